@@ -1,0 +1,89 @@
+package gpumux
+
+import "encoding/json"
+
+// Chunk is the input of the activity RunChunk: the items Start up to but not including End of one map.
+type Chunk struct {
+	// Map is the workflow's ID, for logs.
+	Map      string   `json:"map"`
+	Task     string   `json:"task"`
+	Mode     Mode     `json:"mode,omitempty"`
+	Timeout  Duration `json:"timeout,omitempty"`
+	Attempts int      `json:"attempts,omitempty"`
+	FailFast bool     `json:"failFast,omitempty"`
+	Start    int64    `json:"start"`
+	End      int64    `json:"end"`
+	// Items are the items themselves when they travel inline; else Source or Range says where they come from.
+	Items  []json.RawMessage `json:"items,omitempty"`
+	Source *Source           `json:"source,omitempty"`
+	Range  *Range            `json:"range,omitempty"`
+	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
+	Parts string `json:"parts,omitempty"`
+	// Inline asks for the results in the ChunkResult while they are small.
+	Inline bool `json:"inline,omitempty"`
+	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
+	Larger bool `json:"larger,omitempty"`
+}
+
+// Source is a file of items with its index, as IndexSource found it.
+type Source struct {
+	URL string `json:"url"`
+	// Index is where the index lies; see package store.
+	Index string `json:"index"`
+	Items int64  `json:"items"`
+	Bytes int64  `json:"bytes"`
+}
+
+// ChunkResult is what RunChunk returns.
+type ChunkResult struct {
+	// Results are in order of index; empty when they were written to the store.
+	Results []Result `json:"results,omitempty"`
+	// Next is the first item of the chunk that this call did not cover: End, or less when the results of more would not
+	// have fitted the history.
+	Next      int64          `json:"next"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// Recent are a few of the failures, without their values, for people to look at.
+	Recent []Result `json:"recent,omitempty"`
+	// Escalate are the items that need the next rung of the ladder; they have no result yet.
+	Escalate []int64 `json:"escalate,omitempty"`
+	// Ran is how many items ran in this call; the others had a stored result already.
+	Ran int64 `json:"ran"`
+	// Busy is the time that the slot spent on them.
+	Busy Duration `json:"busy"`
+	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
+	Worker string `json:"worker,omitempty"`
+	Slots  int    `json:"slots,omitempty"`
+}
+
+// IndexInput is the input of IndexSource.
+type IndexInput struct {
+	Source string `json:"source"`
+	// Index is the key that the index is written to.
+	Index string `json:"index"`
+}
+
+// MergeInput is the input of MergeParts.
+type MergeInput struct {
+	Parts  string `json:"parts"`
+	Output string `json:"output"`
+	Items  int64  `json:"items"`
+}
+
+// Merged is the result of MergeParts, counted from the parts themselves.
+type Merged struct {
+	Items     int64          `json:"items"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Bytes     int64          `json:"bytes"`
+	// Output is the blob URL of the results file.
+	Output string `json:"output"`
+}
+
+// PartInput is the input of WritePart.
+type PartInput struct {
+	Parts   string   `json:"parts"`
+	Results []Result `json:"results"`
+}

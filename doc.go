@@ -1,0 +1,27 @@
+// Package gpumux holds the words of the product as types: what a map is given, what a chunk carries, what an item came to.
+//
+// It owns the vocabulary that every other package shares, the names of queues, workflows and activities, and the rules that
+// say whether an input is valid. It never does input or output and imports only the standard library, so that workflow code
+// can use it. It holds no state and so never has to stop.
+//
+// The words, one per thing:
+//
+//	task          what the user wrote: a named Python function, Go function or command
+//	item          one input of a task: a JSON value
+//	map           one durable parallel run of a task over items; a Temporal workflow
+//	chunk         the consecutive items that one activity carries
+//	result        what one item came to: a JSON value, or a fault
+//	device        a GPU, a MIG instance, or the CPU
+//	slot          a seat on one device with a memory budget; runs one item or one micro-batch at a time
+//	pool          equal slots behind one task queue; a pool has a name
+//	task process  the operating-system process in a slot
+//	mode          persistent (the process stays) or fresh (one process per item)
+//	fault         a classified failure: kind, where, what to do next
+//	ladder        the ordered pools that a map may use; a rung is one of them
+//	lease         a slot held by one workflow for several calls
+//	resident      a value kept in a task process between items
+//	store         where large inputs and results live: a blob URL
+//
+// Files: gpumux.go (a map's input, results and summary), chunk.go (what one activity is given and gives back), fault.go
+// (kinds of failure), queue.go (names at the Temporal server), size.go (bytes and durations as people write them).
+package gpumux

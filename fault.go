@@ -1,0 +1,99 @@
+package gpumux
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind classifies a fault.
+type Kind string
+
+const (
+	// DeviceOOM: the framework or CUDA said that device memory is exhausted.
+	DeviceOOM Kind = "device_oom"
+	// Budget: the task process and its children held more memory than their slot's budget.
+	Budget Kind = "budget"
+	// HostOOM: the kernel or the language runtime ran out of host memory.
+	HostOOM Kind = "host_oom"
+	// Crash: the task process ended, or broke the protocol, while it ran an item.
+	Crash Kind = "crash"
+	// Timeout: an item took longer than it may.
+	Timeout Kind = "timeout"
+	// DeviceLost: the device failed or is gone.
+	DeviceLost Kind = "device_lost"
+	// TaskError: the user's code raised.
+	TaskError Kind = "task_error"
+	// BadInput: the call can never work as it was given: unknown task, module that does not import, impossible budget.
+	BadInput Kind = "bad_input"
+	// Canceled: the map was cancelled while the item ran.
+	Canceled Kind = "canceled"
+)
+
+// Memory says whether the fault is about memory, so that a larger budget can help.
+func (k Kind) Memory() bool { return k == DeviceOOM || k == Budget || k == HostOOM }
+
+// Deadly says whether the task process did not outlive the fault.
+func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout || k == DeviceLost }
+
+// Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
+type Fault struct {
+	Kind Kind `json:"kind"`
+	// Message is what happened in one line, in the framework's own words where there are any.
+	Message string `json:"message"`
+	// Class is the exception's class, such as ValueError or torch.OutOfMemoryError.
+	Class string `json:"class,omitempty"`
+	Task  string `json:"task,omitempty"`
+	// Slot is pool/number, Device the device's UUID, Host the worker's host name.
+	Slot   string `json:"slot,omitempty"`
+	Device string `json:"device,omitempty"`
+	Host   string `json:"host,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// Exit is how the process ended, such as "exit status 3" or "signal SIGSEGV".
+	Exit      string `json:"exit,omitempty"`
+	Budget    int64  `json:"budget,omitempty"`
+	Peak      int64  `json:"peak,omitempty"`
+	Requested int64  `json:"requested,omitempty"`
+	Total     int64  `json:"total,omitempty"`
+	Free      int64  `json:"free,omitempty"`
+	// Attempts is how often the item was tried.
+	Attempts  int    `json:"attempts,omitempty"`
+	Traceback string `json:"traceback,omitempty"`
+	// Tail is the end of what the process printed.
+	Tail string `json:"tail,omitempty"`
+	Hint string `json:"hint,omitempty"`
+	// Alone says that no other item had run in the process that died, so the item itself is to blame.
+	Alone bool `json:"alone,omitempty"`
+}
+
+// Error is one line: kind, where, message, sizes, next step.
+func (f *Fault) Error() string {
+	var b strings.Builder
+	b.WriteString(string(f.Kind))
+	if f.Slot != "" {
+		fmt.Fprintf(&b, " in slot %s", f.Slot)
+	}
+	if f.Device != "" {
+		fmt.Fprintf(&b, " on %s", f.Device)
+	}
+	b.WriteString(": ")
+	if f.Class != "" {
+		b.WriteString(f.Class + ": ")
+	}
+	b.WriteString(f.Message)
+	if f.Exit != "" && !strings.Contains(f.Message, f.Exit) {
+		fmt.Fprintf(&b, " (%s)", f.Exit)
+	}
+	if f.Budget > 0 {
+		fmt.Fprintf(&b, "; budget %s", Size(f.Budget))
+	}
+	if f.Peak > 0 {
+		fmt.Fprintf(&b, ", peak %s", Size(f.Peak))
+	}
+	if f.Requested > 0 {
+		fmt.Fprintf(&b, ", asked for %s", Size(f.Requested))
+	}
+	if f.Hint != "" {
+		b.WriteString("; " + f.Hint)
+	}
+	return b.String()
+}

@@ -1,0 +1,248 @@
+package gpumux
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Mode says how long a task process lives.
+type Mode string
+
+const (
+	// Persistent keeps the task process for the next item: the fast mode.
+	Persistent Mode = "persistent"
+	// Fresh starts a new task process for every item: nothing can leak from one item to the next.
+	Fresh Mode = "fresh"
+)
+
+// Limits on what travels inside Temporal's history instead of the store.
+const (
+	// InlineItems is the most items that a MapInput may carry itself.
+	InlineItems = 1000
+	// InlineBytes is the most bytes of items that a MapInput may carry itself, and of results that a Summary does.
+	InlineBytes = 512 << 10
+	// MaxChunk is the most items that one chunk may hold.
+	MaxChunk = 1 << 16
+	// MaxWindow is the most chunks that one map may have in flight; the server refuses more than 2,000 activities.
+	MaxWindow = 1000
+)
+
+// MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and Range is given.
+type MapInput struct {
+	// Task is the name of a task that the workers of every pool on the ladder know.
+	Task string `json:"task"`
+	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
+	Items []json.RawMessage `json:"items,omitempty"`
+	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
+	// a scheme is a key in the workers' store.
+	Source string `json:"source,omitempty"`
+	// Range makes the items the whole numbers start, start+1, … end-1.
+	Range *Range `json:"range,omitempty"`
+	// Ladder names the pools to use, first choice first. Default ["gpu"].
+	Ladder []string `json:"ladder,omitempty"`
+	// Mode overrides the task's own mode. Default: the task's, else the pool's.
+	Mode Mode `json:"mode,omitempty"`
+	// Chunk is the number of items per chunk; 0 lets the map learn it.
+	Chunk int `json:"chunk,omitempty"`
+	// Window is the number of chunks in flight; 0 lets the map learn it.
+	Window int `json:"window,omitempty"`
+	// Timeout bounds one item; 0 means the task's own, else none.
+	Timeout Duration `json:"timeout,omitempty"`
+	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process have a budget of their own.
+	Attempts int `json:"attempts,omitempty"`
+	// FailFast ends the map at the first item that fails.
+	FailFast bool `json:"failFast,omitempty"`
+	// Output is the results file: a blob URL or a key in the workers' store. Empty: results come back in the Summary while
+	// they are few and small, and in a file of the workers' store otherwise.
+	Output string `json:"output,omitempty"`
+	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
+	Priority int `json:"priority,omitempty"`
+	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
+	FairnessKey string `json:"fairnessKey,omitempty"`
+}
+
+// Range is the whole numbers Start up to but not including End.
+type Range struct {
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// Len is the number of items in the range.
+func (r Range) Len() int64 { return max(0, r.End-r.Start) }
+
+// Result is what one item came to. Exactly one of Value and Fault is set.
+type Result struct {
+	// Index is the item's position in the input, from 0.
+	Index int64           `json:"index"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Fault *Fault          `json:"fault,omitempty"`
+	// Output is what the item printed or logged, cut in the middle when it is long.
+	Output string `json:"output,omitempty"`
+}
+
+// Summary is the result of the workflow gpumux.Map.
+type Summary struct {
+	Task      string         `json:"task"`
+	Items     int64          `json:"items"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// Results holds every result in input order when they were few and small; otherwise Output names the results file.
+	Results []Result `json:"results,omitempty"`
+	Output  string   `json:"output,omitempty"`
+	// Busy is the time that slots spent on items, summed.
+	Busy Duration `json:"busy"`
+	// Elapsed is the time from the start of the workflow to its end.
+	Elapsed Duration `json:"elapsed"`
+	Chunks  int64    `json:"chunks"`
+}
+
+// Progress is the answer to the query "progress".
+type Progress struct {
+	Task      string         `json:"task"`
+	Phase     Phase          `json:"phase"`
+	Items     int64          `json:"items"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// InFlight is the number of chunks handed to pools and not yet back.
+	InFlight int       `json:"inFlight"`
+	Window   int       `json:"window"`
+	Chunk    int       `json:"chunk"`
+	Chunks   int64     `json:"chunks"`
+	Paused   bool      `json:"paused"`
+	Started  time.Time `json:"started"`
+	// Rate is items per second of workflow time, over the finished chunks.
+	Rate float64 `json:"rate"`
+	// Recent are the newest failures, at most five.
+	Recent []Result `json:"recent,omitempty"`
+	Output string   `json:"output,omitempty"`
+}
+
+// Phase is what a map is doing.
+type Phase string
+
+const (
+	Indexing Phase = "indexing"
+	Running  Phase = "running"
+	Merging  Phase = "merging"
+	Done     Phase = "done"
+)
+
+// Problem is one mistake in an input.
+type Problem struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// InputError lists every mistake in an input.
+type InputError struct{ Problems []Problem }
+
+// Error names each field and what to change.
+func (e *InputError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.Field + ": " + p.Message
+	}
+	return "invalid map input: " + strings.Join(lines, "; ")
+}
+
+var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// CheckPool says what is wrong with a pool's name, or nil.
+func CheckPool(name string) error {
+	if !poolName.MatchString(name) {
+		return fmt.Errorf("pool name %q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
+	}
+	return nil
+}
+
+// Rungs is the ladder with its default.
+func (in MapInput) Rungs() []string {
+	if len(in.Ladder) == 0 {
+		return []string{"gpu"}
+	}
+	return in.Ladder
+}
+
+// Len is the number of items, or -1 when only an index of the source can tell.
+func (in MapInput) Len() int64 {
+	switch {
+	case in.Range != nil:
+		return in.Range.Len()
+	case in.Source != "":
+		return -1
+	}
+	return int64(len(in.Items))
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in MapInput) Validate() error {
+	var bad []Problem
+	add := func(field, format string, args ...any) {
+		bad = append(bad, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if strings.TrimSpace(in.Task) == "" {
+		add("task", "is missing; give the name of a task that the workers know")
+	}
+	sources := 0
+	for _, given := range []bool{in.Items != nil, in.Source != "", in.Range != nil} {
+		if given {
+			sources++
+		}
+	}
+	if sources > 1 {
+		add("items", "give only one of items, source and range")
+	}
+	if sources == 0 {
+		add("items", "nothing to map over; give one of items (may be empty: []), source and range")
+	}
+	if n := len(in.Items); n > InlineItems {
+		add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
+	}
+	bytes := 0
+	for i, item := range in.Items {
+		bytes += len(item)
+		if !json.Valid(item) {
+			add("items", "item %d is not JSON: %.80q", i, item)
+			break
+		}
+	}
+	if bytes > InlineBytes {
+		add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
+			Size(bytes), Size(InlineBytes))
+	}
+	if in.Range != nil && in.Range.End < in.Range.Start {
+		add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
+	}
+	for i, rung := range in.Ladder {
+		if _, err := RungQueue(rung); err != nil {
+			add(fmt.Sprintf("ladder[%d]", i), "%v", err)
+		}
+	}
+	if in.Mode != "" && in.Mode != Persistent && in.Mode != Fresh {
+		add("mode", "%q is unknown; use persistent or fresh", in.Mode)
+	}
+	if in.Chunk < 0 || in.Chunk > MaxChunk {
+		add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
+	}
+	if in.Window < 0 || in.Window > MaxWindow {
+		add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
+	}
+	if in.Timeout < 0 {
+		add("timeout", "%s is negative; 0 means no limit", in.Timeout)
+	}
+	if in.Attempts < 0 || in.Attempts > 100 {
+		add("attempts", "%d is outside 1 to 100", in.Attempts)
+	}
+	if in.Priority < 0 || in.Priority > 5 {
+		add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
+	}
+	if len(bad) > 0 {
+		return &InputError{bad}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package gpumux
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Size is a number of bytes, written "8GiB", "512 MB", "1.5G" or as a plain number.
+type Size int64
+
+var units = []struct {
+	name  string
+	bytes float64
+}{
+	{"TIB", 1 << 40}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
+}
+
+// ParseSize reads a size; a bare K, M, G or T is binary, as in Kubernetes' Ki to Ti.
+func ParseSize(text string) (Size, error) {
+	s := strings.ToUpper(strings.TrimSpace(text))
+	if rest, ok := strings.CutSuffix(s, "I"); ok {
+		s = rest + "IB"
+	}
+	factor := 1.0
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			s, factor = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n < 0 || n*factor >= 1<<63 {
+		return 0, fmt.Errorf("%q is not a size; write it as 8GiB, 512MB or a number of bytes", text)
+	}
+	return Size(n * factor), nil
+}
+
+// String writes the size with a binary unit and at most one decimal: "8GiB", "1.5GiB", "17B".
+func (s Size) String() string {
+	n := float64(s)
+	for _, u := range units[:4] {
+		if n >= u.bytes {
+			return strings.TrimSuffix(strconv.FormatFloat(n/u.bytes, 'f', 1, 64), ".0") + u.name[:1] + "iB"
+		}
+	}
+	return strconv.FormatInt(int64(s), 10) + "B"
+}
+
+// MarshalText writes an exact number of bytes, so that no size changes by being stored.
+func (s Size) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(s), 10), nil }
+
+// UnmarshalText is ParseSize.
+func (s *Size) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSize(string(text))
+	return err
+}
+
+// Duration is a time.Duration that JSON and YAML write as "90s" or "2h". A bare number is seconds.
+type Duration time.Duration
+
+// String is time.Duration's.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes "1m30s".
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads "1m30s" or a number of seconds.
+func (d *Duration) UnmarshalText(text []byte) error {
+	if seconds, err := strconv.ParseFloat(string(text), 64); err == nil {
+		*d = Duration(seconds * float64(time.Second))
+		return nil
+	}
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration; write it as 30s, 5m or 2h", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	return d.UnmarshalText([]byte(strings.Trim(string(data), `"`)))
+}
