@@ -50,7 +50,7 @@ type ChunkResult struct {
 	Escalate []int64 `json:"escalate,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
-	// Busy is the time that the slot spent on them.
+	// Busy is the time that the slot was held for them.
 	Busy Duration `json:"busy"`
 	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
 	Worker string `json:"worker,omitempty"`
@@ -80,6 +80,25 @@ type Merged struct {
 	Bytes     int64          `json:"bytes"`
 	// Output is the blob URL of the results file.
 	Output string `json:"output"`
+}
+
+// Span is the items Start up to but not including End.
+type Span struct {
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// Found is the result of FindParts: what earlier runs of the same map have stored. Spans are sorted and disjoint.
+type Found struct {
+	Spans     []Span         `json:"spans,omitempty"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+}
+
+// PartsInput is the input of FindParts.
+type PartsInput struct {
+	Parts string `json:"parts"`
 }
 
 // PartInput is the input of WritePart.

@@ -38,6 +38,8 @@ func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout ||
 // Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
 type Fault struct {
 	Kind Kind `json:"kind"`
+	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item.
+	Op string `json:"op,omitempty"`
 	// Message is what happened in one line, in the framework's own words where there are any.
 	Message string `json:"message"`
 	// Class is the exception's class, such as ValueError or torch.OutOfMemoryError.

@@ -62,6 +62,32 @@ type MapInput struct {
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
+	// Carry is set by the map itself when it continues as a new run; callers leave it empty.
+	Carry *Carry `json:"carry,omitempty"`
+}
+
+// Carry is what a map takes along when it continues as a new run to keep its history short.
+type Carry struct {
+	Source    *Source        `json:"source,omitempty"`
+	Todo      []Piece        `json:"todo"`
+	Items     int64          `json:"items"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Chunks    int64          `json:"chunks"`
+	Busy      Duration       `json:"busy"`
+	Started   time.Time      `json:"started"`
+	Largest   int64          `json:"largest"`
+	PerItem   Duration       `json:"perItem"`
+	Slots     map[string]int `json:"slots,omitempty"`
+	Paused    bool           `json:"paused,omitempty"`
+	Window    int            `json:"window,omitempty"`
+}
+
+// Piece is a span of items that still has to run on a rung of the ladder.
+type Piece struct {
+	Span
+	Rung int `json:"rung,omitempty"`
 }
 
 // Range is the whole numbers Start up to but not including End.

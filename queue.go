@@ -17,6 +17,8 @@ const (
 	IndexSource = "gpumux.IndexSource"
 	// MergeParts turns the parts of a map into one results file in input order.
 	MergeParts = "gpumux.MergeParts"
+	// FindParts tells which items of a map already have a stored result.
+	FindParts = "gpumux.FindParts"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.

@@ -1,9 +1,215 @@
 package devserver
 
 import (
-	_ "github.com/temporalio/ui-server/v2/server"
-	_ "go.temporal.io/sdk/client"
-	_ "go.temporal.io/sdk/worker"
-	_ "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-	_ "go.temporal.io/server/temporal"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/temporal"
+	"go.uber.org/zap"
 )
+
+// AnyPort asks for a free port that the system chooses.
+const AnyPort = -1
+
+const (
+	defaultPort      = 7233
+	defaultUIPort    = 8233
+	defaultNamespace = "default"
+	defaultRetention = 30 * 24 * time.Hour
+	minRetention     = time.Hour // the server refuses less
+	bindAttempts     = 3
+)
+
+// Options say what server to start. The zero value is a server in memory on ports 7233 and 8233.
+type Options struct {
+	Data      string        // folder for the database, created when missing; default "": in memory, gone at Stop
+	Port      int           // of the frontend (gRPC); default 7233; AnyPort: a free one
+	UIPort    int           // of the Web UI (HTTP); default 8233; AnyPort: a free one
+	Headless  bool          // no Web UI; default false
+	Namespace string        // created when missing; default "default"
+	Retention time.Duration // how long closed workflows are kept, at least 1h; default 30 days
+	Log       *zap.Logger   // receives the server's warnings and errors; default: nothing is logged
+}
+
+// Server is a running Temporal. Its methods may be called by any goroutine.
+type Server struct {
+	port     int
+	ui       *webUI // nil when headless
+	temporal temporal.Server
+	database database
+	folder   *folder // nil in memory
+	log      *quietLog
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Start starts a server and returns when it answers calls for the namespace, so that clients and workers can connect at once.
+// ctx bounds the start alone. Errors are found before anything starts where possible: a taken port, a data folder that is not
+// writable, in use by another server, or made by another version of the server.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("start Temporal: %w", err)
+	}
+	s := &Server{log: newQuietLog(o.Log)}
+	if err := s.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Port == 0 {
+		o.Port = defaultPort
+	}
+	if o.UIPort == 0 {
+		o.UIPort = defaultUIPort
+	}
+	if o.Namespace == "" {
+		o.Namespace = defaultNamespace
+	}
+	if o.Retention == 0 {
+		o.Retention = defaultRetention
+	}
+	switch {
+	case !validPort(o.Port):
+		return o, fmt.Errorf("Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
+	case !o.Headless && !validPort(o.UIPort):
+		return o, fmt.Errorf("UIPort is %d: give 1 to 65535, 0 for %d, or AnyPort", o.UIPort, defaultUIPort)
+	case !o.Headless && o.Port == o.UIPort && o.Port != AnyPort:
+		return o, fmt.Errorf("Port and UIPort are both %d: give two different ports (--port, --ui-port)", o.Port)
+	case o.Retention < minRetention:
+		return o, fmt.Errorf("Retention is %s: give at least %s", o.Retention, minRetention)
+	}
+	return o, nil
+}
+
+func (s *Server) start(ctx context.Context, o Options) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := checkPort(o.Port, "--port"); err != nil {
+		return err
+	}
+	if !o.Headless {
+		listener, err := listen(o.UIPort, "--ui-port")
+		if err != nil {
+			return err
+		}
+		s.ui = &webUI{listener: listener}
+	}
+	if o.Data != "" {
+		var err error
+		if s.folder, err = openFolder(o.Data); err != nil {
+			return err
+		}
+		if s.database, err = openFile(ctx, s.folder.path); err != nil {
+			return err
+		}
+	} else {
+		s.database = memoryDatabase()
+	}
+	if err := s.database.createNamespace(o.Namespace, o.Retention); err != nil {
+		return err
+	}
+	if err := s.build(o); err != nil {
+		return err
+	}
+	if err := s.temporal.Start(); err != nil {
+		return err
+	}
+	if err := waitReady(ctx, s.Address(), o.Namespace, o.Retention); err != nil {
+		return err
+	}
+	if s.ui == nil {
+		return nil
+	}
+	return s.ui.serve(s.Address(), o.Namespace, s.log.zap)
+}
+
+// build makes the server, which binds its ports. Ports that the system chose may be taken by another process between the
+// choice and the bind; other ones are chosen then.
+func (s *Server) build(o Options) error {
+	for attempt := 1; ; attempt++ {
+		ports, err := choosePorts(o.Port)
+		if err != nil {
+			return err
+		}
+		s.port = ports.frontend
+		s.temporal, err = newTemporal(ports, s.database, s.log)
+		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
+			return err
+		}
+		if o.Port != AnyPort {
+			if err := checkPort(o.Port, "--port"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// newTemporal turns the server's way of failing, a fatal log line, into an error.
+func newTemporal(p ports, d database, log *quietLog) (server temporal.Server, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			fatal, ok := r.(*fatalError)
+			if !ok {
+				panic(r)
+			}
+			server, err = nil, fatal
+		}
+	}()
+	return temporal.NewServer(
+		temporal.WithConfig(newConfig(p, d)),
+		temporal.WithStaticHosts(p.hosts()),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithDynamicConfigClient(settings()),
+		temporal.WithLogger(log.temporal()),
+		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
+	)
+}
+
+// Address is the frontend's host:port, for client.Options.HostPort.
+func (s *Server) Address() string { return address(s.port) }
+
+// UI is the Web UI's URL without a trailing slash, "" when headless.
+func (s *Server) UI() string {
+	if s.ui == nil {
+		return ""
+	}
+	return s.ui.url()
+}
+
+// Stop ends the server and returns when its ports are closed and the data folder is complete and free for the next server,
+// in a second or two. Further calls return what the first one returned.
+func (s *Server) Stop() error {
+	s.stop.Do(func() { s.stopErr = s.shutDown() })
+	return s.stopErr
+}
+
+func (s *Server) shutDown() error {
+	var errs []error
+	if s.ui != nil {
+		errs = append(errs, s.ui.close())
+	}
+	if s.temporal != nil {
+		// The services see one another leave and complain; nothing is wrong.
+		s.log.silence()
+		errs = append(errs, s.temporal.Stop())
+	}
+	errs = append(errs, s.database.close())
+	if s.folder != nil {
+		errs = append(errs, s.folder.unlock())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stop Temporal: %w", err)
+	}
+	return nil
+}

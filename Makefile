@@ -1,0 +1,61 @@
+# Every target that people and CI use; `make` or `make help` lists them.
+SHELL := /bin/bash
+GO ?= go
+PYTHON ?= python3
+VENV := .venv
+BIN := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/gpumux/gpumux/starter/cli.Version=$(VERSION)
+export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
+
+.PHONY: help build lean demo test test-root test-server race lint fuzz bench soak size clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal server
+
+.PHONY: $(BIN)/gpumux
+$(BIN)/gpumux:
+	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/gpumux ./cmd/gpumux
+
+lean: ## bin/gpumux-lean, client and worker without the embedded server
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpumux-lean ./cmd/gpumux
+
+# Python packages of the demo and the tests, in a virtual environment of the project's own.
+$(VENV)/ready: examples/requirements.txt
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) || { echo "this Python has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r examples/requirements.txt
+	@touch $@
+
+venv: $(VENV)/ready ## .venv with NumPy and what else the demo and the tests use
+
+demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there is one
+	@examples/digits/demo.sh
+
+test: test-root test-server ## all tests
+
+test-root: $(VENV)/ready
+	$(GO) test $(TESTFLAGS) ./...
+
+test-server: $(VENV)/ready
+	cd deploy/devserver && $(GO) test $(TESTFLAGS) ./...
+
+race: $(VENV)/ready ## all tests under the race detector
+	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
+
+lint: ## gofmt, vet, staticcheck, workflowcheck, in both modules
+	@.ci/lint
+
+fuzz: ## each fuzz target for 30 s
+	@.ci/fuzz 30s
+
+bench: $(VENV)/ready ## benchmarks of both modules
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+	cd deploy/devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
+
+size: ## the longest source files
+	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20
+
+clean: ## what the targets made
+	rm -rf $(BIN) $(VENV) .demo

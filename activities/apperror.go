@@ -1,0 +1,32 @@
+package activities
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// retryDelay is the pause before a chunk is tried again after a death: the slot that has to be clean for it was awaited
+// already, so only the server's own work lies between.
+const retryDelay = 20 * time.Millisecond
+
+// again is the error after which Temporal runs the chunk again from its first unfinished item.
+func again(fault *gpumux.Fault, delay time.Duration) error {
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
+		Details: []any{fault}, NextRetryDelay: delay,
+	})
+}
+
+// final is the error that ends the map.
+func final(fault *gpumux.Fault) error {
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{fault},
+	})
+}
+
+// badInput is final for an input that can never work.
+func badInput(err error, hint string) error {
+	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
+}

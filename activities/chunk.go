@@ -1,0 +1,356 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// beatEvery is how often a chunk says that it lives and stores what has finished since.
+	beatEvery = time.Second
+	// inlineResults is the most bytes of results that a chunk returns through the history.
+	inlineResults = 256 << 10
+	// largestResult is the most bytes of one result that can travel inline at all.
+	largestResult = 1 << 20
+)
+
+// errFailFast ends a chunk at its first failed item.
+var errFailFast = errors.New("an item failed and the map is to fail fast")
+
+// Pool serves the queue of one pool, or of one device of it.
+type Pool struct {
+	Runner Runner
+	Store  *store.Store
+	// Worker and Slots are told to the map, which sizes its window by them.
+	Worker string
+	Slots  int
+}
+
+// Register registers RunChunk.
+func (p *Pool) Register(r worker.ActivityRegistry) {
+	r.RegisterActivityWithOptions(p.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
+}
+
+// RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
+// details; the next attempt goes on behind what has finished.
+func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkResult, error) {
+	r := &run{Pool: p, ctx: ctx, chunk: chunk, log: activity.GetLogger(ctx)}
+	if err := r.load(); err != nil {
+		return gpumux.ChunkResult{}, err
+	}
+	stop := r.beat()
+	err := r.loop()
+	stop()
+	if stored := r.flush(ctx, err == nil); err == nil {
+		err = stored
+	}
+	if err != nil {
+		activity.RecordHeartbeat(ctx, r.l.snapshot())
+		return gpumux.ChunkResult{}, err
+	}
+	return r.result(), nil
+}
+
+// run is one attempt at a chunk.
+type run struct {
+	*Pool
+	ctx   context.Context
+	chunk gpumux.Chunk
+	log   log.Logger
+	l     *ledger
+	seq   int
+	busy  time.Duration
+	full  bool
+}
+
+// load finds what earlier attempts have finished.
+func (r *run) load() error {
+	c := r.chunk
+	if c.End <= c.Start || (c.Items != nil && int64(len(c.Items)) != c.End-c.Start) {
+		return badInput(fmt.Errorf("chunk of items %d to %d carries %d items", c.Start, c.End, len(c.Items)), "")
+	}
+	var m memo
+	if activity.HasHeartbeatDetails(r.ctx) {
+		if err := activity.GetHeartbeatDetails(r.ctx, &m); err != nil {
+			r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
+			m = memo{}
+		}
+	}
+	again := activity.GetInfo(r.ctx).Attempt > 1
+	if c.Parts != "" && !c.Inline {
+		m.Results = nil
+	}
+	r.l = newLedger(c, m)
+	if !again || c.Parts == "" {
+		return nil
+	}
+	stored, err := r.Store.Finished(r.ctx, c.Parts, c.Start, c.End)
+	if err != nil {
+		return fmt.Errorf("read what earlier attempts stored: %w", err)
+	}
+	r.seq = stored.Seq
+	for i := c.Start; i < c.End; i++ {
+		if stored.Has(i) {
+			r.l.done[i-c.Start] = true
+		}
+	}
+	if stored.Items > 0 {
+		r.l.result.Succeeded, r.l.result.Failed, r.l.result.Faults = stored.Succeeded, stored.Failed, stored.Faults
+	}
+	// What is stored already stays stored: this attempt's results join it there.
+	r.l.chunk.Inline = r.l.chunk.Inline && stored.Items == 0
+	return nil
+}
+
+// beat heartbeats and stores results until stopped.
+func (r *run) beat() (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if !r.l.inline() {
+					r.flushOnce(r.ctx)
+				}
+				activity.RecordHeartbeat(r.ctx, r.l.snapshot())
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// loop makes calls until no item is left.
+func (r *run) loop() error {
+	for {
+		spans, alone := r.l.next()
+		if len(spans) == 0 || r.full || (r.chunk.FailFast && r.l.result.Failed > 0) {
+			return nil
+		}
+		spans = r.fit(spans)
+		ctx, cancel := context.WithCancelCause(r.ctx)
+		began := time.Now()
+		err := r.Runner.Run(ctx, Call{
+			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
+			Clean: alone, Items: r.items(ctx, spans),
+			Done: func(result gpumux.Result) {
+				r.l.add(r.sized(result))
+				if r.chunk.FailFast && result.Fault != nil {
+					cancel(errFailFast)
+				}
+			},
+		})
+		cancel(nil)
+		r.busy += time.Since(began)
+		if errors.Is(err, errFailFast) {
+			return nil
+		}
+		if err != nil {
+			if err = r.judge(spans, err); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// judge decides what an error of a call means. Nil goes on with the chunk.
+func (r *run) judge(spans []gpumux.Span, err error) error {
+	var fault *gpumux.Fault
+	switch {
+	case r.ctx.Err() != nil && errors.Is(context.Cause(r.ctx), activity.ErrWorkerShutdown):
+		return again(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
+	case r.ctx.Err() != nil:
+		return r.ctx.Err()
+	case !errors.As(err, &fault):
+		return err
+	case fault.Kind == gpumux.BadInput:
+		return final(fault)
+	case fault.Kind == gpumux.DeviceLost:
+		r.log.Warn("device lost; the chunk goes elsewhere", keys(fault)...)
+		return again(fault, retryDelay)
+	case fault.Op == "start":
+		return r.judgeStart(fault)
+	}
+	index, verdict := r.l.blame(spans, fault)
+	if verdict == "" {
+		r.log.Warn("item ended its process; it is tried again alone", append(keys(fault), "item", index)...)
+		return again(fault, retryDelay)
+	}
+	r.log.Warn("item ended its process alone; "+verdict, append(keys(fault), "item", index)...)
+	return nil
+}
+
+func (r *run) judgeStart(fault *gpumux.Fault) error {
+	r.l.mu.Lock()
+	r.l.memo.Starts++
+	starts := r.l.memo.Starts
+	r.l.mu.Unlock()
+	r.log.Warn("task process did not start", append(keys(fault), "starts", starts)...)
+	switch {
+	case starts < failedStarts:
+		return again(fault, 0)
+	case fault.Kind.Memory() && r.chunk.Larger:
+		r.l.escalateRest()
+		return nil
+	}
+	return final(fault)
+}
+
+// keys are the fields of a log line about a fault.
+func keys(f *gpumux.Fault) []any {
+	k := []any{"kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error()}
+	if f.Budget > 0 {
+		k = append(k, "budget", f.Budget)
+	}
+	return k
+}
+
+// items reads the items of the spans from wherever the chunk has them.
+func (r *run) items(ctx context.Context, spans []gpumux.Span) func(func(Item, error) bool) {
+	return func(yield func(Item, error) bool) {
+		for _, span := range spans {
+			switch {
+			case r.chunk.Items != nil:
+				for i := span.Start; i < span.End; i++ {
+					if !yield(Item{i, r.chunk.Items[i-r.chunk.Start]}, nil) {
+						return
+					}
+				}
+			case r.chunk.Range != nil:
+				for i := span.Start; i < span.End; i++ {
+					if !yield(Item{i, strconv.AppendInt(nil, r.chunk.Range.Start+i, 10)}, nil) {
+						return
+					}
+				}
+			default:
+				i := span.Start
+				for value, err := range r.Store.Items(ctx, *r.chunk.Source, span.Start, span.End) {
+					if !yield(Item{i, value}, err) || err != nil {
+						return
+					}
+					i++
+				}
+			}
+		}
+	}
+}
+
+// fit shortens a call whose results can only travel inline, so that they are known to fit before more items run.
+func (r *run) fit(spans []gpumux.Span) []gpumux.Span {
+	if r.chunk.Parts != "" {
+		return spans
+	}
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	room, items := int64(inlineResults-r.l.bytes), int64(len(r.l.memo.Results))
+	allowed := int64(1)
+	if items > 0 {
+		allowed = max(1, min(items*8, room*items/int64(2*r.l.bytes)))
+	}
+	short := slices.Clone(spans)
+	for i, span := range short {
+		if n := span.End - span.Start; n >= allowed {
+			short[i].End = span.Start + allowed
+			return short[:i+1]
+		} else {
+			allowed -= n
+		}
+	}
+	return short
+}
+
+// sized replaces a result that is too large for the way it has to travel.
+func (r *run) sized(result gpumux.Result) gpumux.Result {
+	if n := len(result.Value); r.chunk.Parts == "" && n > largestResult {
+		result.Value = nil
+		result.Fault = &gpumux.Fault{
+			Kind: gpumux.TaskError, Op: "run", Task: r.chunk.Task,
+			Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(n), gpumux.Size(largestResult)),
+			Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
+		}
+	}
+	r.l.mu.Lock()
+	if r.chunk.Parts == "" && r.l.bytes+size(result) > inlineResults {
+		r.full = true
+	}
+	r.l.mu.Unlock()
+	return result
+}
+
+// flush stores what has finished. When the chunk has succeeded it does not give up: a store that is full or away holds the
+// chunk, not the slot, and loses nothing.
+func (r *run) flush(ctx context.Context, insist bool) error {
+	if r.l.inline() {
+		return nil
+	}
+	if !insist {
+		// The activity's context may have ended already; what has finished is worth a moment.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+	}
+	delay := 200 * time.Millisecond
+	for {
+		err := r.flushOnce(ctx)
+		if err == nil || !insist {
+			return err
+		}
+		r.log.Warn("results wait for the store", "error", err)
+		r.l.wait("results wait for the store: " + err.Error())
+		activity.RecordHeartbeat(ctx, r.l.snapshot())
+		select {
+		case <-time.After(delay):
+			delay = min(2*delay, 5*time.Second)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *run) flushOnce(ctx context.Context) error {
+	r.l.mu.Lock()
+	results := r.l.fresh
+	r.l.fresh = nil
+	r.l.mu.Unlock()
+	if len(results) == 0 {
+		return nil
+	}
+	if err := r.Store.WritePart(ctx, r.chunk.Parts, r.chunk.Start, r.chunk.End, r.seq, results); err != nil {
+		r.l.mu.Lock()
+		r.l.fresh = append(results, r.l.fresh...)
+		r.l.mu.Unlock()
+		return err
+	}
+	r.seq++
+	return nil
+}
+
+// result is what the chunk came to.
+func (r *run) result() gpumux.ChunkResult {
+	out := r.l.result
+	out.Next, out.Busy, out.Worker, out.Slots = r.chunk.End, gpumux.Duration(r.busy), r.Worker, r.Slots
+	if r.chunk.Parts == "" || r.l.inline() {
+		out.Results = r.l.memo.Results
+		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
+	}
+	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
+	if at := slices.Index(r.l.done, false); at >= 0 {
+		out.Next = r.chunk.Start + int64(at)
+	}
+	return out
+}

@@ -1,0 +1,212 @@
+package activities
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// deadlyAlone is how often an item may end a process in which nothing else ran, before the end is its own fault.
+	deadlyAlone = 2
+	// failedStarts is how often a process may fail to start for a chunk before the map is told.
+	failedStarts = 5
+	// keepRecent is how many failures a chunk shows to people.
+	keepRecent = 3
+)
+
+// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
+type memo struct {
+	// Results are the finished items of a chunk whose results travel inline.
+	Results []gpumux.Result `json:"results,omitempty"`
+	// Deaths counts, for each item under suspicion, the processes that it ended alone; 0 is for one that had company.
+	Deaths map[int64]int `json:"deaths,omitempty"`
+	// Escalate are the items that need the next rung.
+	Escalate []int64 `json:"escalate,omitempty"`
+	Starts   int     `json:"starts,omitempty"`
+	// Waiting says why nothing moves, for people who look at the pending activity.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while the activity's goroutine stores them.
+type ledger struct {
+	mu    sync.Mutex
+	chunk gpumux.Chunk
+	memo  memo
+	// done marks the items that have a result or are escalated, by position in the chunk.
+	done []bool
+	// fresh are the results that are not stored yet.
+	fresh  []gpumux.Result
+	bytes  int
+	result gpumux.ChunkResult
+	failed *gpumux.Result
+}
+
+func newLedger(chunk gpumux.Chunk, m memo) *ledger {
+	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start)}
+	if l.memo.Deaths == nil {
+		l.memo.Deaths = map[int64]int{}
+	}
+	l.memo.Waiting = ""
+	for _, r := range m.Results {
+		l.count(r)
+		l.bytes += size(r)
+		if chunk.Parts != "" {
+			l.fresh = append(l.fresh, r)
+		}
+	}
+	for _, index := range m.Escalate {
+		l.done[index-chunk.Start] = true
+	}
+	l.result.Escalate = m.Escalate
+	return l
+}
+
+// add takes a new result.
+func (l *ledger) add(r gpumux.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(r)
+	l.result.Ran++
+	l.bytes += size(r)
+	delete(l.memo.Deaths, r.Index)
+	if l.chunk.Parts == "" || l.chunk.Inline {
+		l.memo.Results = append(l.memo.Results, r)
+	}
+	if l.chunk.Parts != "" {
+		l.fresh = append(l.fresh, r)
+	}
+}
+
+func (l *ledger) count(r gpumux.Result) {
+	l.done[r.Index-l.chunk.Start] = true
+	if r.Fault == nil {
+		l.result.Succeeded++
+		return
+	}
+	l.result.Failed++
+	if l.result.Faults == nil {
+		l.result.Faults = map[gpumux.Kind]int64{}
+	}
+	l.result.Faults[r.Fault.Kind]++
+	if len(l.result.Recent) < keepRecent {
+		short := *r.Fault
+		short.Traceback, short.Tail = "", ""
+		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short})
+	}
+}
+
+// next returns the spans of items to run in the next call: one suspect alone, or everything up to the next suspect.
+func (l *ledger) next() (spans []gpumux.Span, alone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, done := range l.done {
+		index := l.chunk.Start + int64(at)
+		if done {
+			continue
+		}
+		if _, suspect := l.memo.Deaths[index]; suspect {
+			if len(spans) == 0 {
+				return []gpumux.Span{{Start: index, End: index + 1}}, true
+			}
+			break
+		}
+		if n := len(spans); n > 0 && spans[n-1].End == index {
+			spans[n-1].End++
+		} else {
+			spans = append(spans, gpumux.Span{Start: index, End: index + 1})
+		}
+	}
+	return spans, false
+}
+
+// blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
+// its fault as result, or is escalated.
+func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, verdict string) {
+	l.mu.Lock()
+	index = -1
+	for _, span := range spans {
+		for i := span.Start; i < span.End && index < 0; i++ {
+			if !l.done[i-l.chunk.Start] {
+				index = i
+			}
+		}
+	}
+	if index < 0 {
+		l.mu.Unlock()
+		return -1, ""
+	}
+	if fault.Alone {
+		l.memo.Deaths[index]++
+	} else if _, known := l.memo.Deaths[index]; !known {
+		l.memo.Deaths[index] = 0
+	}
+	deaths := l.memo.Deaths[index]
+	if deaths >= deadlyAlone && fault.Kind.Memory() && l.chunk.Larger {
+		delete(l.memo.Deaths, index)
+		l.memo.Escalate = append(l.memo.Escalate, index)
+		l.result.Escalate = l.memo.Escalate
+		l.done[index-l.chunk.Start] = true
+		l.mu.Unlock()
+		return index, "goes to the next pool of the ladder"
+	}
+	l.mu.Unlock()
+	if deaths >= deadlyAlone {
+		recorded := *fault
+		recorded.Attempts = deaths
+		l.add(gpumux.Result{Index: index, Fault: &recorded})
+		return index, "recorded as failed"
+	}
+	return index, ""
+}
+
+// escalateRest moves every unfinished item to the next rung.
+func (l *ledger) escalateRest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, done := range l.done {
+		if !done {
+			l.done[at] = true
+			l.memo.Escalate = append(l.memo.Escalate, l.chunk.Start+int64(at))
+		}
+	}
+	l.result.Escalate = l.memo.Escalate
+}
+
+// snapshot is the memo for a heartbeat. Results that were stored, or grew too large, are not in it.
+func (l *ledger) snapshot() memo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.memo
+	m.Results, m.Escalate, m.Deaths = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Deaths)
+	if l.chunk.Parts != "" && !l.inlineLocked() {
+		m.Results = nil
+	}
+	return m
+}
+
+// inline says that the results travel through the history: they were asked to and are still small.
+func (l *ledger) inline() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inlineLocked()
+}
+
+func (l *ledger) inlineLocked() bool { return l.chunk.Inline && l.bytes <= inlineResults }
+
+func (l *ledger) wait(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memo.Waiting = why
+}
+
+// size is about what a result takes in JSON.
+func size(r gpumux.Result) int {
+	n := 40 + len(r.Value) + len(r.Output)
+	if r.Fault != nil {
+		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
+	}
+	return n
+}

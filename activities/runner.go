@@ -1,0 +1,38 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Item is one input and its position in the map.
+type Item struct {
+	Index int64
+	Value json.RawMessage
+}
+
+// Call asks for a task over items in one slot.
+type Call struct {
+	Task string
+	// Mode, Timeout and Attempts override the task's own; zero keeps them.
+	Mode     gpumux.Mode
+	Timeout  time.Duration
+	Attempts int
+	// Clean asks for a process that has not run any item.
+	Clean bool
+	Items iter.Seq2[Item, error]
+	// Done takes each result in the order of the items.
+	Done func(gpumux.Result)
+}
+
+// Runner runs calls in slots.
+type Runner interface {
+	// Run blocks until a slot is free and the call has ended. It may be called from many goroutines. A *gpumux.Fault as error
+	// ends the call: with Op "start" no item is to blame, otherwise the first item without a result is; no later item has
+	// run. When ctx ends, the process is gone before Run returns.
+	Run(ctx context.Context, call Call) error
+}

@@ -1,0 +1,39 @@
+package devserver
+
+import (
+	"strconv"
+	"testing"
+)
+
+func BenchmarkStart(b *testing.B) {
+	for name, data := range folders(b) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s := start(b, Options{Data: data})
+				b.StopTimer()
+				s.Stop()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkWorkflow is the round trip of a workflow with one activity, from start to result, through a worker.
+func BenchmarkWorkflow(b *testing.B) {
+	for name, data := range folders(b) {
+		b.Run(name, func(b *testing.B) {
+			c := dial(b, start(b, Options{Data: data}).Address())
+			work(b, c)
+			execute(b, c, "first", oneActivity)
+			i := 0
+			for b.Loop() {
+				i++
+				execute(b, c, strconv.Itoa(i), oneActivity)
+			}
+		})
+	}
+}
+
+func folders(b *testing.B) map[string]string {
+	return map[string]string{"memory": "", "file": b.TempDir()}
+}

@@ -1,0 +1,121 @@
+package devserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	sqliteschema "go.temporal.io/server/schema/sqlite"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+const (
+	databaseName = "temporal.db"
+	driverName   = "sqlite"
+)
+
+// opened tells the databases of one process apart.
+var opened atomic.Int64
+
+// database is where one server keeps its state. The zero value is none.
+type database struct {
+	path       string            // of the file; "" in memory
+	name       string            // as it stands in a SQLite URI
+	attributes map[string]string // of the server's connection
+}
+
+// memoryDatabase is gone when the process ends. Its schema comes with the server's first connection.
+func memoryDatabase() database {
+	return database{
+		name:       "devserver-" + strconv.FormatInt(opened.Add(1), 10),
+		attributes: map[string]string{"mode": "memory", "cache": "shared"},
+	}
+}
+
+// openFile opens the database of a data folder, and makes it when there is none.
+func openFile(ctx context.Context, folder string) (database, error) {
+	path := filepath.Join(folder, databaseName)
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		if err := createFile(ctx, path); err != nil {
+			return database{}, fmt.Errorf("create database %s: %w", path, err)
+		}
+	case err != nil:
+		return database{}, fmt.Errorf("open database: %w", err)
+	default:
+		if err := checkSchema(ctx, path); err != nil {
+			return database{}, fmt.Errorf("open database %s: %w", path, err)
+		}
+	}
+	return database{
+		path: path,
+		name: uriPath(path),
+		attributes: map[string]string{
+			"mode":         "rw",
+			"journal_mode": "wal", // a commit is one append, and readers do not wait for it
+			"synchronous":  "1",   // no wait for the disk at a commit: a dead process loses nothing, a power cut the last moments
+			"busy_timeout": "10000",
+			// The server's pool keeps a connection per URI for as long as the process lives, even when the file behind it is
+			// replaced. SQLite ignores settings that it does not know, so this one gives every start a connection of its own.
+			"gpumux_start": strconv.FormatInt(opened.Add(1), 10),
+		},
+	}, nil
+}
+
+func uriPath(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// config is a copy, since the server may change what it is given.
+func (d database) config() *config.SQL {
+	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
+}
+
+// createNamespace writes a namespace before the server runs, so that it is known from the first call on. An existing one
+// stays as it is.
+func (d database) createNamespace(name string, retention time.Duration) error {
+	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, nil)
+	if err != nil {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	namespace.Detail.Config.Retention = durationpb.New(retention)
+	if err := sqliteschema.CreateNamespaces(d.config(), namespace); err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
+	return nil
+}
+
+// close moves what is still in the write-ahead log into the database file, which is complete by itself then.
+func (d database) close() error {
+	if d.path == "" {
+		return nil
+	}
+	db, err := openSQLite("file:" + uriPath(d.path) + "?mode=rw&_pragma=busy_timeout%3D1000")
+	if err != nil {
+		return fmt.Errorf("close database %s: %w", d.path, err)
+	}
+	var busy, pages, moved int
+	err = db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("close database %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// openSQLite opens a database of our own, beside the server's, through one connection.
+func openSQLite(uri string) (*sql.DB, error) {
+	db, err := sql.Open(driverName, uri)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}

@@ -1,0 +1,14 @@
+// Package devserver runs a whole Temporal in this process: the server, SQLite as its database, and the Web UI.
+//
+// It owns the listening ports (all on 127.0.0.1), the data folder with its lock and database, and the settings that make one
+// machine fast. It never listens beyond loopback, never calls another host, and never prints: what there is to say goes to the
+// logger that it is given. It stops when Stop is called; the data folder then holds everything in one file, and a server killed
+// at any moment finds its state again at the next start.
+//
+// It is for one machine: `gpumux dev`, `gpumux map --local` and tests. A fleet has a Temporal cluster of its own.
+//
+// Files: server.go (Options, Start, Stop), config.go (the server's configuration), settings.go (its dynamic configuration),
+// port.go (the loopback ports), folder.go (the data folder and its lock), database.go (the SQLite database), schema.go (its tables, and whether they are ours), ready.go (when a
+// server counts as started), ui.go (the Web UI), log.go (what of the server's log is passed on). The folder devservertest
+// holds one shared memory server for the tests of a package.
+package devserver

@@ -1,0 +1,72 @@
+package devserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const lockName = "temporal.lock"
+
+// folder is a data folder that this process alone uses, for as long as lock is open.
+type folder struct {
+	path string // absolute
+	lock *os.File
+}
+
+// openFolder creates the folder when it is missing and locks it. The system frees the lock of a process that dies; the lock
+// file stays and names the last owner.
+func openFolder(path string) (*folder, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find data folder %s: %w", path, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, fmt.Errorf("create data folder: %w; choose a folder that can be created with --data", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder is not writable: %w; make it writable or choose another folder with --data", err)
+	}
+	if err := take(lock); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", abs, err), lock.Close())
+	}
+	return &folder{path: abs, lock: lock}, nil
+}
+
+func take(lock *os.File) error {
+	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("it is in use by another server (%s): stop that one or choose another folder with --data", owner(lock))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; choose a folder on a file system with locks with --data", err)
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func owner(lock *os.File) string {
+	text, err := io.ReadAll(lock)
+	pid := strings.TrimSpace(string(text))
+	if err != nil || pid == "" {
+		return "pid unknown"
+	}
+	return "pid " + pid
+}
+
+func (f *folder) unlock() error {
+	if err := f.lock.Close(); err != nil {
+		return fmt.Errorf("unlock data folder %s: %w", f.path, err)
+	}
+	return nil
+}

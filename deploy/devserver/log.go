@@ -1,0 +1,88 @@
+package devserver
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"go.temporal.io/server/common/log"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+const logNothing = zapcore.FatalLevel + 1
+
+// quietLog passes the server's warnings and errors on until it is silenced.
+type quietLog struct {
+	zap   *zap.Logger
+	level zap.AtomicLevel
+}
+
+func newQuietLog(l *zap.Logger) *quietLog {
+	if l == nil {
+		l = zap.NewNop()
+	}
+	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
+	return &quietLog{level: level, zap: l.Named("temporal").WithOptions(
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return levelCore{Core: c, level: level} }),
+		zap.WithFatalHook(raiseFatal{level: level}),
+	)}
+}
+
+func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
+
+func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
+
+// levelCore is a core whose level can be raised later. zap's own refuses a core that logs less than the level says.
+type levelCore struct {
+	zapcore.Core
+	level zap.AtomicLevel
+}
+
+// Enabled lets every fatal line through: the server skips its own end when nobody would log it.
+func (c levelCore) Enabled(l zapcore.Level) bool {
+	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
+}
+
+func (c levelCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !c.level.Enabled(e.Level) {
+		return ce
+	}
+	return c.Core.Check(e, ce)
+}
+
+func (c levelCore) With(fields []zapcore.Field) zapcore.Core {
+	return levelCore{Core: c.Core.With(fields), level: c.level}
+}
+
+// raiseFatal makes the server's fatal log lines panics with a *fatalError, in place of the end of the process. Once silenced,
+// while the server stops, it ends the goroutine that complains: a listener that is closed before it served is no fault.
+type raiseFatal struct{ level zap.AtomicLevel }
+
+func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if r.level.Level() == logNothing {
+		runtime.Goexit()
+	}
+	fatal := &fatalError{message: strings.ToLower(e.Message)}
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && fatal.cause == nil {
+			fatal.cause = err
+		}
+	}
+	panic(fatal)
+}
+
+// fatalError is what the server could not go on after.
+type fatalError struct {
+	message string
+	cause   error // nil when the server names none
+}
+
+func (f *fatalError) Error() string {
+	if f.cause == nil {
+		return "the server gave up: " + f.message
+	}
+	return fmt.Sprintf("the server gave up: %s: %v", f.message, f.cause)
+}
+
+func (f *fatalError) Unwrap() error { return f.cause }

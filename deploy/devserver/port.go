@@ -1,0 +1,97 @@
+package devserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"go.temporal.io/server/common/membership/static"
+	"go.temporal.io/server/common/primitives"
+)
+
+const loopback = "127.0.0.1"
+
+// ports are those of the four services, and the frontend's second one for HTTP. Only the frontend's first is of interest
+// outside.
+type ports struct {
+	frontend, http, history, matching, worker int
+}
+
+func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
+	return map[primitives.ServiceName]static.Hosts{
+		primitives.FrontendService: static.SingleLocalHost(address(p.frontend)),
+		primitives.HistoryService:  static.SingleLocalHost(address(p.history)),
+		primitives.MatchingService: static.SingleLocalHost(address(p.matching)),
+		primitives.WorkerService:   static.SingleLocalHost(address(p.worker)),
+	}
+}
+
+func choosePorts(frontend int) (ports, error) {
+	p := ports{frontend: frontend}
+	for _, port := range []*int{&p.frontend, &p.http, &p.history, &p.matching, &p.worker} {
+		if *port > 0 {
+			continue
+		}
+		free, err := freePort()
+		if err != nil {
+			return ports{}, err
+		}
+		*port = free
+	}
+	return p, nil
+}
+
+// freePort asks the system for a port that nobody uses. A connection that the listening side closes first stays in TIME_WAIT
+// for a minute; meanwhile the system gives the port to nobody who asks for any port, while a bind to this very port succeeds.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp4", address(0))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp4", listener.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+	}
+	defer dialed.Close()
+	accepted, err := listener.Accept()
+	if err != nil {
+		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+	}
+	accepted.Close()
+	return portOf(listener), nil
+}
+
+// listen opens a port on loopback; flag is the command-line flag that chooses another one.
+func listen(port int, flag string) (net.Listener, error) {
+	listener, err := net.Listen("tcp4", address(max(port, 0)))
+	if isPortTaken(err) {
+		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there or choose another port with %s: %w",
+			port, loopback, flag, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on port %d of %s: %w; choose another port with %s", port, loopback, err, flag)
+	}
+	return listener, nil
+}
+
+func checkPort(port int, flag string) error {
+	if port == AnyPort {
+		return nil
+	}
+	listener, err := listen(port, flag)
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func isPortTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
+
+func validPort(port int) bool { return port == AnyPort || port >= 1 && port <= 65535 }
+
+func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

@@ -1,0 +1,55 @@
+package devserver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const listening = "0A" // the state in /proc/net/tcp
+
+// Whatever the server opens is on loopback: services, HTTP, UI, and nothing for membership, metrics or profiling.
+func TestListen_LoopbackOnly(t *testing.T) {
+	before := listeners(t)
+	start(t, Options{})
+	opened := 0
+	for inode, address := range listeners(t) {
+		if _, old := before[inode]; !old {
+			opened++
+			require.True(t, strings.HasPrefix(address, "0100007F:"), "listens on %s", address)
+		}
+	}
+	require.Equal(t, 6, opened, "four services, the frontend's HTTP and the UI")
+}
+
+// listeners maps the inodes of this process's listening TCP sockets to their addresses in hexadecimal.
+func listeners(t *testing.T) map[string]string {
+	t.Helper()
+	ours := map[string]bool{}
+	descriptors, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, descriptor := range descriptors {
+		if target, err := os.Readlink(descriptor); err == nil {
+			ours[target] = true
+		}
+	}
+	found := map[string]string{}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if os.IsNotExist(err) {
+			continue // no IPv6
+		}
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(text), "\n") {
+			fields := strings.Fields(line)
+			if len(fields) > 9 && fields[3] == listening && ours[fmt.Sprintf("socket:[%s]", fields[9])] {
+				found[fields[9]] = fields[1]
+			}
+		}
+	}
+	return found
+}

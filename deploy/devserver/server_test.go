@@ -1,0 +1,265 @@
+package devserver
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestStart_RefusesBadOptions(t *testing.T) {
+	for name, o := range map[string]Options{
+		"Port is 70000":                   {Port: 70000},
+		"Port is -2":                      {Port: -2},
+		"UIPort is 65536":                 {UIPort: 65536},
+		"Port and UIPort are both 9000":   {Port: 9000, UIPort: 9000},
+		"Retention is 1m0s: give at leas": {Retention: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Data = filepath.Join(t.TempDir(), "data")
+			_, err := Start(t.Context(), o)
+			require.ErrorContains(t, err, name)
+			require.NoDirExists(t, o.Data)
+		})
+	}
+}
+
+func TestStart_TakenPort(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := portOf(taken)
+	for flag, o := range map[string]Options{"--port": {Port: port, UIPort: AnyPort}, "--ui-port": {Port: AnyPort, UIPort: port}} {
+		o.Data = filepath.Join(t.TempDir(), "data")
+		_, err := Start(t.Context(), o)
+		require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" on 127.0.0.1 is in use")
+		require.ErrorContains(t, err, flag)
+		require.NoDirExists(t, o.Data, "nothing may start before the ports are known to be free")
+	}
+}
+
+// The port is taken after the check and before the server binds it.
+func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
+	ports, err := choosePorts(AnyPort)
+	require.NoError(t, err)
+	for _, port := range []*int{&ports.frontend, &ports.http, &ports.history, &ports.worker} {
+		taken, err := net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer taken.Close()
+		free := *port
+		*port = portOf(taken)
+		_, err = newTemporal(ports, memoryDatabase(), newQuietLog(nil))
+		require.ErrorContains(t, err, "address already in use")
+		require.True(t, isPortTaken(err), "%v", err)
+		*port = free
+	}
+}
+
+func TestStart_GivenPorts(t *testing.T) {
+	port, err := freePort()
+	require.NoError(t, err)
+	uiPort, err := freePort()
+	require.NoError(t, err)
+	s := start(t, Options{Port: port, UIPort: uiPort})
+	require.Equal(t, "127.0.0.1:"+strconv.Itoa(port), s.Address())
+	require.Equal(t, "http://127.0.0.1:"+strconv.Itoa(uiPort), s.UI())
+
+	_, err = Start(t.Context(), Options{Port: port, Headless: true})
+	require.ErrorContains(t, err, "is in use")
+	require.NoError(t, s.Stop())
+	require.NoError(t, checkPort(port, ""))
+	require.NoError(t, checkPort(uiPort, ""))
+}
+
+func TestStart_CancelledContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Start(ctx, anyPorts(Options{}))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestStart_ReadyAtOnce(t *testing.T) {
+	for name, data := range map[string]string{"memory": "", "file": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			s := start(t, Options{Data: data, Headless: true})
+			require.Empty(t, s.UI())
+			require.Less(t, time.Since(began), 5*time.Second)
+			c := dial(t, s.Address())
+			work(t, c)
+			require.Equal(t, "done", execute(t, c, "w", oneActivity))
+			began = time.Now()
+			require.NoError(t, s.Stop())
+			require.Less(t, time.Since(began), 5*time.Second)
+		})
+	}
+}
+
+func TestStart_NamespaceAndRetention(t *testing.T) {
+	data := t.TempDir()
+	s := start(t, Options{Data: data, Namespace: "lab", Headless: true})
+	require.Equal(t, 30*24*time.Hour, retention(t, s, "lab"))
+	require.NoError(t, s.Stop())
+
+	s = start(t, Options{Data: data, Namespace: "lab", Retention: 2 * time.Hour, Headless: true})
+	require.Equal(t, 2*time.Hour, retention(t, s, "lab"))
+	_, err := describeNamespace(t, s, "default")
+	var missing *serviceerror.NamespaceNotFound
+	require.ErrorAs(t, err, &missing)
+}
+
+// Two servers of one process share nothing, whether in memory or in files.
+func TestStart_TwoServers(t *testing.T) {
+	for name, folders := range map[string][2]string{"memory": {}, "file": {t.TempDir(), t.TempDir()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var servers [2]*Server
+			var starting sync.WaitGroup
+			for i := range servers {
+				starting.Go(func() { servers[i], _ = Start(t.Context(), anyPorts(Options{Data: folders[i]})) })
+			}
+			starting.Wait()
+			for i, s := range servers {
+				require.NotNil(t, s)
+				defer s.Stop()
+				c := dial(t, s.Address())
+				work(t, c)
+				require.Equal(t, "done", execute(t, c, "only-"+strconv.Itoa(i), oneActivity))
+			}
+			_, err := dial(t, servers[0].Address()).DescribeWorkflowExecution(t.Context(), "only-1", "")
+			var missing *serviceerror.NotFound
+			require.ErrorAs(t, err, &missing)
+		})
+	}
+}
+
+func TestStop_Repeatable(t *testing.T) {
+	s := start(t, Options{})
+	var stopping sync.WaitGroup
+	for range 3 {
+		stopping.Go(func() { require.NoError(t, s.Stop()) })
+	}
+	stopping.Wait()
+	require.NoError(t, s.Stop())
+	for _, address := range []string{s.Address(), s.UI()[len("http://"):]} {
+		_, err := net.Dial("tcp4", address)
+		require.Error(t, err)
+	}
+}
+
+// A person's terminal shows nothing of a server that does its work, also when it stops under open polls.
+func TestLog_QuietInUse(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := start(t, Options{Data: t.TempDir(), Log: zap.New(core)})
+	c := dial(t, s.Address())
+	work(t, c)
+	require.Equal(t, "done", execute(t, c, "w", oneActivity))
+	require.NoError(t, s.Stop())
+	require.Empty(t, logs.All())
+}
+
+func TestLog_PassesWarnings(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	q := newQuietLog(zap.New(core))
+	q.temporal().Info("info")
+	q.temporal().Warn("warning")
+	q.silence()
+	q.temporal().Error("error while stopping")
+	require.Len(t, logs.All(), 1)
+	require.Equal(t, "warning", logs.All()[0].Message)
+
+	core, logs = observer.New(zapcore.ErrorLevel)
+	q = newQuietLog(zap.New(core))
+	q.temporal().Warn("below the logger's own level")
+	require.Empty(t, logs.All())
+}
+
+// Cancellation reaches an activity that never heartbeats; without the worker commands it would not before its timeout.
+func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
+	c := dial(t, start(t, Options{Headless: true}).Address())
+	started := work(t, c)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "w", TaskQueue: gpumux.Queue}, longActivity)
+	require.NoError(t, err)
+	<-started
+	began := time.Now()
+	require.NoError(t, c.CancelWorkflow(t.Context(), "w", ""))
+	var canceled *temporal.CanceledError
+	require.ErrorAs(t, run.Get(t.Context(), nil), &canceled)
+	require.Less(t, time.Since(began), 10*time.Second)
+	t.Log("cancelled after", time.Since(began))
+}
+
+func TestServer_PauseActivityAndListWorkers(t *testing.T) {
+	c := dial(t, start(t, Options{Headless: true}).Address())
+	started := work(t, c)
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "w", TaskQueue: gpumux.Queue}, longActivity)
+	require.NoError(t, err)
+	<-started
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		answer, err := c.WorkflowService().ListWorkers(context.Background(), &workflowservice.ListWorkersRequest{Namespace: "default"})
+		require.NoError(t, err)
+		require.NotEmpty(t, answer.GetWorkers())
+	}, 30*time.Second, 50*time.Millisecond)
+	described, err := c.DescribeWorkflowExecution(t.Context(), "w", "")
+	require.NoError(t, err)
+	require.Len(t, described.GetPendingActivities(), 1)
+	_, err = c.WorkflowService().PauseActivity(t.Context(), &workflowservice.PauseActivityRequest{
+		Namespace: "default",
+		Execution: described.GetWorkflowExecutionInfo().GetExecution(),
+		Activity:  &workflowservice.PauseActivityRequest_Id{Id: described.GetPendingActivities()[0].GetActivityId()},
+	})
+	require.NoError(t, err)
+	require.NoError(t, c.TerminateWorkflow(t.Context(), "w", "", "end of test"))
+}
+
+func execute(t testing.TB, c client.Client, id string, workflow any) string {
+	t.Helper()
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, workflow)
+	require.NoError(t, err)
+	var text string
+	require.NoError(t, run.Get(t.Context(), &text))
+	return text
+}
+
+func retention(t *testing.T, s *Server, namespace string) time.Duration {
+	t.Helper()
+	answer, err := describeNamespace(t, s, namespace)
+	require.NoError(t, err)
+	return answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+}
+
+func describeNamespace(t *testing.T, s *Server, name string) (*workflowservice.DescribeNamespaceResponse, error) {
+	t.Helper()
+	c, err := client.NewLazyClient(client.Options{HostPort: s.Address(), Namespace: name})
+	require.NoError(t, err)
+	defer c.Close()
+	return c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: name})
+}
+
+// Every file of the package is told of in its documentation.
+func TestDoc_NamesEveryFile(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		if matched, _ := filepath.Match("*_test.go", file); !matched && file != "doc.go" {
+			require.Contains(t, string(doc), file+" (")
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package devserver
+
+import "go.temporal.io/server/common/dynamicconfig"
+
+// pollsPerSecond replaces the server's default of 20 per shard, which makes a queue wait up to 50 ms for its next poll.
+const pollsPerSecond = 500
+
+// settings is the server's dynamic configuration. Keys are taken from the server's own settings, so that one which a new
+// version drops does not compile. Integers must be Go int: the server ignores others.
+func settings() dynamicconfig.StaticClient {
+	return dynamicconfig.StaticClient{
+		// Latency: with these a workflow of one activity takes a tenth of the default's time.
+		dynamicconfig.TransferProcessorMaxPollRPS.Key():         pollsPerSecond,
+		dynamicconfig.TimerProcessorMaxPollRPS.Key():            pollsPerSecond,
+		dynamicconfig.OutboundProcessorMaxPollRPS.Key():         pollsPerSecond,
+		dynamicconfig.VisibilityProcessorMaxPollRPS.Key():       pollsPerSecond,
+		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
+		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+
+		// Order: priority and fairness are exact with one partition.
+		dynamicconfig.MatchingUseNewMatcher.Key():  true,
+		dynamicconfig.MatchingEnableFairness.Key(): true,
+
+		// Workers: cancellation that does not wait for a heartbeat, polls that end with their worker, and their state in the UI.
+		dynamicconfig.WorkerCommandsEnabled.Key():             true,
+		dynamicconfig.EnableCancelActivityWorkerCommand.Key(): true,
+		dynamicconfig.EnableCancelWorkerPollsOnShutdown.Key(): true,
+		dynamicconfig.WorkerHeartbeatsEnabled.Key():           true,
+
+		// Updates: pause, resume and window changes of a long map (defaults: 10 in flight, 2000 in all).
+		dynamicconfig.WorkflowExecutionMaxInFlightUpdates.Key(): 100,
+		dynamicconfig.WorkflowExecutionMaxTotalUpdates.Key():    20_000,
+
+		// A search attribute can be used as soon as it is added.
+		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+
+		// No call to another host.
+		dynamicconfig.EnableServerVersionCheck.Key(): false,
+	}
+}

@@ -1,0 +1,47 @@
+package devserver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/server/common/dynamicconfig"
+	"gopkg.in/yaml.v3"
+)
+
+// complaints are what the server's own check finds in dynamic settings: unknown keys and values of a wrong type.
+func complaints(t *testing.T, settings dynamicconfig.StaticClient) []error {
+	t.Helper()
+	file := map[string]any{}
+	for key, value := range settings {
+		file[key.String()] = []any{map[string]any{"value": value}}
+	}
+	text, err := yaml.Marshal(file)
+	require.NoError(t, err)
+	loaded := dynamicconfig.LoadYamlFile(text)
+	return append(loaded.Warnings, loaded.Errors...)
+}
+
+func TestSettings_KnownToTheServer(t *testing.T) {
+	require.Empty(t, complaints(t, settings()))
+	for key, value := range settings() {
+		switch value.(type) {
+		case int, bool:
+		default:
+			t.Errorf("%s is a %T: the server takes int and bool", key, value)
+		}
+	}
+}
+
+func TestSettings_CheckFindsMistakes(t *testing.T) {
+	require.NotEmpty(t, complaints(t, dynamicconfig.StaticClient{dynamicconfig.MakeKey("history.noSuchSetting"): 1}))
+	require.NotEmpty(t, complaints(t, dynamicconfig.StaticClient{dynamicconfig.TransferProcessorMaxPollRPS.Key(): "many"}))
+}
+
+// Before and after: the server reads the values that we set, not its defaults.
+func TestSettings_AreRead(t *testing.T) {
+	collection := dynamicconfig.NewCollection(settings(), newQuietLog(nil).temporal())
+	require.Equal(t, 500, dynamicconfig.TransferProcessorMaxPollRPS.Get(collection)())
+	require.Equal(t, 1, dynamicconfig.MatchingNumTaskqueueReadPartitions.Get(collection)("default", "q", 1))
+	require.True(t, dynamicconfig.WorkerCommandsEnabled.Get(collection)("default"))
+	require.False(t, dynamicconfig.EnableServerVersionCheck.Get(collection)())
+}

@@ -1,0 +1,110 @@
+package devserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	"github.com/temporalio/ui-server/v2/server/api"
+	"github.com/temporalio/ui-server/v2/server/config"
+	"github.com/temporalio/ui-server/v2/server/csrf"
+	"github.com/temporalio/ui-server/v2/server/headers"
+	"github.com/temporalio/ui-server/v2/server/route"
+	"github.com/temporalio/ui-server/v2/ui"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zapio"
+)
+
+const uiDrain = 200 * time.Millisecond
+
+// webUI serves the Web UI. It holds its port from the beginning, so that a taken one is known before anything else starts.
+type webUI struct {
+	listener net.Listener
+	server   *http.Server  // nil before serve
+	done     chan struct{} // closed when serving has ended
+}
+
+func (w *webUI) url() string { return "http://" + w.listener.Addr().String() }
+
+// serve returns at once; pages are answered until close. The routes are the ui-server's own; its Start is not used because
+// it ends the process when its port is taken.
+func (w *webUI) serve(frontend, namespace string, log *zap.Logger) error {
+	handler, err := uiHandler(&config.Config{
+		TemporalGRPCAddress: frontend,
+		EnableUI:            true,
+		DefaultNamespace:    namespace,
+		DisableNewsFetch:    true,
+		NotifyOnNewVersion:  false,
+		CORS:                config.CORS{CookieInsecure: true}, // the page itself is plain HTTP
+		HideLogs:            true,
+	}, log)
+	if err != nil {
+		return fmt.Errorf("prepare the Web UI: %w", err)
+	}
+	errorLog, err := zap.NewStdLogAt(log, zapcore.WarnLevel)
+	if err != nil {
+		return fmt.Errorf("prepare the Web UI: %w", err)
+	}
+	w.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: errorLog}
+	w.done = make(chan struct{})
+	go func() {
+		defer close(w.done)
+		if err := w.server.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("Web UI ended", zap.Error(err))
+		}
+	}()
+	return nil
+}
+
+func uiHandler(c *config.Config, log *zap.Logger) (http.Handler, error) {
+	provider, err := config.NewConfigProviderWithRefresh(c)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := ui.Assets()
+	if err != nil {
+		return nil, err
+	}
+	if assets, err = fs.Sub(assets, "local"); err != nil {
+		return nil, err
+	}
+	e := echo.New()
+	e.Logger.SetOutput(&zapio.Writer{Log: log, Level: zapcore.ErrorLevel})
+	secure := !c.CORS.CookieInsecure
+	e.Use(middleware.Recover(), middleware.Gzip(), middleware.Secure())
+	e.Use(csrf.EnsureTokenCookie(secure), middleware.CSRFWithConfig(csrf.MiddlewareConfig(provider, secure)))
+	route.SetHealthRoute(e)
+	forward := []api.Middleware{headers.WithForwardHeaders([]string{"Caller-Type"})}
+	if err := route.SetAPIRoutes(e, provider, forward); err != nil {
+		return nil, err
+	}
+	if err := route.SetUIRoutes(e, c.PublicPath, assets, provider); err != nil {
+		return nil, err
+	}
+	route.SetRenderRoute(e, "/")
+	return e, nil
+}
+
+func (w *webUI) close() error {
+	if w.server == nil {
+		return w.listener.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), uiDrain)
+	defer cancel()
+	err := w.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = w.server.Close()
+	}
+	<-w.done
+	if err != nil {
+		return fmt.Errorf("close the Web UI: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Kind says what a device is.
+type Kind string
+
+// The kinds of device.
+const (
+	KindGPU Kind = "gpu" // a whole GPU
+	KindMIG Kind = "mig" // a MIG instance of a GPU
+	KindCPU Kind = "cpu" // the host: its processors and its memory
+)
+
+// CPU is the UUID of the host's CPU device.
+const CPU = "CPU"
+
+var (
+	// ErrLost marks a device that the driver can no longer reach or that must be
+	// reset before it works again. Nothing should be started on it.
+	ErrLost = errors.New("device lost")
+	// ErrUnknown marks a UUID or selector that names no device of the inventory.
+	ErrUnknown = errors.New("unknown device")
+	// ErrClosed is returned by the methods of a closed Inventory.
+	ErrClosed = errors.New("gpu: the inventory is closed")
+)
+
+// Device is one device as it was when the Inventory was opened.
+type Device struct {
+	// Index is the driver's number of the GPU (PCI order, as nvidia-smi prints it).
+	// A MIG instance has the index of its GPU; the CPU has -1.
+	Index int `json:"index"`
+	// Instance is the number of a MIG instance on its GPU; numbers may have holes.
+	Instance int    `json:"instance,omitempty"`
+	Kind     Kind   `json:"kind"`
+	UUID     string `json:"uuid"`
+	Name     string `json:"name"`
+	// PCI is the bus address, such as 00000000:07:00.0. Empty for the CPU.
+	PCI string `json:"pci,omitempty"`
+	// Parent is the UUID of the GPU that a MIG instance is part of.
+	Parent string `json:"parent,omitempty"`
+	// Memory is the total in bytes; 0 when the driver does not tell.
+	Memory uint64 `json:"memory"`
+	// ComputeCapability is such as 8.0, Driver such as 550.54.15, and CUDA the newest
+	// version that the driver runs, such as 12.4. Empty where unknown.
+	ComputeCapability string `json:"computeCapability,omitempty"`
+	Driver            string `json:"driver,omitempty"`
+	CUDA              string `json:"cuda,omitempty"`
+	// MIG says that the GPU is split: work runs on its instances, which follow it in
+	// the list, and never on the GPU itself.
+	MIG bool `json:"mig,omitempty"`
+}
+
+// Usable says whether work can be placed on the device: a GPU in MIG mode only holds instances.
+func (d Device) Usable() bool { return !d.MIG }
+
+// String names the device for people: its selector, UUID and name.
+func (d Device) String() string {
+	if d.Kind == KindCPU {
+		return fmt.Sprintf("cpu (%s)", d.Name)
+	}
+	return fmt.Sprintf("%s (%s, %s)", d.selector(), d.UUID, d.Name)
+}
+
+// selector is the short form that Select understands: "0", or "0:1" for a MIG instance.
+func (d Device) selector() string {
+	switch d.Kind {
+	case KindCPU:
+		return "cpu"
+	case KindMIG:
+		return strconv.Itoa(d.Index) + ":" + strconv.Itoa(d.Instance)
+	default:
+		return strconv.Itoa(d.Index)
+	}
+}
+
+// Memory is the memory of a device in bytes. All zero means that the driver does not tell.
+type Memory struct {
+	Total uint64 `json:"total"`
+	// Free can be allocated now.
+	Free uint64 `json:"free"`
+	// Used is Total minus Free, so it includes what the driver keeps for itself.
+	Used uint64 `json:"used"`
+}
+
+// Process is one process that holds memory on a device.
+type Process struct {
+	// PID is the number the driver knows: see HostPIDs for when it is ours too.
+	PID  int    `json:"pid"`
+	Name string `json:"name,omitempty"`
+	// Type is how it uses the device: compute, mps (a client of the MPS server) or graphics.
+	Type string `json:"type"`
+	// Memory is in bytes; 0 means unknown.
+	Memory uint64 `json:"memory"`
+}
+
+// Status is the state of a device now.
+type Status struct {
+	Memory Memory `json:"memory"`
+	// Utilization is in percent of time with work running; -1 when unknown.
+	Utilization int `json:"utilization"`
+	// Temperature is in degrees Celsius; -1 when unknown.
+	Temperature int `json:"temperature"`
+	// Power is in watts; -1 when unknown.
+	Power float64 `json:"power"`
+	// ComputeMode is default, exclusive_process, exclusive_thread or prohibited. Empty when unknown.
+	ComputeMode string `json:"computeMode,omitempty"`
+	// Processes is nil when the driver does not tell, and empty when there are none.
+	Processes []Process `json:"processes"`
+}
+
+// Link is how two GPUs reach each other. Each pair is listed once.
+type Link struct {
+	From string `json:"from"` // UUID
+	To   string `json:"to"`   // UUID
+	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe
+	// switch), pxb (several), phb (a host bridge), node (a NUMA node), sys (the system),
+	// unknown.
+	Kind string `json:"kind"`
+	// NVLinks is the number of active NVLink connections between the two, or, when they
+	// meet in a switch, of the first GPU to the switch.
+	NVLinks int `json:"nvlinks,omitempty"`
+	// P2P says that each can read and write the other's memory without the host.
+	P2P bool `json:"p2p"`
+}

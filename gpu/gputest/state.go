@@ -1,0 +1,153 @@
+package gputest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// State is what a machine is made of. The zero value is a driver without GPUs.
+type State struct {
+	Driver string // default 580.65.06
+	CUDA   int    // default 13000, which is 13.0
+	Init   int    // code that nvmlInit returns; default 0, success
+	GPUs   []GPU
+	Links  []Link
+
+	events []event
+}
+
+// GPU is one GPU. Change it in place: the order of GPUs and instances is what handles rest on.
+type GPU struct {
+	UUID string // default GPU-00000000-0000-0000-0000-00000000000N
+	Name string // default NVIDIA Test GPU
+	// Total and Free are in bytes; default 16 GiB, all free.
+	Total, Free uint64
+	Utilization int // percent
+	Temperature int // degrees Celsius
+	Milliwatts  int
+	Recovery    int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
+	Lost        bool // every call on it fails
+	MIG         bool // implied by Instances
+	Instances   []Instance
+	Processes   []Process
+}
+
+// Instance is a MIG instance.
+type Instance struct {
+	Number      int    // its place on the GPU; places may stay empty
+	UUID        string // default MIG-00000000-0000-0000-000G-00000000000N
+	Name        string // default NVIDIA Test GPU MIG 1g.5gb
+	Total, Free uint64 // bytes; default 5 GiB, all free
+	GI, CI      int    // numbers of the GPU instance and the compute instance
+	Processes   []Process
+}
+
+// Process holds memory on a device, whether it lives or not.
+type Process struct {
+	PID    int
+	Memory uint64 // bytes; Unknown for a driver that does not tell
+	Type   string // compute, mps or graphics; default compute
+}
+
+// Unknown is the driver's number for memory it does not know.
+const Unknown = ^uint64(0)
+
+// Link connects two GPUs, named by UUID.
+type Link struct {
+	From, To string
+	Level    int // common ancestor: 0 board, 10 one switch, 20 several, 30 host bridge, 40 node, 50 system
+	P2P      bool
+	NVLinks  int
+}
+
+type event struct {
+	seq        int
+	uuid       string
+	kind, data uint64
+	gi, ci     uint32
+}
+
+// complete fills in the defaults, in a copy.
+func (s State) complete() State {
+	if s.Driver == "" {
+		s.Driver = "580.65.06"
+	}
+	if s.CUDA == 0 {
+		s.CUDA = 13000
+	}
+	s.GPUs = append([]GPU(nil), s.GPUs...)
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		if g.UUID == "" {
+			g.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)
+		}
+		if g.Name == "" {
+			g.Name = "NVIDIA Test GPU"
+		}
+		if g.Total == 0 {
+			g.Total, g.Free = 16<<30, 16<<30
+		}
+		g.Instances = append([]Instance(nil), g.Instances...)
+		g.MIG = g.MIG || len(g.Instances) > 0
+		for k := range g.Instances {
+			m := &g.Instances[k]
+			if m.UUID == "" {
+				m.UUID = fmt.Sprintf("MIG-00000000-0000-0000-%04d-%012d", i, m.Number)
+			}
+			if m.Name == "" {
+				m.Name = g.Name + " MIG 1g.5gb"
+			}
+			if m.Total == 0 {
+				m.Total, m.Free = 5<<30, 5<<30
+			}
+		}
+	}
+	return s
+}
+
+// text is the state in the library's format, which its source describes.
+func (s State) text() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("init %d", s.Init)
+	line("driver %s", s.Driver)
+	line("cuda %d", s.CUDA)
+	processes := func(uuid string, list []Process) {
+		for _, p := range list {
+			memory, kind := fmt.Sprint(p.Memory), p.Type
+			if p.Memory == Unknown {
+				memory = "unknown"
+			}
+			if kind == "" {
+				kind = "compute"
+			}
+			line("process %s %d %s %s", uuid, p.PID, memory, kind)
+		}
+	}
+	for _, g := range s.GPUs {
+		line("gpu %s %d %d %d %d %d %d %d %d %s", g.UUID, g.Total, g.Free, g.Utilization, g.Temperature,
+			g.Milliwatts, g.Recovery, number(g.Lost), number(g.MIG), g.Name)
+		processes(g.UUID, g.Processes)
+	}
+	// Instances come last, so that the bus numbers of GPUs do not depend on them.
+	for _, g := range s.GPUs {
+		for _, m := range g.Instances {
+			line("mig %s %d %s %d %d %d %d %s", g.UUID, m.Number, m.UUID, m.Total, m.Free, m.GI, m.CI, m.Name)
+			processes(m.UUID, m.Processes)
+		}
+	}
+	for _, l := range s.Links {
+		line("link %s %s %d %d %d", l.From, l.To, l.Level, number(l.P2P), l.NVLinks)
+	}
+	for _, e := range s.events {
+		line("event %d %s %d %d %d %d", e.seq, e.uuid, e.kind, e.data, e.gi, e.ci)
+	}
+	return b.String()
+}
+
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,333 @@
+/*
+ * A stand-in for libnvidia-ml.so.1. Every call reads the state from the file that the
+ * environment variable GPUMUX_FAKE_NVML names, so that a test can change it at any time.
+ *
+ *   init CODE                                      what nvmlInit returns
+ *   driver VERSION
+ *   cuda NUMBER
+ *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS RECOVERY LOST MIG NAME...
+ *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
+ *   process UUID PID BYTES|unknown compute|mps|graphics
+ *   link UUID UUID LEVEL P2P NVLINKS
+ *   event SEQUENCE UUID TYPE DATA GI CI            delivered once to each waiting set
+ *
+ * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
+ * memory that this process holds while it lives: it is listed, and taken off FREE.
+ *
+ * With -DOLD_DRIVER the newer functions are left out, as in a driver of years ago.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10, LOST = 15 };
+enum { MAX_DEVICES = 64, MAX_ROWS = 512 };
+
+typedef unsigned long long u64;
+
+/* The number that stands for a handle is an index into devices[] plus one. Rows never move
+ * between calls as long as a test only changes them in place. */
+typedef struct {
+	char uuid[96], name[96], parent[96];
+	u64 total, free;
+	int instance, gi, ci, util, temp, power, recovery, lost, mig;
+} device;
+
+typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
+typedef struct { char a[96], b[96]; int level, p2p, nvlinks; } peering;
+typedef struct { u64 seq; char uuid[96]; u64 type, data; unsigned gi, ci; } event;
+
+typedef struct {
+	int init, cuda, ndevices, nprocesses, nlinks, nevents;
+	char driver[80];
+	device devices[MAX_DEVICES];
+	process processes[MAX_ROWS];
+	peering links[MAX_ROWS];
+	event events[MAX_ROWS];
+} state;
+
+static device *find(state *s, const char *uuid) {
+	for (int i = 0; i < s->ndevices; i++)
+		if (!strcmp(s->devices[i].uuid, uuid)) return &s->devices[i];
+	return NULL;
+}
+
+static void held(state *s, const char *dir, const char *pid) {
+	char path[4608], uuid[96];
+	u64 bytes;
+	long n = strtol(pid, NULL, 10);
+	if (n <= 0 || (kill((pid_t)n, 0) != 0 && errno == ESRCH)) return;
+	snprintf(path, sizeof path, "%s/%s", dir, pid);
+	FILE *f = fopen(path, "r");
+	if (!f) return;
+	while (fscanf(f, "%95s %llu", uuid, &bytes) == 2) {
+		if (s->nprocesses == MAX_ROWS) break;
+		process *p = &s->processes[s->nprocesses++];
+		snprintf(p->uuid, sizeof p->uuid, "%s", uuid);
+		strcpy(p->type, "compute");
+		p->pid = (unsigned)n;
+		p->bytes = bytes;
+		device *d = find(s, uuid);
+		if (d) d->free -= bytes < d->free ? bytes : d->free;
+	}
+	fclose(f);
+}
+
+static state *load(void) {
+	state *s = calloc(1, sizeof *s);
+	const char *file = getenv("GPUMUX_FAKE_NVML");
+	FILE *f = file ? fopen(file, "r") : NULL;
+	char line[512];
+	if (!s) abort();
+	if (!f) { s->init = 9; return s; }
+	while (fgets(line, sizeof line, f)) {
+		line[strcspn(line, "\n")] = 0;
+		device d = {0};
+		process p = {0};
+		peering l = {0};
+		event e = {0};
+		char word[32];
+		if (sscanf(line, "init %d", &s->init) == 1) continue;
+		if (sscanf(line, "driver %79s", s->driver) == 1) continue;
+		if (sscanf(line, "cuda %d", &s->cuda) == 1) continue;
+		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
+			   &d.temp, &d.power, &d.recovery, &d.lost, &d.mig, d.name) == 10 && s->ndevices < MAX_DEVICES)
+			s->devices[s->ndevices++] = d;
+		else if (sscanf(line, "mig %95s %d %95s %llu %llu %d %d %95[^\n]", d.parent, &d.instance, d.uuid, &d.total,
+				&d.free, &d.gi, &d.ci, d.name) == 8 && s->ndevices < MAX_DEVICES)
+			s->devices[s->ndevices++] = d;
+		else if (sscanf(line, "process %95s %u %31s %15s", p.uuid, &p.pid, word, p.type) == 4 && s->nprocesses < MAX_ROWS) {
+			p.bytes = strcmp(word, "unknown") ? strtoull(word, NULL, 10) : ~0ULL;
+			s->processes[s->nprocesses++] = p;
+		} else if (sscanf(line, "link %95s %95s %d %d %d", l.a, l.b, &l.level, &l.p2p, &l.nvlinks) == 5 && s->nlinks < MAX_ROWS)
+			s->links[s->nlinks++] = l;
+		else if (sscanf(line, "event %llu %95s %llu %llu %u %u", &e.seq, e.uuid, &e.type, &e.data, &e.gi, &e.ci) == 6 && s->nevents < MAX_ROWS)
+			s->events[s->nevents++] = e;
+	}
+	fclose(f);
+	char dir[4096];
+	snprintf(dir, sizeof dir, "%s.d", file);
+	DIR *folder = opendir(dir);
+	if (folder) {
+		struct dirent *entry;
+		while ((entry = readdir(folder))) held(s, dir, entry->d_name);
+		closedir(folder);
+	}
+	return s;
+}
+
+/* at gives the row of a handle, or sets the code that every call on it returns. */
+static device *at(state *s, void *handle, int *code) {
+	size_t i = (size_t)handle;
+	*code = OK;
+	if (i == 0 || i > (size_t)s->ndevices) { *code = INVALID; return NULL; }
+	device *d = &s->devices[i - 1];
+	device *g = d->parent[0] ? find(s, d->parent) : d;
+	if (g && g->lost) *code = LOST;
+	return d;
+}
+
+static void *handle_of(state *s, device *d) { return (void *)(size_t)(d - s->devices + 1); }
+
+#define ON_DEVICE(...) do { int code; state *s = load(); device *d = at(s, dev, &code); \
+	if (code == OK) { __VA_ARGS__ } (void)d; free(s); return code; } while (0)
+
+int nvmlInit_v2(void) { state *s = load(); int code = s->init; free(s); return code; }
+int nvmlShutdown(void) { return OK; }
+
+const char *nvmlErrorString(int code) {
+	switch (code) {
+	case OK: return "Success";
+	case INVALID: return "Invalid Argument";
+	case UNSUPPORTED: return "Not Supported";
+	case NOT_FOUND: return "Not Found";
+	case 9: return "Driver Not Loaded";
+	case TIMEOUT: return "Timeout";
+	case LOST: return "GPU is lost";
+	case 18: return "Driver/library version mismatch";
+	}
+	return "Unknown Error";
+}
+
+int nvmlSystemGetDriverVersion(char *out, unsigned n) { state *s = load(); snprintf(out, n, "%s", s->driver); free(s); return OK; }
+int nvmlSystemGetCudaDriverVersion(int *out) { state *s = load(); *out = s->cuda; free(s); return OK; }
+
+int nvmlDeviceGetCount_v2(unsigned *out) {
+	state *s = load();
+	*out = 0;
+	for (int i = 0; i < s->ndevices; i++) *out += !s->devices[i].parent[0];
+	free(s);
+	return OK;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
+	state *s = load();
+	int code = INVALID;
+	for (int i = 0; i < s->ndevices; i++) {
+		device *d = &s->devices[i];
+		if (d->parent[0] || index--) continue;
+		*out = handle_of(s, d);
+		code = d->lost ? LOST : OK;
+		break;
+	}
+	free(s);
+	return code;
+}
+
+int nvmlDeviceGetUUID(void *dev, char *out, unsigned n) { ON_DEVICE(snprintf(out, n, "%s", d->uuid);); }
+int nvmlDeviceGetName(void *dev, char *out, unsigned n) { ON_DEVICE(snprintf(out, n, "%s", d->name);); }
+
+typedef struct { u64 total, free, used; } memory;
+int nvmlDeviceGetMemoryInfo(void *dev, memory *m) { ON_DEVICE(m->total = d->total; m->free = d->free; m->used = d->total - d->free;); }
+
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, sub; char id_string[32]; } pci;
+
+static void pci_of(state *s, device *d, pci *p) {
+	int number = (int)(d - s->devices);
+	memset(p, 0, sizeof *p);
+	p->bus = (unsigned)number + 1;
+	snprintf(p->legacy, sizeof p->legacy, "0000:%02X:00.0", p->bus);
+	snprintf(p->id_string, sizeof p->id_string, "00000000:%02X:00.0", p->bus);
+}
+
+int nvmlDeviceGetPciInfo_v3(void *dev, pci *p) { ON_DEVICE(pci_of(s, d, p);); }
+int nvmlDeviceGetCudaComputeCapability(void *dev, int *major, int *minor) { ON_DEVICE(*major = 9; *minor = 0;); }
+
+typedef struct { unsigned pid; u64 bytes; unsigned gi, ci; } row;
+typedef struct { unsigned pid; u64 bytes; } old_row;
+
+static int rows(void *dev, unsigned *count, void *out, const char *type, int old) {
+	ON_DEVICE(
+		unsigned room = *count; unsigned n = 0;
+		for (int i = 0; i < s->nprocesses; i++) {
+			process *p = &s->processes[i];
+			if (strcmp(p->uuid, d->uuid) || strcmp(p->type, type)) continue;
+			if (n < room) {
+				if (old) ((old_row *)out)[n] = (old_row){p->pid, p->bytes};
+				else ((row *)out)[n] = (row){p->pid, p->bytes, ~0u, ~0u};
+			}
+			n++;
+		}
+		*count = n;
+		if (n > room) code = TOO_SMALL;
+	);
+}
+
+#ifdef OLD_DRIVER
+int nvmlDeviceGetComputeRunningProcesses(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "compute", 1); }
+#else
+int nvmlDeviceGetComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "compute", 0); }
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "mps", 0); }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "graphics", 0); }
+
+typedef struct { unsigned version; u64 total, reserved, free, used; } memory2;
+int nvmlDeviceGetMemoryInfo_v2(void *dev, memory2 *m) {
+	if (m->version != (sizeof *m | 2u << 24)) return 25;
+	ON_DEVICE(m->total = d->total; m->reserved = 0; m->free = d->free; m->used = d->total - d->free;);
+}
+
+typedef struct { unsigned gpu, memory; } rates;
+int nvmlDeviceGetUtilizationRates(void *dev, rates *r) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else { r->gpu = (unsigned)d->util; r->memory = 0; }); }
+int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { (void)sensor; ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *t = (unsigned)d->temp;); }
+int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mw = (unsigned)d->power;); }
+int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = 0;); }
+
+int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
+int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned index, void **out) {
+	ON_DEVICE(
+		code = NOT_FOUND;
+		for (int i = 0; i < s->ndevices; i++) {
+			device *m = &s->devices[i];
+			if (strcmp(m->parent, d->uuid) || m->instance != (int)index) continue;
+			*out = handle_of(s, m);
+			code = OK;
+		}
+	);
+}
+int nvmlDeviceGetGpuInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->gi;); }
+int nvmlDeviceGetComputeInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->ci;); }
+
+static peering *between(state *s, device *a, device *b) {
+	for (int i = 0; i < s->nlinks; i++) {
+		peering *l = &s->links[i];
+		if ((!strcmp(l->a, a->uuid) && !strcmp(l->b, b->uuid)) || (!strcmp(l->a, b->uuid) && !strcmp(l->b, a->uuid))) return l;
+	}
+	return NULL;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(void *dev, void *other, int *level) {
+	ON_DEVICE(int bad; device *o = at(s, other, &bad); peering *l = o ? between(s, d, o) : NULL; *level = l ? l->level : 50;);
+}
+int nvmlDeviceGetP2PStatus(void *dev, void *other, int what, int *status) {
+	ON_DEVICE(int bad; device *o = at(s, other, &bad); peering *l = o ? between(s, d, o) : NULL;
+		*status = l && l->p2p && (what != 2 || l->nvlinks) ? 0 : 5;);
+}
+
+/* The links of a GPU are numbered in the order in which the state lists its pairs. */
+static device *remote(state *s, device *d, unsigned number) {
+	for (int i = 0; i < s->nlinks; i++) {
+		peering *l = &s->links[i];
+		const char *other = !strcmp(l->a, d->uuid) ? l->b : !strcmp(l->b, d->uuid) ? l->a : NULL;
+		if (!other) continue;
+		if (number < (unsigned)l->nvlinks) return find(s, other);
+		number -= (unsigned)l->nvlinks;
+	}
+	return NULL;
+}
+int nvmlDeviceGetNvLinkState(void *dev, unsigned number, int *on) { ON_DEVICE(*on = remote(s, d, number) != NULL;); }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *dev, unsigned number, pci *p) {
+	ON_DEVICE(device *o = remote(s, d, number); if (o) pci_of(s, o, p); else code = INVALID;);
+}
+
+typedef struct { unsigned field, scope; long long time, latency; unsigned type, code; u64 value; } field;
+int nvmlDeviceGetFieldValues(void *dev, int n, field *f) {
+	ON_DEVICE(
+		for (int i = 0; i < n; i++) {
+			f[i].code = f[i].field == 230 ? OK : UNSUPPORTED;
+			f[i].type = 1;
+			f[i].value = (u64)d->recovery;
+		}
+	);
+}
+
+/* A set remembers the newest event it has seen; those from before its making are lost. */
+typedef struct { u64 seen; u64 mask[MAX_DEVICES]; } set;
+typedef struct { void *device; u64 type, data; unsigned gi, ci; } event_data;
+
+int nvmlEventSetCreate(set **out) {
+	state *s = load();
+	set *e = calloc(1, sizeof *e);
+	if (!e) abort();
+	for (int i = 0; i < s->nevents; i++)
+		if (s->events[i].seq > e->seen) e->seen = s->events[i].seq;
+	*out = e;
+	free(s);
+	return OK;
+}
+int nvmlEventSetFree(set *e) { free(e); return OK; }
+int nvmlDeviceGetSupportedEventTypes(void *dev, u64 *types) { ON_DEVICE(*types = 2 | 8;); }
+int nvmlDeviceRegisterEvents(void *dev, u64 types, set *e) { ON_DEVICE(e->mask[d - s->devices] |= types;); }
+
+int nvmlEventSetWait_v2(set *e, event_data *out, unsigned ms) {
+	for (unsigned waited = 0;; waited += 5) {
+		state *s = load();
+		for (int i = 0; i < s->nevents; i++) {
+			event *v = &s->events[i];
+			device *d = find(s, v->uuid);
+			if (v->seq <= e->seen || !d || !(e->mask[d - s->devices] & v->type)) continue;
+			*out = (event_data){handle_of(s, d), v->type, v->data, v->gi, v->ci};
+			e->seen = v->seq;
+			free(s);
+			return OK;
+		}
+		free(s);
+		if (waited >= ms) return TIMEOUT;
+		usleep(5000);
+	}
+}
+#endif

@@ -1,0 +1,96 @@
+package gpu
+
+import "time"
+
+// Action is what a device needs before it can be trusted again.
+type Action string
+
+// The actions, from the mildest to the hardest.
+const (
+	ActionNone     Action = "none"      // go on
+	ActionRestart  Action = "restart"   // end the processes that used the device
+	ActionDrain    Action = "drain"     // place no new work, then ask Recovery
+	ActionDrainP2P Action = "drain_p2p" // end the work that uses peer access on the device
+	ActionReset    Action = "reset"     // reset the GPU once nothing runs on it
+	ActionReboot   Action = "reboot"    // restart the host
+)
+
+// Cordon says whether new work must stay off the device until it recovered.
+func (a Action) Cordon() bool {
+	switch a {
+	case ActionDrain, ActionDrainP2P, ActionReset, ActionReboot:
+		return true
+	case ActionNone, ActionRestart:
+		return false
+	default:
+		return true // an action of a newer driver: unknown is not healthy
+	}
+}
+
+// Hint says to an operator what the action means.
+func (a Action) Hint() string {
+	switch a {
+	case ActionNone:
+		return "nothing to do"
+	case ActionRestart:
+		return "end the processes on the device; new ones can use it"
+	case ActionDrainP2P:
+		return "end the work that uses peer access on this GPU; the driver then recovers the link"
+	case ActionReset:
+		return "end all work on the GPU, then reset it: nvidia-smi --gpu-reset -i <uuid>"
+	case ActionReboot:
+		return "restart the host; the GPU does not come back without it"
+	default:
+		return "place no new work on the GPU, and look at: nvidia-smi -q -i <uuid>"
+	}
+}
+
+// EventKind is what an Event tells.
+type EventKind string
+
+// The kinds of Event.
+const (
+	EventXid      EventKind = "xid"      // the driver reported an Xid error
+	EventECC      EventKind = "ecc"      // a double-bit memory error
+	EventRecovery EventKind = "recovery" // the recovery action of the GPU changed; Action has the new one
+	EventLost     EventKind = "lost"     // the GPU does not answer any more
+	EventRestored EventKind = "restored" // a lost GPU answers again
+)
+
+// Event is one change in the health of a device.
+type Event struct {
+	// UUID is the MIG instance when the driver attributes the event to one, else the GPU.
+	UUID string `json:"uuid"`
+	// GPU is the UUID of the GPU.
+	GPU  string    `json:"gpu"`
+	Kind EventKind `json:"kind"`
+	// Xid is the error number of an EventXid; 999 is the driver's word for an unknown one.
+	Xid uint64 `json:"xid,omitempty"`
+	// Action is what the device needs, as far as the event alone can tell.
+	Action Action    `json:"action"`
+	Time   time.Time `json:"time"`
+}
+
+// xidActions holds the errors with a fixed answer. Those left out call for a drain, after
+// which Recovery has the driver's own verdict.
+var xidActions = map[uint64]Action{
+	43: ActionNone, 45: ActionNone, 63: ActionNone, 92: ActionNone,
+
+	13: ActionRestart, 31: ActionRestart, 32: ActionRestart, 39: ActionRestart, 40: ActionRestart,
+	41: ActionRestart, 68: ActionRestart, 69: ActionRestart, 80: ActionRestart, 94: ActionRestart,
+
+	46: ActionReset, 62: ActionReset, 64: ActionReset, 95: ActionReset, 109: ActionReset,
+	110: ActionReset, 119: ActionReset, 120: ActionReset, 136: ActionReset, 140: ActionReset,
+	143: ActionReset, 155: ActionReset, 156: ActionReset, 158: ActionReset,
+
+	79: ActionReboot,
+}
+
+// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it
+// asks for a diagnosis, and for errors that are not in the table.
+func XidAction(xid uint64) Action {
+	if a, ok := xidActions[xid]; ok {
+		return a
+	}
+	return ActionDrain
+}

@@ -1,0 +1,36 @@
+package gpu
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+type host struct{}
+
+var thisHost host
+
+func (host) cpuName() string {
+	name, err := unix.Sysctl("machdep.cpu.brand_string")
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// memory counts the pages that nothing uses as free, which is less than could be had.
+func (host) memory() (Memory, error) {
+	total, err := unix.SysctlUint64("hw.memsize")
+	if err != nil {
+		return Memory{}, fmt.Errorf("sysctl hw.memsize: %w", err)
+	}
+	pages, err := unix.SysctlUint32("vm.page_free_count")
+	if err != nil {
+		return Memory{}, fmt.Errorf("sysctl vm.page_free_count: %w", err)
+	}
+	free := min(uint64(pages)*uint64(unix.Getpagesize()), total)
+	return Memory{Total: total, Free: free, Used: total - free}, nil
+}
+
+// HostPIDs says whether this process sees the host's process numbers.
+func HostPIDs() bool { return true }

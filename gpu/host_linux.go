@@ -1,0 +1,166 @@
+package gpu
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// host reads the kernel's files below root, which is / except in tests.
+type host struct{ root string }
+
+var thisHost = host{root: "/"}
+
+func (h host) read(parts ...string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(append([]string{h.root}, parts...)...))
+}
+
+// cpuName is the first model name of /proc/cpuinfo; empty where the kernel gives none.
+func (h host) cpuName() string {
+	data, err := h.read("proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for _, key := range []string{"model name", "Model", "Hardware"} {
+		if v := field(data, key, ":"); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// memory is the host's, or that of the narrowest cgroup (version 2) around this process.
+func (h host) memory() (Memory, error) {
+	data, err := h.read("proc/meminfo")
+	if err != nil {
+		return Memory{}, err
+	}
+	total, free := kib(data, "MemTotal"), kib(data, "MemAvailable")
+	if total == 0 {
+		return Memory{}, errors.New("/proc/meminfo has no MemTotal")
+	}
+	if free == 0 {
+		free = kib(data, "MemFree") // kernels before 3.14
+	}
+	m := Memory{Total: total, Free: free}
+	for _, dir := range h.cgroups() {
+		limit, used, ok := h.cgroupMemory(dir)
+		if !ok {
+			continue
+		}
+		m.Total = min(m.Total, limit)
+		m.Free = min(m.Free, limit-min(used, limit))
+	}
+	m.Free = min(m.Free, m.Total)
+	m.Used = m.Total - m.Free
+	return m, nil
+}
+
+// cgroups is the directories from this process's cgroup up to the mounted root.
+func (h host) cgroups() []string {
+	data, err := h.read("proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	path := field(data, "0:", ":") // the line of version 2 is 0::/path
+	mount, root := h.cgroupMount()
+	if path == "" || mount == "" {
+		return nil
+	}
+	// Without a cgroup namespace of its own, a container sees the host's path but only
+	// its own subtree mounted.
+	if root != "/" {
+		path = strings.TrimPrefix(path, root)
+	}
+	if strings.HasPrefix(path, "/..") {
+		path = "/"
+	}
+	var dirs []string
+	for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
+		dirs = append(dirs, filepath.Join(mount, path))
+		if path == "/" {
+			return dirs
+		}
+	}
+}
+
+// cgroupMount finds where version 2 is mounted, and which of its directories that is.
+func (h host) cgroupMount() (mount, root string) {
+	data, err := h.read("proc/self/mountinfo")
+	if err != nil {
+		return "", ""
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		f := strings.Fields(before)
+		if ok && strings.HasPrefix(after, "cgroup2 ") && len(f) >= 5 {
+			return f[4], f[3]
+		}
+	}
+	return "", ""
+}
+
+// cgroupMemory is the limit of one cgroup and what counts against it. Cache that the kernel
+// would drop first is not counted.
+func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
+	data, err := h.read(dir, "memory.max")
+	if err != nil {
+		return 0, 0, false
+	}
+	limit, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	if err != nil {
+		return 0, 0, false // "max": no limit
+	}
+	if data, err = h.read(dir, "memory.current"); err == nil {
+		used, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	}
+	if data, err = h.read(dir, "memory.stat"); err == nil {
+		cache, _ := strconv.ParseUint(field(data, "inactive_file", " "), 10, 64)
+		used -= min(cache, used)
+	}
+	return limit, used, true
+}
+
+// field is the value of the first line that is key, blanks, sep, value; empty when there is none.
+func field(data []byte, key, sep string) string {
+	for line := range strings.Lines(string(data)) {
+		rest, ok := strings.CutPrefix(line, key)
+		if !ok {
+			continue
+		}
+		if sep != " " {
+			rest = strings.TrimLeft(rest, " \t")
+		}
+		if v, ok := strings.CutPrefix(rest, sep); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// kib reads a line such as "MemTotal:  16384 kB" in bytes; 0 when it is not there.
+func kib(data []byte, key string) uint64 {
+	n, err := strconv.ParseUint(strings.TrimSuffix(field(data, key, ":"), " kB"), 10, 64)
+	if err != nil || n > math.MaxUint64/1024 {
+		return 0
+	}
+	return n * 1024
+}
+
+// HostPIDs says whether this process sees the host's process numbers, which are the ones
+// NVML reports. In a container with its own numbers the two cannot be matched: start it with
+// the host's (docker run --pid=host, hostPID: true in Kubernetes).
+func HostPIDs() bool {
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && ns == fmt.Sprintf("pid:[%d]", initPIDNamespace)
+}
+
+// initPIDNamespace is the number that the kernel gives the first PID namespace (PROC_PID_INIT_INO).
+const initPIDNamespace = 0xEFFFFFFC

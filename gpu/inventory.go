@@ -1,0 +1,244 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Options says where the devices come from. The zero value asks the NVIDIA driver.
+type Options struct {
+	// Library is the path of the NVML library. Default: libnvidia-ml.so.1 on the loader's
+	// path, then in the places where containers, WSL and NixOS put it. A path that is
+	// given but cannot be loaded is an error.
+	Library string
+	// NoNVML leaves the driver alone: only the CPU device is listed. Default false.
+	NoNVML bool
+	// Static is listed instead of what the driver says, for hosts without NVML and for
+	// tests. Its devices have no processes, links or events; one of KindCPU is the host
+	// seen through a smaller memory. Default: none.
+	Static []Device
+	// IgnoreVisible lists the devices that CUDA_VISIBLE_DEVICES hides, too. Default
+	// false: what a batch scheduler hid from this process stays hidden.
+	IgnoreVisible bool
+}
+
+// driver is what Inventory needs from a GPU library. All methods may be called from many
+// goroutines; close ends running watches and waits for them.
+type driver interface {
+	devices() (found []Device, problems []string, err error)
+	status(uuid string) (Status, error)
+	processes(uuid string) ([]Process, error)
+	links() ([]Link, error)
+	recovery(uuid string) (Action, error)
+	watch(ctx context.Context, emit func(Event)) error
+	close() error
+}
+
+// Inventory is the devices of this host. It may be used from many goroutines.
+type Inventory struct {
+	driver  driver // nil without NVML
+	list    []Device
+	reasons []string
+}
+
+// Open lists the devices: the GPUs in the driver's order, each MIG instance after its GPU, and
+// last the CPU. A host without a driver is no error: Reason then says why only the CPU is there.
+func Open(o Options) (*Inventory, error) {
+	if len(o.Static) > 0 {
+		return openStatic(o)
+	}
+	inv := &Inventory{}
+	if o.NoNVML {
+		inv.reasons = []string{"NVML is switched off, so no GPU is looked for"}
+		inv.list = []Device{cpuDevice()}
+		return inv, nil
+	}
+	d, err := openDriver(o.Library)
+	var absent *absentError
+	switch {
+	case errors.As(err, &absent) && o.Library == "":
+		inv.reasons = []string{absent.Error()}
+		inv.list = []Device{cpuDevice()}
+		return inv, nil
+	case err != nil:
+		return nil, fmt.Errorf("gpu: open NVML: %w", err)
+	}
+	return openWith(d, o)
+}
+
+// openWith builds an Inventory over a driver that is ready, and closes it on failure.
+func openWith(d driver, o Options) (*Inventory, error) {
+	found, problems, err := d.devices()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("gpu: list devices: %w", err), d.close())
+	}
+	inv := &Inventory{driver: d, reasons: problems}
+	if len(found) == 0 && len(problems) == 0 {
+		inv.reasons = append(inv.reasons, "the NVIDIA driver is loaded but lists no GPU; "+
+			"in a container, start it with GPU access (docker run --gpus all, or a GPU request in Kubernetes)")
+	}
+	if spec, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && !o.IgnoreVisible {
+		kept := visible(found, spec)
+		if n := len(found) - len(kept); n > 0 {
+			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
+		}
+		found = kept
+	}
+	inv.list = append(found, cpuDevice())
+	return inv, nil
+}
+
+func openStatic(o Options) (*Inventory, error) {
+	inv := &Inventory{list: slices.Clone(o.Static)}
+	seen := map[string]bool{}
+	hasCPU := false
+	for i, d := range inv.list {
+		switch d.Kind {
+		case KindGPU, KindMIG, KindCPU:
+		default:
+			return nil, fmt.Errorf("gpu: static device %d: kind %q is none of gpu, mig, cpu", i, d.Kind)
+		}
+		if d.UUID == "" || seen[d.UUID] {
+			return nil, fmt.Errorf("gpu: static device %d: UUID %q is empty or given twice; each device needs its own", i, d.UUID)
+		}
+		seen[d.UUID] = true
+		hasCPU = hasCPU || d.Kind == KindCPU
+	}
+	if !hasCPU {
+		inv.list = append(inv.list, cpuDevice())
+	}
+	return inv, nil
+}
+
+// Devices is a copy of the list made by Open.
+func (inv *Inventory) Devices() []Device { return slices.Clone(inv.list) }
+
+// Reason is one line that says why there is no GPU, or which devices were left out and what
+// to do about it. Empty when all is well.
+func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
+
+// device finds a UUID in the list.
+func (inv *Inventory) device(uuid string) (Device, error) {
+	for _, d := range inv.list {
+		if d.UUID == uuid {
+			return d, nil
+		}
+	}
+	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
+}
+
+// Status asks for the state of a device now. The error wraps ErrLost when the device is gone.
+func (inv *Inventory) Status(uuid string) (Status, error) {
+	d, err := inv.device(uuid)
+	if err != nil {
+		return Status{}, err
+	}
+	switch {
+	case d.Kind == KindCPU:
+		return cpuStatus(d)
+	case inv.driver == nil:
+		return Status{
+			Memory:      Memory{Total: d.Memory, Free: d.Memory},
+			Utilization: -1, Temperature: -1, Power: -1,
+		}, nil
+	}
+	return inv.driver.status(uuid)
+}
+
+// ProcessMemory is the memory in bytes that each process holds on the device; 0 means that
+// the driver knows the process but not its memory. On the CPU it is every process's resident
+// memory. The error wraps errors.ErrUnsupported when the driver does not tell at all, and
+// ErrLost when the device is gone.
+func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
+	d, err := inv.device(uuid)
+	if err != nil {
+		return nil, err
+	}
+	if d.Kind == KindCPU {
+		table, err := ReadProcesses()
+		if err != nil {
+			return nil, err
+		}
+		return table.resident(), nil
+	}
+	if inv.driver == nil {
+		return map[int]uint64{}, nil
+	}
+	held, err := inv.driver.processes(uuid)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int]uint64, len(held))
+	for _, p := range held {
+		out[p.PID] = p.Memory
+	}
+	return out, nil
+}
+
+// Links says how each pair of GPUs is connected. It is empty with fewer than two.
+func (inv *Inventory) Links() ([]Link, error) {
+	if inv.driver == nil {
+		return nil, nil
+	}
+	all, err := inv.driver.links()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(l Link) bool {
+		_, from := inv.device(l.From)
+		_, to := inv.device(l.To)
+		return from != nil || to != nil
+	}), nil
+}
+
+// Recovery is the driver's own verdict on what the device needs. The error wraps
+// errors.ErrUnsupported where the driver has none to give (the CPU, drivers before 550).
+func (inv *Inventory) Recovery(uuid string) (Action, error) {
+	d, err := inv.device(uuid)
+	if err != nil {
+		return ActionNone, err
+	}
+	if d.Kind == KindCPU || inv.driver == nil {
+		return ActionNone, fmt.Errorf("gpu: recovery action of %s: %w", uuid, errors.ErrUnsupported)
+	}
+	return inv.driver.recovery(uuid)
+}
+
+// Watch calls emit for each health event, one at a time, until ctx ends or Close is called;
+// it then returns nil within a second. emit must not call Close. Events from before the call
+// are lost, but a device that is lost or asks for recovery at the start is reported. Without
+// GPUs Watch only waits.
+func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
+	if inv.driver == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return inv.driver.watch(ctx, func(e Event) {
+		if _, err := inv.device(e.GPU); err == nil {
+			emit(e)
+		}
+	})
+}
+
+// Close ends running watches and lets go of the driver. It may be called again.
+func (inv *Inventory) Close() error {
+	if inv.driver == nil {
+		return nil
+	}
+	return inv.driver.close()
+}
+
+// absentError says that this host has no usable NVML: a state of the host, not a mistake.
+type absentError struct{ what, hint string }
+
+func (e *absentError) Error() string { return e.what + "; " + e.hint }
+
+const hintNoDriver = "install the NVIDIA driver, start the container with GPU access, or use devices: cpu"
+
+// platform names the build for messages.
+var platform = runtime.GOOS + "/" + runtime.GOARCH

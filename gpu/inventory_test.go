@@ -1,0 +1,78 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpen_StaticRefuses(t *testing.T) {
+	for says, list := range map[string][]Device{
+		`kind "tpu"`:  {{UUID: "T", Kind: "tpu"}},
+		"given twice": {{UUID: "G", Kind: KindGPU}, {UUID: "G", Kind: KindGPU}},
+		"is empty":    {{Kind: KindGPU}},
+	} {
+		_, err := Open(Options{Static: list})
+		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestStatic_Status(t *testing.T) {
+	inv, err := Open(Options{Static: []Device{
+		{Kind: KindGPU, UUID: "G", Memory: 7},
+		{Kind: KindCPU, UUID: "CPU-small", Memory: 1 << 20},
+	}})
+	require.NoError(t, err)
+	require.Len(t, inv.Devices(), 2, "a CPU in the list takes the place of the host's")
+	st, err := inv.Status("G")
+	require.NoError(t, err)
+	require.Equal(t, Memory{Total: 7, Free: 7}, st.Memory)
+	st, err = inv.Status("CPU-small")
+	require.NoError(t, err)
+	require.Equal(t, uint64(1<<20), st.Memory.Total)
+	held, err := inv.ProcessMemory("G")
+	require.NoError(t, err)
+	require.Empty(t, held)
+	links, err := inv.Links()
+	require.NoError(t, err)
+	require.Empty(t, links)
+	_, err = inv.Recovery("G")
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.NoError(t, inv.Close())
+}
+
+func TestCPU_StatusAndProcessMemory(t *testing.T) {
+	inv, err := Open(Options{NoNVML: true})
+	require.NoError(t, err)
+	d, err := inv.Find("cpu")
+	require.NoError(t, err)
+	require.Equal(t, -1, d.Index)
+	require.NotEmpty(t, d.Name)
+	require.Greater(t, d.Memory, uint64(64<<20))
+	st, err := inv.Status(CPU)
+	require.NoError(t, err)
+	require.Equal(t, d.Memory, st.Memory.Total)
+	require.Equal(t, st.Memory.Total, st.Memory.Free+st.Memory.Used)
+	require.Greater(t, st.Memory.Free, uint64(0))
+	held, err := inv.ProcessMemory(CPU)
+	require.NoError(t, err)
+	require.Greater(t, held[os.Getpid()], uint64(1<<20))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, inv.Watch(ctx, nil))
+}
+
+func TestXidAction_Cordon(t *testing.T) {
+	require.False(t, XidAction(31).Cordon())
+	require.False(t, XidAction(45).Cordon())
+	require.True(t, XidAction(79).Cordon())
+	require.True(t, XidAction(48).Cordon(), "ECC errors call for a diagnosis")
+	require.True(t, Action("of a newer driver").Cordon())
+	for _, a := range []Action{ActionNone, ActionRestart, ActionDrain, ActionDrainP2P, ActionReset, ActionReboot} {
+		require.NotEmpty(t, a.Hint())
+	}
+}

@@ -1,0 +1,252 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu/gputest"
+)
+
+// The tests of this file load a real shared library, through the same door as the driver's.
+
+func openMachine(t *testing.T, s gputest.State) (*gputest.Machine, *Inventory) {
+	t.Helper()
+	m := gputest.New(t, s)
+	inv, err := Open(Options{Library: m.Library})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, inv.Close()) })
+	return m, inv
+}
+
+func TestLibrary_DevicesAndStatus(t *testing.T) {
+	_, inv := openMachine(t, gputest.State{CUDA: 13010, GPUs: []gputest.GPU{
+		{Name: "NVIDIA H200", Total: 139 * gib, Free: 100 * gib, Utilization: 12, Temperature: 40, Milliwatts: 75500},
+		{Instances: []gputest.Instance{
+			{Number: 0, GI: 7, CI: 0},
+			{Number: 5, GI: 9, CI: 0, Processes: []gputest.Process{{PID: 7, Memory: gib}}},
+		}},
+	}})
+	all := inv.Devices()
+	require.Len(t, all, 5)
+	require.Equal(t, Device{
+		Index: 0, Kind: KindGPU, UUID: "GPU-00000000-0000-0000-0000-000000000000", Name: "NVIDIA H200",
+		PCI: "00000000:01:00.0", Memory: 139 * gib, ComputeCapability: "9.0", Driver: "580.65.06", CUDA: "13.1",
+	}, all[0])
+	require.True(t, all[1].MIG)
+	require.Equal(t, "MIG-00000000-0000-0000-0001-000000000005", all[3].UUID)
+	require.Equal(t, 5, all[3].Instance)
+	require.Equal(t, all[1].UUID, all[3].Parent)
+
+	st, err := inv.Status(all[0].UUID)
+	require.NoError(t, err)
+	require.Equal(t, Status{
+		Memory:      Memory{Total: 139 * gib, Free: 100 * gib, Used: 39 * gib},
+		Utilization: 12, Temperature: 40, Power: 75.5, ComputeMode: "default", Processes: []Process{},
+	}, st)
+	st, err = inv.Status(all[3].UUID)
+	require.NoError(t, err)
+	require.Equal(t, -1, st.Utilization, "an instance has no load of its own")
+	require.Equal(t, []Process{{PID: 7, Type: "compute", Memory: gib}}, st.Processes)
+}
+
+func TestLibrary_ManyProcesses(t *testing.T) {
+	var list []gputest.Process
+	want := map[int]uint64{}
+	for i := range 37 {
+		list = append(list, gputest.Process{PID: 1000 + i, Memory: uint64(i+1) * gib})
+		want[1000+i] = uint64(i+1) * gib
+	}
+	list = append(list, gputest.Process{PID: 5, Memory: gputest.Unknown}, gputest.Process{PID: 6, Memory: 3, Type: "mps"})
+	want[5], want[6] = 0, 3
+	_, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{Processes: list}}})
+	got, err := inv.ProcessMemory(inv.Devices()[0].UUID)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
+	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	uuid := inv.Devices()[0].UUID
+	pid, stop := holder(t, mib, nil)
+	m.Allocate(pid, uuid, 3*gib)
+	st, err := inv.Status(uuid)
+	require.NoError(t, err)
+	require.Equal(t, Memory{Total: 16 * gib, Free: 13 * gib, Used: 3 * gib}, st.Memory)
+	held, err := inv.ProcessMemory(uuid)
+	require.NoError(t, err)
+	require.Equal(t, map[int]uint64{pid: 3 * gib}, held)
+	stop()
+	st, err = inv.Status(uuid)
+	require.NoError(t, err)
+	require.Equal(t, 16*gib, st.Memory.Free, "memory comes back with the end of its process")
+}
+
+func TestLibrary_Links(t *testing.T) {
+	u := func(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i) }
+	_, inv := openMachine(t, gputest.State{GPUs: make([]gputest.GPU, 3), Links: []gputest.Link{
+		{From: u(0), To: u(1), Level: 50, P2P: true, NVLinks: 4},
+		{From: u(1), To: u(2), Level: 10, P2P: true},
+	}})
+	all, err := inv.Links()
+	require.NoError(t, err)
+	require.Equal(t, []Link{
+		{From: u(0), To: u(1), Kind: "nvlink", NVLinks: 4, P2P: true},
+		{From: u(0), To: u(2), Kind: "sys"},
+		{From: u(1), To: u(2), Kind: "pix", P2P: true},
+	}, all)
+}
+
+func TestLibrary_Health(t *testing.T) {
+	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{Number: 2, GI: 4}}}}})
+	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
+	d, err := openDriver(m.Library)
+	require.NoError(t, err)
+	// The look at the start says when the watch runs, the short scan that a loss is seen soon.
+	d.(*nvmlDriver).scan = 0
+	m.Update(func(s *gputest.State) { s.GPUs[0].Recovery = 3 })
+	inv, err := openWith(d, Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, inv.Close()) }()
+	u0, u1, mig := inv.Devices()[0].UUID, inv.Devices()[1].UUID, inv.Devices()[2].UUID
+	events, stop := watching(t, inv)
+	defer stop()
+	require.Equal(t, Event{UUID: u0, GPU: u0, Kind: EventRecovery, Action: ActionDrainP2P}, next(t, events))
+	m.Xid(u0, 119)
+	require.Equal(t, Event{UUID: u0, GPU: u0, Kind: EventXid, Xid: 119, Action: ActionReset}, next(t, events))
+	m.InstanceXid(u1, 94, 4, 0)
+	require.Equal(t, Event{UUID: mig, GPU: u1, Kind: EventXid, Xid: 94, Action: ActionRestart}, next(t, events))
+	m.ECC(u1)
+	require.Equal(t, Event{UUID: u1, GPU: u1, Kind: EventECC, Action: ActionDrain}, next(t, events))
+
+	action, err := inv.Recovery(u0)
+	require.NoError(t, err)
+	require.Equal(t, ActionDrainP2P, action)
+	m.Update(func(s *gputest.State) { s.GPUs[1].Lost = true })
+	require.Equal(t, Event{UUID: u1, GPU: u1, Kind: EventLost, Action: ActionDrain}, next(t, events))
+	_, err = inv.Status(mig)
+	require.ErrorIs(t, err, ErrLost)
+}
+
+func TestLibrary_NoGPUs(t *testing.T) {
+	_, inv := openMachine(t, gputest.State{})
+	require.Len(t, inv.Devices(), 1)
+	require.Contains(t, inv.Reason(), "lists no GPU")
+	_, err := inv.Select(Selection{"all"})
+	require.ErrorContains(t, err, "--gpus all")
+}
+
+func TestLibrary_Reopen(t *testing.T) {
+	for range 3 {
+		m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 2)})
+		inv, err := Open(Options{Library: m.Library})
+		require.NoError(t, err)
+		require.Len(t, inv.Devices(), 3)
+		_, err = inv.Status(inv.Devices()[1].UUID)
+		require.NoError(t, err)
+		require.NoError(t, inv.Close())
+	}
+}
+
+func TestLibrary_SecondOneIsRefused(t *testing.T) {
+	openMachine(t, gputest.State{})
+	_, err := Open(Options{Library: gputest.OldLibrary(t)})
+	require.ErrorContains(t, err, "start another process")
+}
+
+func TestLibrary_DriverNotReady(t *testing.T) {
+	m := gputest.New(t, gputest.State{Init: 18})
+	_, err := Open(Options{Library: m.Library})
+	require.ErrorContains(t, err, "restart the host", "a library that was asked for by name must work")
+}
+
+func init() { playLibrary = listLibrary }
+
+// listLibrary runs in a process of its own, as one process cannot load two drivers. The path
+// "default" leaves the choice to Open, and "absent" makes the search find nothing.
+func listLibrary(path string) int {
+	var o Options
+	switch path {
+	case "default":
+	case "absent":
+		libraryPaths = []string{"libgpumux-absent.so.1", "/nowhere/libgpumux-absent.so.1"}
+	default:
+		o.Library = path
+	}
+	inv, err := Open(o)
+	if err != nil {
+		fmt.Println("open:", err)
+		return 1
+	}
+	uuid := inv.Devices()[0].UUID
+	if uuid == CPU {
+		fmt.Println("cpu only:", inv.Reason(), inv.Close())
+		return 0
+	}
+	st, err := inv.Status(uuid)
+	fmt.Println(len(inv.Devices()), st.Memory.Total, st.Utilization, err)
+	held, err := inv.ProcessMemory(uuid)
+	fmt.Println(held, err)
+	links, err := inv.Links()
+	fmt.Println(len(links), links[0].Kind, err)
+	_, err = inv.Recovery(uuid)
+	fmt.Println(errors.Is(err, errors.ErrUnsupported), inv.Close())
+	return 0
+}
+
+func TestLibrary_OldDriverLacksFunctions(t *testing.T) {
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Processes: []gputest.Process{{PID: 9, Memory: 11}, {PID: 10, Memory: 12}}}, {}}})
+	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY="+gputest.OldLibrary(t))...)
+	require.Equal(t, "3 17179869184 -1 <nil>\nmap[9:11 10:12] <nil>\n1 unknown <nil>\ntrue <nil>\n", out)
+}
+
+func TestLibrary_FoundOnTheLoadersPath(t *testing.T) {
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}, {}}})
+	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY=default")...)
+	require.Contains(t, out, "3 17179869184 0 <nil>\n")
+}
+
+func TestLibrary_Absent(t *testing.T) {
+	out := again(t, "GPU_TEST_LIBRARY=absent")
+	require.Equal(t, "cpu only: no NVIDIA driver: libgpumux-absent.so.1 not found; install the NVIDIA driver, "+
+		"start the container with GPU access, or use devices: cpu <nil>\n", out)
+}
+
+func TestLibrary_NotNVML(t *testing.T) {
+	dir := t.TempDir()
+	src, lib := filepath.Join(dir, "x.c"), filepath.Join(dir, "libx.so")
+	require.NoError(t, os.WriteFile(src, []byte("int nothing(void) { return 0; }\n"), 0o600))
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", lib, src).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, fails(t, "GPU_TEST_LIBRARY="+lib), "is not a usable NVML: it has no function nvmlInit_v2")
+	require.Contains(t, fails(t, "GPU_TEST_LIBRARY="+src), "cannot be loaded: ")
+	require.Contains(t, fails(t, "GPU_TEST_LIBRARY=/nowhere/libnvidia-ml.so.1"), "/nowhere/libnvidia-ml.so.1 not found")
+}
+
+// again runs this test's program as another process.
+func again(t *testing.T, env ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+func fails(t *testing.T, env ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, string(out))
+	require.Equal(t, 1, exit.ExitCode(), "%s", out)
+	return string(out)
+}

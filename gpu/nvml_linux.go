@@ -1,0 +1,317 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// libraryPaths is where NVML is looked for: the loader's path, then where WSL, managed
+// Kubernetes and NixOS put it without telling the loader.
+var libraryPaths = []string{
+	"libnvidia-ml.so.1",
+	"/usr/lib/wsl/lib/libnvidia-ml.so.1",
+	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+	"/run/opengl-driver/lib/libnvidia-ml.so.1",
+}
+
+// needed is the functions without which there is nothing to do, each with the versions that
+// the binding may choose. Calling a function that the library lacks ends the process, so
+// these are looked up before the first call, and all others before theirs.
+var needed = [][]string{
+	{"nvmlInit_v2", "nvmlInit"}, {"nvmlShutdown"}, {"nvmlErrorString"},
+	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
+	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
+	{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetName"}, {"nvmlDeviceGetMemoryInfo"},
+}
+
+// loaded is the one library of this process: the dynamic linker binds each function to the
+// first library that has it, so a second one would be mixed with the first.
+var loaded struct {
+	sync.Mutex
+	path string
+}
+
+// openDriver loads and initialises NVML. The error is an absentError when the host has none.
+func openDriver(path string) (driver, error) {
+	paths := libraryPaths
+	if path != "" {
+		paths = []string{path}
+	}
+	found, err := load(paths)
+	if err != nil {
+		return nil, err
+	}
+	return openNVML(nvml.New(nvml.WithLibraryPath(found)))
+}
+
+// load finds the first library that the linker takes and that is an NVML, and keeps it mapped.
+func load(paths []string) (string, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.path != "" {
+		for _, p := range paths {
+			if p == loaded.path {
+				return p, nil
+			}
+		}
+		if len(paths) == 1 {
+			return "", fmt.Errorf("this process already uses NVML from %s and cannot use %s too; start another process for it", loaded.path, paths[0])
+		}
+		return loaded.path, nil
+	}
+	var broken error
+	for _, p := range paths {
+		lib := dl.New(p, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+		if err := lib.Open(); err != nil {
+			if _, missing := os.Stat(p); missing == nil && broken == nil {
+				broken = err
+			}
+			continue
+		}
+		for _, names := range needed {
+			if !oneOf(names, lib.Lookup) {
+				_ = lib.Close()
+				return "", fmt.Errorf("%s is not a usable NVML: it has no function %s; install the library of the NVIDIA driver", p, names[0])
+			}
+		}
+		loaded.path = p
+		return p, nil
+	}
+	if broken != nil {
+		return "", &absentError{fmt.Sprintf("the NVML library cannot be loaded: %v", broken), "reinstall the NVIDIA driver for this kind of machine, or use devices: cpu"}
+	}
+	return "", &absentError{fmt.Sprintf("no NVIDIA driver: %s not found", paths[0]), hintNoDriver}
+}
+
+func oneOf(names []string, lookup func(string) error) bool {
+	for _, n := range names {
+		if lookup(n) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// nvmlDriver answers through NVML, which may be called from many threads.
+type nvmlDriver struct {
+	lib  nvml.Interface
+	has  func(names ...string) bool // whether the library has one of the functions
+	poll time.Duration              // longest wait for one event
+	scan time.Duration              // time between two looks at every GPU
+
+	gpus      []nvmlDevice // written by devices, before anyone else has the driver
+	instances []nvmlDevice
+
+	mu      sync.RWMutex // held for reading during a call
+	closed  bool
+	life    context.Context // ends the watches
+	end     context.CancelFunc
+	watches sync.WaitGroup
+}
+
+type nvmlDevice struct {
+	handle nvml.Device
+	info   Device
+	gi, ci uint32 // of a MIG instance
+}
+
+// openNVML initialises the library; tests give a mock.
+func openNVML(lib nvml.Interface) (*nvmlDriver, error) {
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return nil, initError(ret)
+	}
+	ext := lib.Extensions()
+	life, end := context.WithCancel(context.Background())
+	return &nvmlDriver{
+		lib:  lib,
+		has:  func(names ...string) bool { return oneOf(names, ext.LookupSymbol) },
+		poll: 500 * time.Millisecond,
+		scan: 5 * time.Second,
+		life: life,
+		end:  end,
+	}, nil
+}
+
+// initError says what to do about a driver that is there but not ready.
+func initError(ret nvml.Return) error {
+	what := fmt.Sprintf("the NVIDIA driver is not ready: %v", ret)
+	switch ret {
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return &absentError{what, "load its kernel module (modprobe nvidia), give the container GPU access, or use devices: cpu"}
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return &absentError{what, "library and kernel module differ, as after an update: restart the host"}
+	case nvml.ERROR_NO_PERMISSION:
+		return &absentError{what, "let this user open /dev/nvidiactl and /dev/nvidia*"}
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return &absentError{"no NVIDIA driver: the NVML library could not be loaded", hintNoDriver}
+	default:
+		return &absentError{what, "see what nvidia-smi says"}
+	}
+}
+
+// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem to
+// report, not the end of the list.
+func (d *nvmlDriver) devices() ([]Device, []string, error) {
+	n, ret := d.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, nil, fmt.Errorf("count GPUs: %w", d.failed(ret))
+	}
+	var driver, cuda string
+	if d.has("nvmlSystemGetDriverVersion") {
+		driver, _ = d.lib.SystemGetDriverVersion()
+	}
+	if d.has("nvmlSystemGetCudaDriverVersion") {
+		if v, ret := d.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
+			cuda = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+		}
+	}
+	var out []Device
+	var problems []string
+	for i := range n {
+		base := Device{Index: i, Kind: KindGPU, Driver: driver, CUDA: cuda}
+		handle, ret := d.lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			problems = append(problems, fmt.Sprintf("GPU %d left out: %v", i, d.failed(ret)))
+			continue
+		}
+		g, err := d.describe(handle, base)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("GPU %d left out: %v", i, err))
+			continue
+		}
+		parts := d.migInstances(&g)
+		d.gpus = append(d.gpus, g)
+		out = append(out, g.info)
+		for _, p := range parts {
+			d.instances = append(d.instances, p)
+			out = append(out, p.info)
+		}
+	}
+	return out, problems, nil
+}
+
+func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, error) {
+	var ret nvml.Return
+	if info.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
+		return nvmlDevice{}, fmt.Errorf("UUID: %w", d.failed(ret))
+	}
+	if info.Name, ret = handle.GetName(); ret != nvml.SUCCESS {
+		info.Name = string(info.Kind)
+	}
+	m, err := d.memory(handle)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nvmlDevice{}, err
+	}
+	info.Memory = m.Total
+	if info.Kind != KindGPU {
+		return nvmlDevice{handle: handle, info: info}, nil
+	}
+	if d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
+		if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+			info.PCI = busID(p)
+		}
+	}
+	if d.has("nvmlDeviceGetCudaComputeCapability") {
+		if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+			info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
+		}
+	}
+	return nvmlDevice{handle: handle, info: info}, nil
+}
+
+// migInstances lists the instances of a GPU and marks it when it is split. Instance numbers
+// have holes where one was destroyed.
+func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
+	if !d.has("nvmlDeviceGetMigMode") || !d.has("nvmlDeviceGetMaxMigDeviceCount") || !d.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+		return nil
+	}
+	mode, _, ret := g.handle.GetMigMode()
+	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
+		return nil
+	}
+	g.info.MIG = true
+	n, ret := g.handle.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	var out []nvmlDevice
+	for i := range n {
+		handle, ret := g.handle.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		info := g.info
+		info.Kind, info.Instance, info.Parent, info.MIG = KindMIG, i, g.info.UUID, false
+		part, err := d.describe(handle, info)
+		if err != nil {
+			continue
+		}
+		part.gi, part.ci = noInstance, noInstance
+		if d.has("nvmlDeviceGetGpuInstanceId") && d.has("nvmlDeviceGetComputeInstanceId") {
+			if id, ret := handle.GetGpuInstanceId(); ret == nvml.SUCCESS {
+				part.gi = uint32(id)
+			}
+			if id, ret := handle.GetComputeInstanceId(); ret == nvml.SUCCESS {
+				part.ci = uint32(id)
+			}
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// noInstance is NVML's number for "no MIG instance".
+const noInstance = 0xFFFFFFFF
+
+func busID(p nvml.PciInfo) string {
+	id, _, _ := bytes.Cut(p.BusId[:], []byte{0})
+	return string(id)
+}
+
+// enter begins a call on the device with this UUID; exit must follow.
+func (d *nvmlDriver) enter(uuid string) (nvmlDevice, error) {
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return nvmlDevice{}, ErrClosed
+	}
+	for _, list := range [][]nvmlDevice{d.gpus, d.instances} {
+		for _, dev := range list {
+			if dev.info.UUID == uuid {
+				return dev, nil
+			}
+		}
+	}
+	d.mu.RUnlock()
+	return nvmlDevice{}, fmt.Errorf("gpu: %w %q", ErrUnknown, uuid)
+}
+
+func (d *nvmlDriver) exit() { d.mu.RUnlock() }
+
+func (d *nvmlDriver) close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.end()
+	d.mu.Unlock()
+	d.watches.Wait()
+	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
+		return fmt.Errorf("gpu: shut NVML down: %w", d.failed(ret))
+	}
+	return nil
+}
+
+var _ driver = (*nvmlDriver)(nil)

@@ -1,0 +1,374 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/stretchr/testify/require"
+)
+
+const gib = uint64(1) << 30
+
+// symbols lets the mock library have exactly what the driver of a test has. A call of a
+// function outside of it panics, since the mock has no function for it.
+func symbols(s *dgxa100.Server, have ...string) {
+	s.LookupSymbolFunc = func(name string) error {
+		if slices.Contains(have, name) {
+			return nil
+		}
+		return errors.New("no such symbol")
+	}
+}
+
+// minimal is what every driver has.
+var minimal = []string{
+	"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetCudaComputeCapability",
+	"nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
+}
+
+func with(more ...string) []string { return append(slices.Clone(minimal), more...) }
+
+func dgx() *dgxa100.Server {
+	s := dgxa100.New()
+	for i, d := range s.Devices {
+		dev := d.(*dgxa100.Device)
+		dev.MemoryInfo = nvml.Memory{Total: 40 * gib, Free: 39 * gib, Used: gib}
+		dev.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
+			var p nvml.PciInfo
+			copy(p.BusId[:], []byte{'P', 'C', 'I', '0' + byte(i)})
+			return p, nvml.SUCCESS
+		}
+	}
+	symbols(s, minimal...)
+	return s
+}
+
+func device(s *dgxa100.Server, i int) *dgxa100.Device { return s.Devices[i].(*dgxa100.Device) }
+
+func open(t *testing.T, s *dgxa100.Server) *Inventory {
+	t.Helper()
+	inv, _ := openFast(t, s)
+	return inv
+}
+
+func openFast(t *testing.T, s *dgxa100.Server) (*Inventory, *nvmlDriver) {
+	t.Helper()
+	d, err := openNVML(s)
+	require.NoError(t, err)
+	d.poll, d.scan = 10*time.Millisecond, 10*time.Millisecond
+	inv, err := openWith(d, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, inv.Close()) })
+	return inv, d
+}
+
+func TestOpen_ListsGPUsThenCPU(t *testing.T) {
+	s := dgx()
+	inv := open(t, s)
+	all := inv.Devices()
+	require.Len(t, all, 9)
+	require.Equal(t, Device{
+		Index: 3, Kind: KindGPU, UUID: device(s, 3).UUID, Name: "Mock NVIDIA A100-SXM4-40GB", PCI: "PCI3",
+		Memory: 40 * gib, ComputeCapability: "8.0", Driver: "550.54.15", CUDA: "12.4",
+	}, all[3])
+	require.Equal(t, CPU, all[8].UUID)
+	require.Empty(t, inv.Reason())
+}
+
+func TestOpen_LeavesOutAGPUThatIsLost(t *testing.T) {
+	s := dgx()
+	get := s.DeviceGetHandleByIndexFunc
+	s.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i == 2 {
+			return nil, nvml.ERROR_GPU_IS_LOST
+		}
+		return get(i)
+	}
+	inv := open(t, s)
+	require.Len(t, inv.Devices(), 8)
+	require.Contains(t, inv.Reason(), "GPU 2 left out: device lost")
+	_, err := inv.Find("2")
+	require.ErrorIs(t, err, ErrUnknown)
+}
+
+func TestOpen_DriverNotReady(t *testing.T) {
+	for ret, hint := range map[nvml.Return]string{
+		nvml.ERROR_DRIVER_NOT_LOADED:       "modprobe nvidia",
+		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "restart the host",
+		nvml.ERROR_NO_PERMISSION:           "/dev/nvidiactl",
+		nvml.ERROR_UNKNOWN:                 "nvidia-smi",
+	} {
+		s := dgx()
+		s.InitFunc = func() nvml.Return { return ret }
+		_, err := openNVML(s)
+		var absent *absentError
+		require.ErrorAs(t, err, &absent)
+		require.ErrorContains(t, err, hint)
+	}
+}
+
+func TestOpen_CountFails(t *testing.T) {
+	s := dgx()
+	s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+	closed := false
+	s.ShutdownFunc = func() nvml.Return { closed = true; return nvml.SUCCESS }
+	d, err := openNVML(s)
+	require.NoError(t, err)
+	_, err = openWith(d, Options{})
+	require.ErrorContains(t, err, "count GPUs")
+	require.True(t, closed, "a failed Open must let go of the library")
+}
+
+func TestOpen_VisibleDevices(t *testing.T) {
+	s := dgx()
+	for _, c := range []struct {
+		spec string
+		want []int
+	}{
+		{"", nil}, {"-1", nil}, {"1,0", []int{0, 1}}, {"5,nonsense,6", []int{5}},
+		{device(s, 4).UUID[:12], []int{4}}, {" 2 , 3 ", []int{2, 3}},
+	} {
+		t.Setenv("CUDA_VISIBLE_DEVICES", c.spec)
+		inv := open(t, s)
+		var got []int
+		for _, d := range inv.Devices() {
+			if d.Kind == KindGPU {
+				got = append(got, d.Index)
+			}
+		}
+		require.Equal(t, c.want, got, "CUDA_VISIBLE_DEVICES=%q", c.spec)
+		require.Contains(t, inv.Reason(), "CUDA_VISIBLE_DEVICES")
+	}
+	t.Setenv("CUDA_VISIBLE_DEVICES", "")
+	d, err := openNVML(s)
+	require.NoError(t, err)
+	inv, err := openWith(d, Options{IgnoreVisible: true})
+	require.NoError(t, err)
+	require.Len(t, inv.Devices(), 9)
+}
+
+// split makes GPU 1 a MIG GPU with instances at 0 and 3, and nothing between.
+func split(s *dgxa100.Server, more ...string) {
+	symbols(s, with(append(more, "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
+		"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId")...)...)
+	g := device(s, 1)
+	g.MigMode = nvml.DEVICE_MIG_ENABLE
+	g.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	part := func(uuid string, gi int) *mock.Device {
+		return &mock.Device{
+			GetUUIDFunc:       func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+			GetNameFunc:       func() (string, nvml.Return) { return "A100 MIG 1g.5gb", nvml.SUCCESS },
+			GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 5 * gib, Free: 5 * gib}, nvml.SUCCESS },
+			GetGpuInstanceIdFunc: func() (int, nvml.Return) {
+				return gi, nvml.SUCCESS
+			},
+			GetComputeInstanceIdFunc: func() (int, nvml.Return) { return 0, nvml.SUCCESS },
+		}
+	}
+	parts := map[int]*mock.Device{0: part("MIG-aaa", 7), 3: part("MIG-bbb", 9)}
+	g.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if p, ok := parts[i]; ok {
+			return p, nvml.SUCCESS
+		}
+		return nil, nvml.ERROR_NOT_FOUND
+	}
+}
+
+func TestOpen_MIGInstancesWithHoles(t *testing.T) {
+	s := dgx()
+	split(s)
+	inv := open(t, s)
+	require.Len(t, inv.Devices(), 11)
+	d := inv.Devices()[3]
+	require.Equal(t, "MIG-bbb", d.UUID)
+	require.Equal(t, 3, d.Instance)
+	require.Equal(t, device(s, 1).UUID, d.Parent)
+	require.Equal(t, 5*gib, d.Memory)
+	require.Equal(t, "8.0", d.ComputeCapability)
+
+	got, err := inv.Select(Selection{"1"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"MIG-aaa", "MIG-bbb"}, uuids(got))
+	one, err := inv.Find("1:3")
+	require.NoError(t, err)
+	require.Equal(t, "MIG-bbb", one.UUID)
+	all, err := inv.Select(Selection{"all"})
+	require.NoError(t, err)
+	require.Len(t, all, 9, "7 GPUs and 2 instances, without the GPU they are part of")
+
+	t.Setenv("CUDA_VISIBLE_DEVICES", "MIG-bbb")
+	inv = open(t, s)
+	require.Equal(t, []string{device(s, 1).UUID, "MIG-bbb", CPU}, uuids(inv.Devices()))
+}
+
+func TestSelect_MIGWithoutInstances(t *testing.T) {
+	s := dgx()
+	split(s)
+	device(s, 1).GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+	_, err := open(t, s).Select(Selection{"1"})
+	require.ErrorContains(t, err, "nvidia-smi mig -cgi")
+}
+
+func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
+	s := dgx()
+	symbols(s, with("nvmlDeviceGetMemoryInfo_v2")...)
+	for i, ret := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS} {
+		device(s, i).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+			return nvml.Memory_v2{Total: 40 * gib, Reserved: gib, Free: 30 * gib, Used: 9 * gib}, ret
+		}
+	}
+	inv := open(t, s)
+	for i, free := range []uint64{30 * gib, 39 * gib, 39 * gib} {
+		st, err := inv.Status(device(s, i).UUID)
+		require.NoError(t, err)
+		require.Equal(t, Memory{Total: 40 * gib, Free: free, Used: 40*gib - free}, st.Memory)
+		require.Equal(t, -1, st.Utilization)
+		require.Nil(t, st.Processes, "the driver has no process list")
+	}
+	device(s, 0).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: math.MaxUint64, Free: math.MaxUint64}, nvml.SUCCESS
+	}
+	st, err := inv.Status(device(s, 0).UUID)
+	require.NoError(t, err)
+	require.Zero(t, st.Memory, "all ones is the driver's word for unknown")
+}
+
+func TestStatus_LoadOfADevice(t *testing.T) {
+	s := dgx()
+	symbols(s, with("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode")...)
+	d := device(s, 0)
+	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 87}, nvml.SUCCESS }
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, nvml.SUCCESS }
+	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 250500, nvml.SUCCESS }
+	d.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.SUCCESS }
+	st, err := open(t, s).Status(d.UUID)
+	require.NoError(t, err)
+	require.Equal(t, 87, st.Utilization)
+	require.Equal(t, 61, st.Temperature)
+	require.InDelta(t, 250.5, st.Power, 1e-9)
+	require.Equal(t, "exclusive_process", st.ComputeMode)
+}
+
+func TestStatus_LostDevice(t *testing.T) {
+	s := dgx()
+	inv := open(t, s)
+	for _, ret := range []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_GPU_NOT_FOUND} {
+		device(s, 5).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, ret }
+		_, err := inv.Status(device(s, 5).UUID)
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorContains(t, err, device(s, 5).UUID)
+	}
+	_, err := inv.Status("GPU-nowhere")
+	require.ErrorIs(t, err, ErrUnknown)
+}
+
+func TestProcessMemory_MergesLists(t *testing.T) {
+	s := dgx()
+	symbols(s, with("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlSystemGetProcessName")...)
+	d := device(s, 0)
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{
+			{Pid: 10, UsedGpuMemory: 3 * gib},
+			{Pid: 11, UsedGpuMemory: math.MaxUint64},
+			{Pid: 12, UsedGpuMemory: gib, GpuInstanceId: 1}, {Pid: 12, UsedGpuMemory: 2 * gib, GpuInstanceId: 2},
+			{Pid: 20, UsedGpuMemory: math.MaxUint64},
+		}, nvml.SUCCESS
+	}
+	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: 20, UsedGpuMemory: 4 * gib}, {Pid: 10, UsedGpuMemory: gib}}, nvml.SUCCESS
+	}
+	s.SystemGetProcessNameFunc = func(pid int) (string, nvml.Return) {
+		if pid == 10 {
+			return "/usr/bin/python3", nvml.SUCCESS
+		}
+		return "", nvml.ERROR_NOT_FOUND
+	}
+	inv := open(t, s)
+	got, err := inv.ProcessMemory(d.UUID)
+	require.NoError(t, err)
+	require.Equal(t, map[int]uint64{10: 3 * gib, 11: 0, 12: 3 * gib, 20: 4 * gib}, got)
+	st, err := inv.Status(d.UUID)
+	require.NoError(t, err)
+	require.Equal(t, []Process{
+		{PID: 10, Name: "/usr/bin/python3", Type: "mps", Memory: 3 * gib}, {PID: 11, Type: "compute"},
+		{PID: 12, Type: "compute", Memory: 3 * gib}, {PID: 20, Type: "mps", Memory: 4 * gib},
+	}, st.Processes)
+}
+
+func TestProcessMemory_NotTold(t *testing.T) {
+	s := dgx()
+	symbols(s, with("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses")...)
+	d := device(s, 0)
+	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	inv := open(t, s)
+	_, err := inv.ProcessMemory(d.UUID)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	got, err := inv.ProcessMemory(d.UUID)
+	require.NoError(t, err)
+	require.NotNil(t, got)
+	require.Empty(t, got)
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_GPU_IS_LOST }
+	_, err = inv.ProcessMemory(d.UUID)
+	require.ErrorIs(t, err, ErrLost)
+}
+
+func TestLinks_KindsAndPeerAccess(t *testing.T) {
+	s := dgx()
+	levels := []nvml.GpuTopologyLevel{nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE, nvml.TOPOLOGY_MULTIPLE, nvml.TOPOLOGY_HOSTBRIDGE, nvml.TOPOLOGY_NODE, nvml.TOPOLOGY_SYSTEM, 33}
+	for i, dev := range s.Devices {
+		d := dev.(*dgxa100.Device)
+		d.GetTopologyCommonAncestorFunc = func(o nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+			return levels[o.(*dgxa100.Device).Index], nvml.SUCCESS
+		}
+		// GPU 0 reads 1 and 2, writes 1 alone, and reaches 6 and 7 through a switch.
+		d.GetP2PStatusFunc = func(o nvml.Device, what nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
+			to := o.(*dgxa100.Device).Index
+			ok := i == 0 && (to == 1 || to == 2 && what == nvml.P2P_CAPS_INDEX_READ || to >= 6)
+			if ok {
+				return nvml.P2P_STATUS_OK, nvml.SUCCESS
+			}
+			return nvml.P2P_STATUS_NOT_SUPPORTED, nvml.SUCCESS
+		}
+		d.GetNvLinkStateFunc = func(l int) (nvml.EnableState, nvml.Return) {
+			if i == 0 && l < 5 {
+				return nvml.FEATURE_ENABLED, nvml.SUCCESS
+			}
+			return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
+		}
+		d.GetNvLinkRemotePciInfoFunc = func(l int) (nvml.PciInfo, nvml.Return) {
+			var p nvml.PciInfo
+			copy(p.BusId[:], map[bool]string{true: "PCI1", false: "SWITCH"}[l < 2])
+			return p, nvml.SUCCESS
+		}
+	}
+	symbols(s, with("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2")...)
+	all, err := open(t, s).Links()
+	require.NoError(t, err)
+	require.Len(t, all, 8*7/2)
+	u := func(i int) string { return device(s, i).UUID }
+	require.Equal(t, []Link{
+		{From: u(0), To: u(1), Kind: "nvlink", NVLinks: 2, P2P: true},
+		{From: u(0), To: u(2), Kind: "pix"},
+		{From: u(0), To: u(3), Kind: "pxb"},
+		{From: u(0), To: u(4), Kind: "phb"},
+		{From: u(0), To: u(5), Kind: "node"},
+		{From: u(0), To: u(6), Kind: "nvlink", NVLinks: 3, P2P: true},
+		{From: u(0), To: u(7), Kind: "nvlink", NVLinks: 3, P2P: true},
+	}, all[:7])
+
+	symbols(s, minimal...)
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0,3")
+	all, err = open(t, s).Links()
+	require.NoError(t, err)
+	require.Equal(t, []Link{{From: u(0), To: u(3), Kind: "unknown"}}, all)
+}

@@ -1,0 +1,177 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// failed gives a return code the meaning that callers test for.
+func (d *nvmlDriver) failed(ret nvml.Return) error {
+	switch ret {
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%w: %v (place nothing on it; see nvidia-smi and the kernel log for its Xid)", ErrLost, ret)
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
+		return fmt.Errorf("%w by this GPU or driver: %v", errors.ErrUnsupported, ret)
+	case nvml.ERROR_NO_PERMISSION:
+		return fmt.Errorf("%v (run as root, or grant access to /dev/nvidia*)", ret)
+	default:
+		return ret
+	}
+}
+
+// known is a number of the driver, with its mark for "unknown" read as 0.
+func known(n uint64) uint64 {
+	if n == math.MaxUint64 {
+		return 0
+	}
+	return n
+}
+
+// memory prefers the newer call, whose free memory leaves out what the driver reserves.
+func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
+	var total, free uint64
+	ret := nvml.ERROR_NOT_SUPPORTED
+	if d.has("nvmlDeviceGetMemoryInfo_v2") {
+		var m nvml.Memory_v2
+		m, ret = h.GetMemoryInfo_v2()
+		total, free = m.Total, m.Free
+	}
+	switch ret {
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+		var m nvml.Memory
+		m, ret = h.GetMemoryInfo()
+		total, free = m.Total, m.Free
+	}
+	if ret != nvml.SUCCESS {
+		return Memory{}, fmt.Errorf("memory: %w", d.failed(ret))
+	}
+	total = known(total)
+	free = min(known(free), total)
+	return Memory{Total: total, Free: free, Used: total - free}, nil
+}
+
+func (d *nvmlDriver) status(uuid string) (Status, error) {
+	dev, err := d.enter(uuid)
+	if err != nil {
+		return Status{}, err
+	}
+	defer d.exit()
+	h := dev.handle
+	s := Status{Utilization: -1, Temperature: -1, Power: -1}
+	if s.Memory, err = d.memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+	}
+	if d.has("nvmlDeviceGetUtilizationRates") {
+		if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
+			s.Utilization = int(u.Gpu)
+		}
+	}
+	if d.has("nvmlDeviceGetTemperature") {
+		if t, ret := h.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
+			s.Temperature = int(t)
+		}
+	}
+	if d.has("nvmlDeviceGetPowerUsage") {
+		if mw, ret := h.GetPowerUsage(); ret == nvml.SUCCESS {
+			s.Power = float64(mw) / 1000
+		}
+	}
+	if d.has("nvmlDeviceGetComputeMode") {
+		if m, ret := h.GetComputeMode(); ret == nvml.SUCCESS {
+			s.ComputeMode = computeModes[m]
+		}
+	}
+	s.Processes, err = d.holders(h)
+	if errors.Is(err, ErrLost) {
+		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+	}
+	for i, p := range s.Processes {
+		if d.has("nvmlSystemGetProcessName") {
+			if name, ret := d.lib.SystemGetProcessName(p.PID); ret == nvml.SUCCESS {
+				s.Processes[i].Name = name
+			}
+		}
+	}
+	return s, nil
+}
+
+var computeModes = map[nvml.ComputeMode]string{
+	nvml.COMPUTEMODE_DEFAULT:           "default",
+	nvml.COMPUTEMODE_EXCLUSIVE_THREAD:  "exclusive_thread",
+	nvml.COMPUTEMODE_PROHIBITED:        "prohibited",
+	nvml.COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
+}
+
+func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
+	dev, err := d.enter(uuid)
+	if err != nil {
+		return nil, err
+	}
+	defer d.exit()
+	out, err := d.holders(dev.handle)
+	if err != nil {
+		return nil, fmt.Errorf("gpu: processes of %s: %w", uuid, err)
+	}
+	return out, nil
+}
+
+// holders merges the driver's three lists. A client of MPS may stand in two of them with the
+// same memory, so the larger number counts; within a list a process has a row per instance.
+func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
+	lists := []struct {
+		kind  string
+		names []string
+		get   func() ([]nvml.ProcessInfo, nvml.Return)
+	}{
+		{"mps", versions("nvmlDeviceGetMPSComputeRunningProcesses"), h.GetMPSComputeRunningProcesses},
+		{"compute", versions("nvmlDeviceGetComputeRunningProcesses"), h.GetComputeRunningProcesses},
+		{"graphics", versions("nvmlDeviceGetGraphicsRunningProcesses"), h.GetGraphicsRunningProcesses},
+	}
+	merged := map[int]Process{}
+	var told bool
+	err := fmt.Errorf("process lists: %w by this driver", errors.ErrUnsupported)
+	for _, l := range lists {
+		if !d.has(l.names...) {
+			continue
+		}
+		rows, ret := l.get()
+		if ret != nvml.SUCCESS {
+			// Without the compute list there is no answer; the others are extras.
+			if l.kind == "compute" {
+				err = d.failed(ret)
+			}
+			continue
+		}
+		told = told || l.kind == "compute"
+		sums := map[int]uint64{}
+		for _, r := range rows {
+			sums[int(r.Pid)] += known(r.UsedGpuMemory)
+		}
+		for pid, bytes := range sums {
+			p, seen := merged[pid]
+			if !seen {
+				p = Process{PID: pid, Type: l.kind}
+			}
+			p.Memory = max(p.Memory, bytes)
+			merged[pid] = p
+		}
+	}
+	if !told {
+		return nil, err
+	}
+	out := make([]Process, 0, len(merged))
+	for _, pid := range slices.Sorted(maps.Keys(merged)) {
+		out = append(out, merged[pid])
+	}
+	return out, nil
+}
+
+// versions is the names under which a process list may be exported.
+func versions(name string) []string { return []string{name + "_v3", name + "_v2", name} }

@@ -1,0 +1,11 @@
+//go:build !linux || !cgo
+
+package gpu
+
+// openDriver: NVML is reached through cgo, and only on Linux.
+func openDriver(string) (driver, error) {
+	return nil, &absentError{
+		what: "this gpumux was built for " + platform + " without NVML",
+		hint: "use a build for Linux made with CGO_ENABLED=1, or devices: cpu",
+	}
+}

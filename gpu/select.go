@@ -1,0 +1,184 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Selection names devices the way a pool's `devices` does: all, cpu, an index (0), a MIG
+// instance by GPU and number (0:1), a UUID, or the start of one that fits a single device.
+// In YAML it is one value or a list of them.
+type Selection []string
+
+// UnmarshalYAML reads one value or a list.
+func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
+	var v any
+	if err := unmarshal(&v); err != nil {
+		return err
+	}
+	items, ok := v.([]any)
+	if !ok {
+		items = []any{v}
+	}
+	*s = (*s)[:0]
+	for _, item := range items {
+		switch x := item.(type) {
+		case string:
+			*s = append(*s, strings.TrimSpace(x))
+		case int, int64, uint64:
+			*s = append(*s, fmt.Sprint(x))
+		default:
+			return fmt.Errorf("devices: %v is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", item)
+		}
+	}
+	return nil
+}
+
+// Select resolves a selection to devices that work can run on, in the order given, each
+// once. A GPU in MIG mode stands for its instances. The error names the part that fits
+// nothing, and lists what there is.
+func (inv *Inventory) Select(s Selection) ([]Device, error) {
+	if len(s) == 0 {
+		return nil, fmt.Errorf("devices: nothing selected; give all, cpu, indices such as [0, 1] or UUIDs")
+	}
+	var out []Device
+	for _, want := range s {
+		found, err := inv.match(want)
+		if err != nil {
+			return nil, fmt.Errorf("devices: %w", err)
+		}
+		for _, d := range found {
+			if !slices.ContainsFunc(out, func(o Device) bool { return o.UUID == d.UUID }) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Find resolves one part of a selection to exactly one device that work can run on.
+func (inv *Inventory) Find(want string) (Device, error) {
+	found, err := inv.match(want)
+	if err != nil {
+		return Device{}, err
+	}
+	if len(found) > 1 {
+		return Device{}, fmt.Errorf("%q fits %d devices (%s); name one", want, len(found), names(found))
+	}
+	return found[0], nil
+}
+
+func (inv *Inventory) match(want string) ([]Device, error) {
+	want = strings.TrimSpace(want)
+	switch strings.ToLower(want) {
+	case "":
+		return nil, fmt.Errorf("an empty name fits no device; %s", inv.existing())
+	case "all":
+		all := inv.filter(func(d Device) bool { return d.Kind != KindCPU && d.Usable() })
+		if len(all) == 0 {
+			return nil, inv.noGPU()
+		}
+		return all, nil
+	case "cpu":
+		return inv.filter(func(d Device) bool { return d.Kind == KindCPU }), nil
+	}
+	hits := inv.filter(fits(want))
+	if len(hits) > 1 {
+		exact := slices.DeleteFunc(slices.Clone(hits), func(d Device) bool { return !strings.EqualFold(d.UUID, want) })
+		if len(exact) != 1 {
+			return nil, fmt.Errorf("%q fits %d devices (%s); give more of the UUID", want, len(hits), names(hits))
+		}
+		hits = exact
+	}
+	if len(hits) == 0 {
+		return nil, fmt.Errorf("%w %q: %s", ErrUnknown, want, inv.existing())
+	}
+	if hits[0].Usable() {
+		return hits, nil
+	}
+	parts := inv.filter(func(d Device) bool { return d.Parent == hits[0].UUID })
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("GPU %s is in MIG mode but has no instances to use; %s", hits[0], hintMIG)
+	}
+	return parts, nil
+}
+
+// fits makes the test for an index, an index:instance or the start of a UUID.
+func fits(want string) func(Device) bool {
+	if i, err := strconv.Atoi(want); err == nil {
+		return func(d Device) bool { return d.Kind == KindGPU && d.Index == i }
+	}
+	if g, m, ok := strings.Cut(want, ":"); ok {
+		i, err1 := strconv.Atoi(g)
+		n, err2 := strconv.Atoi(m)
+		if err1 == nil && err2 == nil {
+			return func(d Device) bool { return d.Kind == KindMIG && d.Index == i && d.Instance == n }
+		}
+	}
+	low := strings.ToLower(want)
+	return func(d Device) bool { return strings.HasPrefix(strings.ToLower(d.UUID), low) }
+}
+
+const hintMIG = "create them (nvidia-smi mig -cgi <profile> -C) or switch MIG off (nvidia-smi -mig 0)"
+
+func (inv *Inventory) noGPU() error {
+	if inv.filter(func(d Device) bool { return d.MIG }) != nil {
+		return fmt.Errorf("every GPU is in MIG mode and has no instances to use; %s", hintMIG)
+	}
+	why := inv.Reason()
+	if why == "" {
+		why = "none is listed"
+	}
+	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", why)
+}
+
+func (inv *Inventory) filter(keep func(Device) bool) []Device {
+	var out []Device
+	for _, d := range inv.list {
+		if keep(d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// existing lists what can be named.
+func (inv *Inventory) existing() string { return "this host has " + names(inv.list) }
+
+func names(devices []Device) string {
+	out := make([]string, len(devices))
+	for i, d := range devices {
+		out[i] = d.String()
+	}
+	return strings.Join(out, ", ")
+}
+
+// visible keeps what CUDA would see with the value of CUDA_VISIBLE_DEVICES: names up to the
+// first that fits nothing. Indices are read in PCI order. The GPU of a kept MIG instance
+// stays in the list.
+func visible(devices []Device, spec string) []Device {
+	keep := map[string]bool{}
+	for want := range strings.SplitSeq(spec, ",") {
+		want = strings.TrimSpace(want)
+		test := fits(want)
+		hit := false
+		for _, d := range devices {
+			if want == "" || !test(d) {
+				continue
+			}
+			hit = true
+			keep[d.UUID] = true
+			for _, o := range devices {
+				if o.UUID == d.Parent || o.Parent == d.UUID {
+					keep[o.UUID] = true
+				}
+			}
+		}
+		if !hit {
+			break
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !keep[d.UUID] })
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// root is the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gpumux",
+		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
+		Long: `gpumux maps a task over many items on GPUs and survives out-of-memory, leaked memory, crashed
+processes, lost devices and killed hosts: finished items are kept and never run again.
+
+Without a server:   gpumux map embed.py:embed --in items.jsonl --local
+With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl
+On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
+
+Exit codes: 0 all went well, 1 items or the map failed, 2 usage or bad input, 3 something needed could
+not be reached or started, 130 interrupted.`,
+		Example:           "  gpumux map embed.py:embed --in items.jsonl --local",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
+	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
+	for _, c := range []*cobra.Command{
+		a.mapCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(), a.resultsCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(),
+	} {
+		c.GroupID = "map"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.gpusCommand(), a.doctorCommand()} {
+		c.GroupID = "host"
+		root.AddCommand(c)
+	}
+	root.AddCommand(a.versionCommand())
+	return root
+}
+
+// ran marks what a command's own code returns.
+func ran(run func(c *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if err := run(c, args); err != nil {
+			return ranError{err}
+		}
+		return nil
+	}
+}
+
+// oneID is the arguments of commands about one map.
+func oneID(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
+	}
+	return nil
+}

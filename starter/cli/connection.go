@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+// connectionFlags are of every command that talks to Temporal.
+func (a *app) connectionFlags(c *cobra.Command) {
+	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
+	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
+}
+
+// storeFlag is of commands that read or write large inputs and results.
+func (a *app) storeFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
+		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
+	c.Flags().Lookup("store").DefValue = ""
+}
+
+// connection is a client with the starter over it.
+type connection struct {
+	*starter.Starter
+	address, namespace string
+	// ui is the address of the Web UI, or empty when it is not known.
+	ui    string
+	store *store.Store
+}
+
+// connect opens Temporal and, when one is named, the store.
+func (a *app) connect(ctx context.Context) (*connection, error) {
+	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace}
+	options, err := starter.ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := starter.Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	conn := &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace},
+		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}
+	if a.storeURL != "" {
+		if conn.store, err = store.Open(ctx, a.storeURL); err != nil {
+			conn.close()
+			return nil, unavailableError{err}
+		}
+		conn.Store = conn.store
+	}
+	return conn, nil
+}
+
+func (c *connection) close() {
+	c.Starter.Close()
+	if c.store != nil {
+		_ = c.store.Close()
+	}
+	c.Client.Close()
+}
+
+// link is the page of a map in the Web UI, or empty.
+func (c *connection) link(id string) string {
+	if c.ui == "" {
+		return ""
+	}
+	return c.ui + "/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" + url.PathEscape(id)
+}
+
+// findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.
+func findUI(o client.Options) string {
+	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
+		return ui
+	}
+	host, port, err := net.SplitHostPort(o.HostPort)
+	if ip := net.ParseIP(host); err != nil || port != "7233" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return ""
+	}
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:8233", 200*time.Millisecond)
+	if err != nil {
+		return ""
+	}
+	_ = conn.Close()
+	return "http://127.0.0.1:8233"
+}

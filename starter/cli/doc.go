@@ -1,0 +1,14 @@
+// Package cli is the command line of gpumux: cobra commands, thin over packages starter and workers.
+//
+// It owns flags, exit codes, what people and programs are shown, and the life of a local map: its folder, server and worker.
+// It never decides how a map runs; that is starter's and the workflow's. Main returns the exit code when the command is done
+// or interrupted: the first Ctrl-C stops cleanly, the second at once.
+//
+// Data goes to standard output, all else to standard error. Exit codes are in exit.go.
+//
+// Files: main.go (Main), exit.go (errors to exit codes), command.go (the tree of commands), interrupt.go (signals),
+// connection.go (Temporal and the store), console.go (standard error), bar.go (progress), table.go (columns), input.go and
+// output.go (items and results in files), localtask.go (TASK with --local), mapflags.go (flags of a map), map.go, follow.go
+// (watching a map), report.go (what a map came to), local.go and session.go (a server and a worker for one command), run.go,
+// ls.go, show.go, wait.go, results.go, steer.go, retry.go, gpus.go, worker.go, dev.go, doctor.go, checks.go, version.go.
+package cli

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// items are what a map runs over: exactly one of spooled, rng and source is set.
+type items struct {
+	spooled *store.Spooled
+	rng     *gpumux.Range
+	// source is a file in the workers' store.
+	source string
+	// label says where they come from.
+	label string
+}
+
+func (i items) remove() {
+	if i.spooled != nil {
+		_ = i.spooled.Remove()
+	}
+}
+
+// readItems reads what --in, --range or --glob name. Files are checked to the last line before anything else happens.
+func (a *app) readItems(in, rng, glob string) (items, error) {
+	switch {
+	case rng != "":
+		r, err := parseRange(rng)
+		return items{rng: r, label: "range " + rng}, err
+	case glob != "":
+		return globItems(glob)
+	case strings.Contains(in, "://"):
+		return items{source: in, label: in}, nil
+	case in == "-":
+		return spool(a.Stdin, "standard input", "", store.JSONLines)
+	}
+	format := store.JSONLines
+	switch strings.ToLower(filepath.Ext(in)) {
+	case ".csv":
+		format = store.CSV
+	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".tsv", ".arrow":
+		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv)%s", in, convertHint(in))
+	}
+	f, err := os.Open(in)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return items{}, usage("--in %s: there is no such file; give JSON lines or .csv, or - for standard input", in)
+		}
+		return items{}, usage("--in: %v", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return items{}, usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	}
+	return spool(f, in, filepath.Base(in), format)
+}
+
+func convertHint(in string) string {
+	switch strings.ToLower(filepath.Ext(in)) {
+	case ".json":
+		return "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
+	case ".gz":
+		return "; or pipe it: gunzip -c " + in + " | gpumux map … --in -"
+	}
+	return ""
+}
+
+func spool(from io.Reader, name, label string, format store.Format) (items, error) {
+	if label == "" {
+		label = name
+	}
+	spooled, err := store.Spool(from, store.SpoolOptions{Name: name, Format: format})
+	return items{spooled: spooled, label: label}, err
+}
+
+// parseRange reads A:B.
+func parseRange(text string) (*gpumux.Range, error) {
+	first, last, ok := strings.Cut(text, ":")
+	start, err1 := strconv.ParseInt(first, 10, 64)
+	end, err2 := strconv.ParseInt(last, 10, 64)
+	switch {
+	case !ok || err1 != nil || err2 != nil:
+		return nil, usage("--range %q: write it as START:END, such as 0:1000 for the numbers 0 to 999", text)
+	case end < start:
+		return nil, usage("--range %s: the end is before the start", text)
+	}
+	return &gpumux.Range{Start: start, End: end}, nil
+}
+
+// globItems makes an item of the absolute path of every file that fits the pattern, in order.
+func globItems(pattern string) (items, error) {
+	paths, err := matching(pattern)
+	if err != nil {
+		return items{}, err
+	}
+	if len(paths) == 0 {
+		return items{}, usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		to := bufio.NewWriter(writer)
+		out := json.NewEncoder(to)
+		out.SetEscapeHTML(false)
+		for _, p := range paths {
+			if out.Encode(p) != nil { // the reader has given up
+				break
+			}
+		}
+		writer.CloseWithError(to.Flush())
+	}()
+	defer reader.Close()
+	return spool(reader, "--glob "+pattern, "glob "+pattern, store.JSONLines)
+}
+
+// matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.
+func matching(pattern string) ([]string, error) {
+	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
+		return nil, usage("--glob %s: not a pattern: write it as 'images/*.png'", pattern)
+	}
+	root, rest, deep := strings.Cut(pattern, "**/")
+	var found []string
+	var err error
+	if deep {
+		if strings.Contains(rest, "**") || strings.ContainsAny(root, "*?[") {
+			return nil, usage("--glob %s: give ** once, before any other pattern", pattern)
+		}
+		base := filepath.Clean("./" + root)
+		if filepath.IsAbs(root) {
+			base = filepath.Clean(root)
+		}
+		levels := strings.Count(rest, "/") + 1
+		err = filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			inside, relErr := filepath.Rel(base, p)
+			if relErr != nil {
+				return relErr
+			}
+			parts := strings.Split(filepath.ToSlash(inside), "/")
+			tail := path.Join(parts[max(0, len(parts)-levels):]...)
+			if fits, _ := path.Match(rest, tail); fits && len(parts) >= levels {
+				found = append(found, p)
+			}
+			return nil
+		})
+	} else {
+		found, err = filepath.Glob(pattern)
+	}
+	if err != nil {
+		return nil, usage("--glob %s: %v", pattern, err)
+	}
+	files := found[:0]
+	for _, p := range found {
+		info, err := os.Stat(p)
+		if err != nil || info.IsDir() {
+			continue // a broken link, or gone since
+		}
+		if p, err = filepath.Abs(p); err != nil {
+			return nil, fmt.Errorf("--glob %s: %w", pattern, err)
+		}
+		files = append(files, p)
+	}
+	slices.Sort(files)
+	return files, nil
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// localTask is TASK of a command with --local: something of the current folder rather than a name that workers know.
+type localTask struct {
+	name   string
+	config workers.TaskConfig
+	// dir is the current folder; scope tells tasks of the same name in different places apart.
+	dir, scope string
+}
+
+// parseLocalTask reads TASK, or the command after --.
+func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mode) (localTask, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return localTask{}, unavailableError{err}
+	}
+	t := localTask{dir: dir, config: workers.TaskConfig{PassEnv: f.passEnv}}
+	if len(command) > 0 {
+		if f.python != "" {
+			return t, usage("--python is for a Python TASK; the command after -- starts by itself")
+		}
+		if mode == gpumux.Persistent {
+			return t, usage("--mode persistent: a command runs once per item, so it is always fresh")
+		}
+		t.name = filepath.Base(command[0])
+		t.config.Command = command
+		t.scope = strings.Join(append([]string{dir}, command...), "\x00")
+		return t, nil
+	}
+	target, function, ok := cutLast(task, ":")
+	if !ok || target == "" || function == "" {
+		return t, usage("TASK %q: with --local write it as file.py:function or module:function, or give a command after --", task)
+	}
+	t.name, t.config.Python, t.config.Interpreter = task, task, f.python
+	t.scope = dir
+	if strings.HasSuffix(target, ".py") {
+		file := target
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		if _, err := os.Stat(file); err != nil {
+			return t, usage("TASK %s: there is no file %s", task, target)
+		}
+		t.name = filepath.Base(target) + ":" + function
+		t.scope = filepath.Dir(file)
+	}
+	return t, nil
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(text, separator string) (before, after string, ok bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}

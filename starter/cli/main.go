@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Options of Main. The zero value is the lean binary on this process's arguments and streams.
+type Options struct {
+	// Local starts the embedded server for `dev` and --local. Default: none, and both say which binary has it.
+	Local Local
+	// Args are the arguments after the program's name. Default os.Args[1:].
+	Args []string
+	// Stdin, Stdout and Stderr default to this process's.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Version is what `gpumux version` says. Default "development".
+	Version string
+	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
+	Signals <-chan os.Signal
+}
+
+// app is one run of the program. Its fields are set before the command runs.
+type app struct {
+	Options
+	console *console
+	// hard is cancelled by the second signal; what is still running then is left to die.
+	hard context.Context
+
+	address, namespace string
+	storeURL           string
+	verbose            bool
+}
+
+// Main runs one command and returns its exit code.
+func Main(o Options) int {
+	if o.Args == nil {
+		o.Args = os.Args[1:]
+	}
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.Version == "" {
+		o.Version = "development"
+	}
+	a := &app{Options: o, console: newConsole(o.Stderr)}
+	ctx, release := a.interruptible()
+	defer release()
+	root := a.root()
+	root.SetArgs(o.Args)
+	root.SetIn(o.Stdin)
+	root.SetOut(o.Stdout)
+	root.SetErr(a.console)
+	command, err := root.ExecuteContextC(ctx)
+	a.console.close()
+	if err == nil {
+		return ExitOK
+	}
+	var ran ranError
+	if !errors.As(err, &ran) { // cobra's own: unknown command, wrong number of arguments, unknown flag
+		err = usage("%s", err)
+	}
+	code := exitCode(err)
+	var exit exitError
+	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
+		fmt.Fprintf(a.console, "gpumux: %s\n", strings.TrimRight(err.Error(), "\n"))
+		var mistake *usageError
+		if errors.As(err, &mistake) {
+			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
+		}
+	}
+	return code
+}
+
+// ranError marks errors of our own code, as against cobra's.
+type ranError struct{ error }
+
+func (e ranError) Unwrap() error { return e.error }

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// mapFlags are the flags of a map as they were given.
+type mapFlags struct {
+	taskFlags
+	in, rng, glob, out string
+	attempts           int
+	failFast           bool
+	chunk, window      int
+	priority           int
+	fairness           string
+	id                 string
+	detach, noWait     bool
+	retry              bool
+	json, quiet        bool
+}
+
+// taskFlags say where and how a task runs; `map` and `run` share them.
+type taskFlags struct {
+	localFlags
+	pools   []string
+	mode    string
+	timeout time.Duration
+}
+
+// localFlags describe the worker of a --local command.
+type localFlags struct {
+	local   bool
+	slots   int
+	memory  string
+	data    string
+	python  string
+	passEnv []string
+}
+
+func (f *taskFlags) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
+	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
+	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
+	flags.IntVar(&f.slots, "slots", 0, "with --local: slots per device (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
+	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
+	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
+	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
+}
+
+func (f *mapFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.in, "in", "", "items: a JSON-lines or .csv file, - for standard input, or a URL in the workers' store")
+	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
+	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
+	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
+	f.taskFlags.register(flags)
+	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
+	flags.IntVar(&f.chunk, "chunk", 0, "items per chunk (default: learnt)")
+	flags.IntVar(&f.window, "window", 0, "chunks in flight (default: learnt)")
+	flags.IntVar(&f.priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
+	flags.StringVar(&f.fairness, "fairness-key", "", "maps of one key share the pools with those of other keys")
+	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
+	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
+	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
+	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
+}
+
+// mistakes collects what is wrong with a command line.
+type mistakes []string
+
+func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
+
+// join takes over the mistakes of another check.
+func (m *mistakes) join(err error) {
+	var other *usageError
+	switch {
+	case err == nil:
+	case errors.As(err, &other):
+		*m = append(*m, other.problems...)
+	default:
+		m.add("%v", err)
+	}
+}
+
+func (m mistakes) err() error {
+	if len(m) == 0 {
+		return nil
+	}
+	return &usageError{m}
+}
+
+// check finds every mistake that needs neither files nor a server.
+func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
+	for _, pool := range f.pools {
+		if _, err := gpumux.RungQueue(pool); err != nil {
+			m.add("--pool: %v", err)
+		}
+		if f.local && strings.Contains(pool, "@") {
+			m.add("--pool %s: with --local name the pool alone, such as gpu", pool)
+		}
+	}
+	if changed("pool") && len(f.pools) == 0 {
+		m.add("--pool is empty; name a pool, such as gpu")
+	}
+	if f.mode != "" && f.mode != string(gpumux.Persistent) && f.mode != string(gpumux.Fresh) {
+		m.add("--mode %q is unknown; use persistent or fresh", f.mode)
+	}
+	if f.timeout < 0 {
+		m.add("--timeout %s is negative; leave it away for no limit", f.timeout)
+	}
+	if f.memory != "" {
+		if size, err := gpumux.ParseSize(f.memory); err != nil || size == 0 {
+			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
+		}
+	}
+	if changed("slots") && f.slots < 1 {
+		m.add("--slots %d: give at least 1", f.slots)
+	}
+	for _, name := range []string{"slots", "memory", "data", "python", "pass-env"} {
+		if !f.local && changed(name) {
+			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
+		}
+	}
+	if f.local {
+		for _, name := range []string{"address", "namespace", "store"} {
+			if changed(name) {
+				m.add("--%s does not go with --local, which has a server and a store of its own", name)
+			}
+		}
+	}
+}
+
+// check finds every mistake in the flags of a map.
+func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command []string, err error) {
+	var m mistakes
+	changed := c.Flags().Changed
+	task, command = m.task(c, args, f.local)
+	given := 0
+	for _, name := range []string{"in", "range", "glob"} {
+		if changed(name) {
+			given++
+			if c.Flags().Lookup(name).Value.String() == "" {
+				m.add("--%s is empty", name)
+			}
+		}
+	}
+	if given == 0 {
+		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	} else if given > 1 {
+		m.add("give only one of --in, --range and --glob")
+	}
+	f.taskFlags.check(&m, changed)
+	if f.local && strings.Contains(f.in, "://") {
+		m.add("--in %s: with --local give a file of this machine", f.in)
+	}
+	if f.attempts < 1 || f.attempts > 100 {
+		m.add("--attempts %d is outside 1 to 100", f.attempts)
+	}
+	if f.chunk < 0 || f.chunk > gpumux.MaxChunk {
+		m.add("--chunk %d is outside 1 to %d (0: learnt)", f.chunk, gpumux.MaxChunk)
+	}
+	if f.window < 0 || f.window > gpumux.MaxWindow {
+		m.add("--window %d is outside 1 to %d (0: learnt)", f.window, gpumux.MaxWindow)
+	}
+	if changed("priority") && (f.priority < 1 || f.priority > 5) {
+		m.add("--priority %d is outside 1 (first) to 5 (last)", f.priority)
+	}
+	if changed("id") {
+		if err := starter.CheckID(f.id); err != nil {
+			m.add("--id: %v", err)
+		}
+	}
+	if f.detach && f.local {
+		m.add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
+	}
+	if f.detach && changed("out") {
+		m.add("--out does not go with --detach; fetch the results later with `gpumux results`")
+	}
+	if f.noWait && f.local {
+		m.add("--no-wait does not go with --local, which brings its own worker")
+	}
+	if sameFile(f.in, f.out) {
+		m.add("--out %s is the input itself; name another file", f.out)
+	}
+	return task, command, m.err()
+}
+
+// task reads TASK or the command after --.
+func (m *mistakes) task(c *cobra.Command, args []string, local bool) (task string, command []string) {
+	dash := c.ArgsLenAtDash()
+	if dash >= 0 {
+		args, command = args[:dash], args[dash:]
+		switch {
+		case !local:
+			m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
+		case len(command) == 0:
+			m.add("no command after --")
+		case len(args) > 0:
+			m.add("give either TASK or a command after --, not both: %s", args[0])
+		}
+		return "", command
+	}
+	switch {
+	case len(args) == 0:
+		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+		return "", nil
+	case len(args) > 1:
+		m.add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
+	case strings.TrimSpace(args[0]) == "":
+		m.add("TASK is empty")
+	}
+	return args[0], nil
+}
+
+// sameFile says whether two names are of one file.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	one, err1 := os.Stat(a)
+	two, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(one, two)
+}

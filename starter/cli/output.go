@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// output is where results go: a file that appears whole or not at all, or standard output.
+type output struct {
+	// path is empty for standard output.
+	path string
+	app  *app
+}
+
+// chooseOutput reads --out. Without it results go down the pipe, or on a terminal into a file that name makes.
+func (a *app) chooseOutput(flag string, json bool) (output, error) {
+	toScreen := isTerminal(a.Stdout)
+	switch {
+	case flag == "-" && json:
+		return output{}, usage("--out -: --json has standard output for the summary; give --out FILE")
+	case flag == "-":
+		return output{app: a}, nil
+	case flag == "" && !json && !toScreen:
+		return output{app: a}, nil
+	case flag == "":
+		return output{app: a, path: "?"}, nil
+	case strings.Contains(flag, "://"):
+		return output{}, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
+	case strings.EqualFold(filepath.Ext(flag), ".csv"):
+		return output{}, usage("--out %s: results are JSON lines; name the file .jsonl", flag)
+	}
+	o := output{app: a, path: flag}
+	return o, o.check()
+}
+
+// named puts the default name in place when the user gave none.
+func (o output) named(id string) (output, error) {
+	if o.path != "?" {
+		return o, nil
+	}
+	o.path = id + ".results.jsonl"
+	return o, o.check()
+}
+
+// check finds out before any work whether the file can be written.
+func (o output) check() error {
+	if info, err := os.Stat(o.path); err == nil && info.IsDir() {
+		return usage("--out %s is a folder; name a file in it", o.path)
+	}
+	trial, err := os.CreateTemp(filepath.Dir(o.path), ".gpumux-*")
+	if err != nil {
+		return usage("--out %s cannot be written: %v", o.path, err)
+	}
+	_ = trial.Close()
+	return os.Remove(trial.Name())
+}
+
+// filter says which results to write, and what of them.
+type filter struct {
+	// values writes the value alone, null for a failed item; failed leaves out what succeeded.
+	values, failed bool
+}
+
+// faultsShown is how many failed items are shown to people.
+const faultsShown = 3
+
+// write fetches the results and returns the first few failed ones.
+func (o output) write(ctx context.Context, s *starter.Starter, summary gpumux.Summary, f filter) ([]gpumux.Result, error) {
+	to := o.app.Stdout
+	if o.path != "" {
+		file, err := os.CreateTemp(filepath.Dir(o.path), ".gpumux-*")
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", o.path, err)
+		}
+		defer os.Remove(file.Name()) // it has another name by then when all went well
+		defer file.Close()
+		failed, err := copyLines(ctx, file, s, summary, f)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", o.path, err)
+		}
+		if err := file.Chmod(0o644); err != nil {
+			return nil, fmt.Errorf("write %s: %w", o.path, err)
+		}
+		if err := file.Close(); err != nil {
+			return nil, fmt.Errorf("write %s: %w", o.path, err)
+		}
+		if err := os.Rename(file.Name(), o.path); err != nil {
+			return nil, fmt.Errorf("write %s: %w", o.path, err)
+		}
+		return failed, nil
+	}
+	failed, err := copyLines(ctx, to, s, summary, f)
+	if err != nil {
+		return nil, fmt.Errorf("write the results: %w", err)
+	}
+	return failed, nil
+}
+
+// copyLines decodes only what it must: the failed items, and every line for --values.
+func copyLines(ctx context.Context, out io.Writer, s *starter.Starter, summary gpumux.Summary, f filter) ([]gpumux.Result, error) {
+	to := bufio.NewWriterSize(out, 256<<10)
+	var first []gpumux.Result
+	for line, err := range s.Lines(ctx, summary) {
+		if err != nil {
+			return nil, err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		isFault := failedLine(line)
+		if isFault && len(first) < faultsShown {
+			var result gpumux.Result
+			if err := json.Unmarshal(line, &result); err != nil {
+				return nil, fmt.Errorf("read a result: %w", err)
+			}
+			first = append(first, result)
+		}
+		if f.failed && !isFault {
+			continue
+		}
+		if f.values {
+			var result struct {
+				Value json.RawMessage `json:"value"`
+			}
+			if err := json.Unmarshal(line, &result); err != nil {
+				return nil, fmt.Errorf("read a result: %w", err)
+			}
+			if line = result.Value; line == nil {
+				line = []byte("null")
+			}
+		}
+		if _, err := to.Write(line); err != nil {
+			return nil, err
+		}
+		if err := to.WriteByte('\n'); err != nil {
+			return nil, err
+		}
+	}
+	return first, to.Flush()
+}
+
+// failedLine tells from the beginning of a line, {"index":7,"fault":…, whether the item failed.
+func failedLine(line []byte) bool {
+	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
+	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
+}

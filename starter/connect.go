@@ -1,0 +1,141 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+)
+
+// ConnectOptions says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
+// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, and the profile TEMPORAL_PROFILE of temporal.toml.
+type ConnectOptions struct {
+	// Address is host:port of the frontend. Default: Temporal's conventions, else 127.0.0.1:7233.
+	Address string
+	// Namespace default: Temporal's conventions, else "default".
+	Namespace string
+	// Timeout bounds the first contact. Default 5 s.
+	Timeout time.Duration
+	// Plain leaves Temporal's conventions aside: no key, no TLS, no file. It is for a server in this process.
+	Plain bool
+	// Identity names this caller in histories. Default: the SDK's, pid@host.
+	Identity string
+}
+
+// ConnectError says that Temporal could not be used, why, and what to do.
+type ConnectError struct {
+	Address, Namespace string
+	// Hint is the next step.
+	Hint string
+	Err  error
+}
+
+// Error is one line with the address and the next step.
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
+}
+
+// Unwrap gives the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+const reachHint = "start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local"
+
+// Connect dials Temporal and checks that the namespace exists. Its errors are *ConnectError.
+func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
+	options, err := ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	timeout := o.Timeout
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	dialing, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	fail := func(err error, hint string) error {
+		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
+	}
+	c, err := client.DialContext(dialing, options)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if cause := refused(ctx, options.HostPort); cause != nil {
+			return nil, fail(cause, reachHint)
+		}
+		var denied *serviceerror.PermissionDenied
+		if errors.As(err, &denied) {
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate")
+		}
+		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
+	}
+	_, err = c.WorkflowService().DescribeNamespace(dialing, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
+	var missing *serviceerror.NamespaceNotFound
+	var notFound *serviceerror.NotFound
+	switch {
+	case errors.As(err, &missing), errors.As(err, &notFound):
+		c.Close()
+		return nil, fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give --namespace or TEMPORAL_NAMESPACE")
+	case err != nil && dialing.Err() != nil:
+		c.Close()
+		return nil, fail(err, reachHint)
+	}
+	return c, nil // other errors: a key may be allowed to run workflows but not to describe the namespace
+}
+
+// ClientOptions are the options that Connect dials with; workers use them too. The SDK's own log is silent.
+func ClientOptions(o ConnectOptions) (client.Options, error) {
+	var options client.Options
+	var err error
+	if !o.Plain {
+		options, err = envconfig.LoadDefaultClientOptions()
+	}
+	if err != nil {
+		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
+			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
+	}
+	if o.Address != "" {
+		options.HostPort = o.Address
+	}
+	if options.HostPort == "" {
+		options.HostPort = "127.0.0.1:7233"
+	}
+	if o.Namespace != "" {
+		options.Namespace = o.Namespace
+	}
+	if options.Namespace == "" {
+		options.Namespace = client.DefaultNamespace
+	}
+	if o.Identity != "" {
+		options.Identity = o.Identity
+	}
+	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
+		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
+			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
+	}
+	return options, nil
+}
+
+// refused asks the address itself, since gRPC reports a closed port only as a deadline.
+func refused(ctx context.Context, address string) error {
+	if strings.Contains(address, "://") {
+		return nil
+	}
+	d := net.Dialer{Timeout: 2 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	return nil
+}

@@ -1,0 +1,142 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Detail is all that can be said of one map.
+type Detail struct {
+	Listed
+	// Output and Store say where the results lie, or will.
+	Output string `json:"output,omitempty"`
+	Store  string `json:"store,omitempty"`
+	// Progress is of a running map that a worker answered for; Summary of a completed one; Fault of one that failed.
+	Progress *gpumux.Progress `json:"progress,omitempty"`
+	Summary  *gpumux.Summary  `json:"summary,omitempty"`
+	Fault    *gpumux.Fault    `json:"fault,omitempty"`
+	// Pending are chunks that wait, run or are to be tried again, at most MaxPending of them.
+	Pending []Pending `json:"pending,omitempty"`
+	// Rungs says who serves the map's queues; empty for a map that is over.
+	Rungs []Rung `json:"rungs,omitempty"`
+}
+
+// MaxPending is the most chunks that a Detail holds.
+const MaxPending = 50
+
+// Pending is a chunk in flight.
+type Pending struct {
+	// Activity is its type, ID its number in the workflow.
+	Activity string `json:"activity"`
+	ID       string `json:"id"`
+	// State is "scheduled" (waits for a slot or for its next attempt), "started", "paused" or "cancel requested".
+	State   string    `json:"state"`
+	Attempt int       `json:"attempt"`
+	Worker  string    `json:"worker,omitempty"`
+	Next    time.Time `json:"next,omitzero"`
+	// Fault is why its last attempt ended.
+	Fault *gpumux.Fault `json:"fault,omitempty"`
+}
+
+// Show tells all about the newest run of a map. What cannot be found out, as without a worker, is left out.
+func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
+	h, err := s.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r := h.run
+	d := &Detail{Listed: listed(r), Output: r.Memo.Output, Store: r.Memo.Store}
+	if r.Status == Running {
+		return d, s.showRunning(ctx, h, d)
+	}
+	summary, err := h.Wait(ctx)
+	var failed *MapFailed
+	var canceled *Canceled
+	var terminated *Terminated
+	switch {
+	case err == nil:
+		d.Summary, d.Items, d.Task = &summary, summary.Items, summary.Task
+		d.Succeeded, d.Failed = summary.Succeeded, summary.Failed
+		if summary.Output != "" {
+			d.Output = summary.Output
+		}
+	case errors.As(err, &failed):
+		d.Fault = &failed.Fault
+	case errors.As(err, &canceled), errors.As(err, &terminated):
+	default:
+		return nil, fmt.Errorf("show map %s: %w", id, err)
+	}
+	return d, nil
+}
+
+func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
+	in, err := s.given(ctx, h.run)
+	if err == nil {
+		d.Task = in.Task
+		if d.Rungs, err = s.Serving(ctx, in.Rungs()); err != nil {
+			return err
+		}
+	}
+	if len(d.Rungs) == 0 || d.Rungs[0].Served() {
+		asking, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if p, err := h.Progress(asking); err == nil {
+			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
+		}
+	}
+	d.add(h.run.Pending)
+	for _, child := range h.run.Children {
+		if len(d.Pending) >= MaxPending {
+			break
+		}
+		answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: child.GetWorkflowId()}})
+		if err == nil { // a segment that has just ended has nothing pending
+			d.add(answer.GetPendingActivities())
+		}
+	}
+	return nil
+}
+
+var pendingStates = map[enumspb.PendingActivityState]string{
+	enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:        "scheduled",
+	enumspb.PENDING_ACTIVITY_STATE_STARTED:          "started",
+	enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: "cancel requested",
+	enumspb.PENDING_ACTIVITY_STATE_PAUSED:           "paused",
+	enumspb.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:  "paused",
+}
+
+func (d *Detail) add(activities []*workflowpb.PendingActivityInfo) {
+	failures := temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+		DataConverter: converter.GetDefaultDataConverter()})
+	for _, a := range activities {
+		if len(d.Pending) >= MaxPending {
+			return
+		}
+		p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
+			Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
+		if next := a.GetNextAttemptScheduleTime(); next != nil {
+			p.Next = next.AsTime()
+		}
+		if last := a.GetLastFailure(); last != nil {
+			fault := gpumux.Fault{Message: last.GetMessage()}
+			var application *temporal.ApplicationError
+			if errors.As(failures.FailureToError(last), &application) {
+				fault = faultOf(application)
+			}
+			p.Fault = &fault
+		}
+		d.Pending = append(d.Pending, p)
+	}
+}

@@ -1,0 +1,186 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Handle follows and steers one run of a map.
+type Handle struct {
+	ID, RunID string
+	// Entry is how the caller came to this run.
+	Entry Entry
+	// Task and Items are of the map; Items is -1 when only the workers can tell.
+	Task  string
+	Items int64
+
+	starter *Starter
+	run     *run
+}
+
+func (s *Starter) handle(r *run, entry Entry) *Handle {
+	return &Handle{ID: r.ID, RunID: r.RunID, Entry: entry, Task: r.Memo.Task, Items: r.Memo.Items, starter: s, run: r}
+}
+
+// Open finds the newest run of a map; it is a *NotFound when there is none.
+func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
+	r, err := s.describe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil {
+		return s.handle(r, Attached), nil
+	}
+	missing := &NotFound{ID: id}
+	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {
+		for _, m := range maps {
+			missing.Known = append(missing.Known, m.ID)
+		}
+	}
+	return nil, missing
+}
+
+// Running says whether the run went on when the handle was made.
+func (h *Handle) Running() bool { return h.run.Status == Running }
+
+// Progress asks the map once. It needs a worker to answer; without one it ends with ctx or after 10 s.
+func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
+	var p gpumux.Progress
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	answer, err := h.starter.Client.QueryWorkflow(ctx, h.ID, "", gpumux.ProgressQuery)
+	if err == nil {
+		err = answer.Get(&p)
+	}
+	if err != nil {
+		return p, fmt.Errorf("ask map %s for its progress: %w", h.ID, err)
+	}
+	return p, nil
+}
+
+// Polling of Watch: quick while a map is young, then once a second.
+const (
+	youngPoll = 250 * time.Millisecond
+	agedPoll  = time.Second
+	youth     = 20 * time.Second
+)
+
+// Watch is Wait, and calls show with the progress about four times a second at first and once a second later, from its own
+// goroutine and never after it returned. A map that no worker serves shows nothing; see Starter.Serving.
+func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.Summary, error) {
+	polling, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		begin := time.Now()
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			select {
+			case <-polling.Done():
+				return
+			case <-timer.C:
+			}
+			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
+				show(p)
+			}
+			pause := youngPoll
+			if time.Since(begin) > youth {
+				pause = agedPoll
+			}
+			timer.Reset(pause)
+		}
+	}()
+	summary, err := h.Wait(ctx)
+	stop()
+	<-done
+	return summary, err
+}
+
+// outage is how long Wait goes on asking a server that does not answer.
+const outage = time.Minute
+
+// Wait waits for the run to end. A run that did not complete is *MapFailed, *Canceled or *Terminated; when ctx ends first, the
+// map goes on and the error is ctx's cause. A server that goes away for less than a minute is waited for.
+func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
+	var silent time.Time
+	for {
+		var summary gpumux.Summary
+		asked := time.Now()
+		err := h.starter.Client.GetWorkflow(ctx, h.ID, h.RunID).Get(ctx, &summary)
+		switch {
+		case err == nil:
+			return summary, nil
+		case ctx.Err() != nil:
+			return summary, context.Cause(ctx)
+		case !unreachable(err):
+			return summary, ended(h.ID, err)
+		}
+		if silent.IsZero() || time.Since(asked) > outage {
+			silent = time.Now()
+		}
+		if time.Since(silent) > outage {
+			return summary, &ConnectError{Address: "its address", Namespace: h.starter.namespace(), Err: err,
+				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
+		}
+		select {
+		case <-ctx.Done():
+			return summary, context.Cause(ctx)
+		case <-time.After(agedPoll):
+		}
+	}
+}
+
+// Pause stops handing out chunks; those in flight finish. It is done when the map has taken it.
+func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.PauseUpdate) }
+
+// Resume ends a pause.
+func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
+
+// Window changes how many chunks are in flight; 0 lets the map learn it again.
+func (h *Handle) Window(ctx context.Context, chunks int) error {
+	if chunks < 0 || chunks > gpumux.MaxWindow {
+		return fmt.Errorf("window %d is outside 0 (automatic) to %d", chunks, gpumux.MaxWindow)
+	}
+	return h.update(ctx, gpumux.WindowUpdate, chunks)
+}
+
+// update needs a worker to answer and gives it 30 s.
+func (h *Handle) update(ctx context.Context, name string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	answer, err := h.starter.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: h.ID, UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = answer.Get(ctx, nil)
+	}
+	return h.steered(name, err)
+}
+
+// Cancel asks the map to stop: its task processes are ended, and stored results stay. It returns when the server has the
+// request; Wait tells when the map is over.
+func (h *Handle) Cancel(ctx context.Context) error {
+	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
+}
+
+// steered says what became of a request to a map.
+func (h *Handle) steered(name string, err error) error {
+	var missing *serviceerror.NotFound
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &missing):
+		return fmt.Errorf("%s map %s: it has ended; `gpumux show %s` tells what it came to", name, h.ID, h.ID)
+	case unreachable(err):
+		return fmt.Errorf("%s map %s: nobody answered in time, a worker must serve queue %s: %w", name, h.ID, gpumux.Queue, err)
+	}
+	return fmt.Errorf("%s map %s: %w", name, h.ID, err)
+}

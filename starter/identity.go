@@ -1,0 +1,94 @@
+package starter
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// maxID is the longest ID that Temporal takes, less room for the suffixes of child workflows.
+const maxID = 900
+
+var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// identity tells maps apart.
+type identity struct {
+	// fingerprint is of what is mapped over what: task, scope and items.
+	fingerprint string
+	// id is made of the fingerprint and of the options that change what items come to.
+	id string
+}
+
+// identify hashes a map. items is the hash of its items when they lie in a file, or empty.
+func identify(in gpumux.MapInput, scope, items string) identity {
+	what := struct {
+		Task, Scope, Items, Source string
+		Range                      *gpumux.Range
+	}{in.Task, scope, items, in.Source, in.Range}
+	if items == "" && in.Items != nil {
+		lines := sha256.New()
+		for _, item := range in.Items {
+			lines.Write(item)
+			lines.Write([]byte{'\n'})
+		}
+		what.Items = hex.EncodeToString(lines.Sum(nil))
+	}
+	print := digest(what)
+	// Window, chunk, priority and fairness only say how soon, so they are no part of the name.
+	options := struct {
+		Fingerprint string
+		Ladder      []string
+		Mode        gpumux.Mode
+		Timeout     gpumux.Duration
+		Attempts    int
+		FailFast    bool
+	}{print, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast}
+	return identity{fingerprint: print, id: clean(in.Task) + "-" + digest(options)[:12]}
+}
+
+func digest(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil { // only strings and numbers come here
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:32]
+}
+
+// clean makes a name of a task that is also good in file names and keys.
+func clean(task string) string {
+	name := strings.Trim(unclean.ReplaceAllString(task, "-"), "-.")
+	if name == "" {
+		name = "map"
+	}
+	if len(name) > 60 {
+		name = name[:60]
+	}
+	return name
+}
+
+// CheckID says what is wrong with an ID that a caller chose, or nil.
+func CheckID(id string) error {
+	if id == "" || len(id) > maxID || unclean.MatchString(id) || strings.Trim(id, ".") == "" {
+		return fmt.Errorf("map ID %.80q: use 1 to %d letters, digits, dots, dashes and underscores", id, maxID)
+	}
+	return nil
+}
+
+// newOutput makes up the key of a results file that no other run writes; its parts lie in the same folder.
+func newOutput(id string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return path.Join("maps", id, hex.EncodeToString(b[:]), "results.jsonl")
+}
+
+// Identify is the ID that Start gives to a map without one. items is the hash of the items when they lie in a file (see
+// store.Spooled), else empty; scope is Map.Scope.
+func Identify(in gpumux.MapInput, scope, items string) string { return identify(in, scope, items).id }

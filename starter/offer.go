@@ -1,0 +1,109 @@
+package starter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// NoStore says why the workers' store could not be used from here.
+type NoStore struct {
+	// URL is the workers' store, when they said.
+	URL string
+	Err error
+}
+
+// Error says what to do.
+func (e *NoStore) Error() string {
+	return fmt.Sprintf("%v; give the workers' store with --store URL or GPUMUX_STORE", e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *NoStore) Unwrap() error { return e.Err }
+
+// NoWorker says that nobody polls a queue.
+type NoWorker struct{ Queue string }
+
+// Error says what to start.
+func (e *NoWorker) Error() string {
+	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
+}
+
+// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
+// *NoWorker at once when there is none. A server without standalone activities cannot be asked.
+func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
+	var offer gpumux.Describe
+	rung, err := s.served(ctx, gpumux.Queue)
+	if err != nil {
+		return offer, err
+	}
+	if !rung.Served() {
+		return offer, &NoWorker{gpumux.Queue}
+	}
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked, err := s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: "gpumux-describe-" + rand.Text(), TaskQueue: gpumux.Queue,
+		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary: "a client asks what the workers offer",
+	}, gpumux.DescribeWorker)
+	var unknown *serviceerror.Unimplemented
+	if errors.As(err, &unknown) {
+		return offer, fmt.Errorf("ask a worker what it offers: this Temporal server has no standalone activities: %w", err)
+	}
+	if err == nil {
+		err = asked.Get(ctx, &offer)
+	}
+	if err != nil {
+		return offer, fmt.Errorf("ask a worker what it offers: %w", err)
+	}
+	return offer, nil
+}
+
+// store is the given store, or the workers' own. Its errors are *NoStore.
+func (s *Starter) store(ctx context.Context) (*store.Store, error) {
+	if s.Store != nil {
+		return s.Store, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != nil {
+		return s.opened, nil
+	}
+	offer, err := s.Offer(ctx)
+	if err != nil {
+		return nil, &NoStore{Err: err}
+	}
+	return s.open(ctx, offer.Store, offer.Host)
+}
+
+// open opens the workers' store when it can be the same one from here; the caller holds mu.
+func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, error) {
+	here, _ := os.Hostname()
+	switch {
+	case url == "":
+		return nil, &NoStore{Err: errors.New("the workers have no store")}
+	case strings.HasPrefix(url, "mem:"):
+		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is in their memory", url)}
+	case strings.HasPrefix(url, "file:") && host != here:
+		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
+	}
+	st, err := store.Open(ctx, url)
+	if err != nil {
+		return nil, &NoStore{URL: url, Err: err}
+	}
+	s.opened = st
+	return st, nil
+}

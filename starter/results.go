@@ -1,0 +1,129 @@
+package starter
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Results waits for the run to end and yields its results in input order, in constant memory. A run that did not complete
+// yields its error once.
+func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		summary, err := h.Wait(ctx)
+		if err != nil {
+			yield(gpumux.Result{}, err)
+			return
+		}
+		for result, err := range h.starter.ResultsOf(ctx, summary) {
+			if !yield(result, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ResultsOf yields the results that a summary holds or names. A store that cannot be reached from here is a *NoStore.
+func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		if summary.Output == "" {
+			for _, result := range summary.Results {
+				if !yield(result, nil) {
+					return
+				}
+			}
+			return
+		}
+		st, err := s.store(ctx)
+		if err != nil {
+			yield(gpumux.Result{}, fmt.Errorf("read the results %s: %w", summary.Output, err))
+			return
+		}
+		key, err := st.Key(summary.Output)
+		if err != nil {
+			yield(gpumux.Result{}, fmt.Errorf("read the results: %w", err))
+			return
+		}
+		for result, err := range st.Results(ctx, key) {
+			if !yield(result, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Lines yields the results as lines of JSON, as the results file has them and without decoding them. A line is valid until the
+// next step and ends without a newline.
+func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if summary.Output == "" {
+			var line bytes.Buffer
+			to := json.NewEncoder(&line)
+			to.SetEscapeHTML(false)
+			for _, result := range summary.Results {
+				line.Reset()
+				if err := to.Encode(result); err != nil {
+					yield(nil, fmt.Errorf("write result %d: %w", result.Index, err))
+					return
+				}
+				if !yield(bytes.TrimSuffix(line.Bytes(), []byte{'\n'}), nil) {
+					return
+				}
+			}
+			return
+		}
+		file, err := s.file(ctx, summary.Output)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer file.Close()
+		from := bufio.NewReaderSize(file, 256<<10)
+		var long []byte
+		for {
+			line, err := from.ReadSlice('\n')
+			switch {
+			case errors.Is(err, bufio.ErrBufferFull):
+				long = append(long, line...)
+				continue
+			case err == io.EOF && len(line)+len(long) == 0:
+				return
+			case err != nil && err != io.EOF:
+				yield(nil, fmt.Errorf("read the results %s: %w", summary.Output, err))
+				return
+			}
+			if len(long) > 0 {
+				long = append(long, line...)
+				line = long
+			}
+			if !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil) {
+				return
+			}
+			long = long[:0]
+		}
+	}
+}
+
+// file opens a results file.
+func (s *Starter) file(ctx context.Context, output string) (io.ReadCloser, error) {
+	st, err := s.store(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the results %s: %w", output, err)
+	}
+	key, err := st.Key(output)
+	if err != nil {
+		return nil, fmt.Errorf("read the results: %w", err)
+	}
+	file, err := st.Read(ctx, key, 0, -1)
+	if err != nil {
+		return nil, fmt.Errorf("read the results: %w", err)
+	}
+	return file, nil
+}

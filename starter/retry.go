@@ -1,0 +1,137 @@
+package starter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/gpumux/gpumux"
+)
+
+// RetryOptions change what the retry of a map runs with. What is zero stays as the map had it.
+type RetryOptions struct {
+	Ladder   []string
+	Mode     gpumux.Mode
+	Timeout  gpumux.Duration
+	Attempts int
+}
+
+// StillRunning says that a map cannot be retried yet.
+type StillRunning struct{ ID string }
+
+// Error says what to do instead.
+func (e *StillRunning) Error() string {
+	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
+}
+
+// NothingFailed says that a map has no failed item to retry.
+type NothingFailed struct{ ID string }
+
+// Error is one line.
+func (e *NothingFailed) Error() string {
+	return fmt.Sprintf("map %s: every item succeeded, so there is nothing to retry", e.ID)
+}
+
+// Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
+// end up in one file. Of a map that did not complete, the items without any result run.
+func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle, error) {
+	last, err := s.describe(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case last == nil:
+		_, err := s.Open(ctx, id)
+		return nil, cmp.Or(err, error(&NotFound{ID: id}))
+	case last.Status == Running:
+		return nil, &StillRunning{id}
+	}
+	in, err := s.given(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	if o.Ladder != nil {
+		in.Ladder = o.Ladder
+	}
+	in.Mode, in.Timeout = cmp.Or(o.Mode, in.Mode), cmp.Or(o.Timeout, in.Timeout)
+	in.Attempts = cmp.Or(o.Attempts, in.Attempts)
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	note, entry := last.Memo, Continued
+	note.Task = cmp.Or(note.Task, in.Task)
+	if note.Fingerprint == "" {
+		note.Items = in.Len()
+	}
+	if last.Status == Completed {
+		entry = Retried
+		note.Output = newOutput(id)
+		if note.Store, err = s.keep(ctx, s.handle(last, Found), note.Output); err != nil {
+			return nil, err
+		}
+	}
+	in.Output = note.Output
+	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
+	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &already) {
+		return nil, &StillRunning{id}
+	}
+	return h, err
+}
+
+// Limits on one part of kept results.
+const (
+	keptItems = 1000
+	keptBytes = 4 << 20
+)
+
+// keep puts the succeeded results of a completed run as parts beside output and returns the store's URL.
+func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, error) {
+	summary, err := h.Wait(ctx)
+	if err != nil {
+		return "", err
+	}
+	if summary.Failed == 0 {
+		return "", &NothingFailed{h.ID}
+	}
+	st, err := s.store(ctx)
+	if err != nil {
+		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
+	}
+	folder := Parts(output)
+	var batch []gpumux.Result
+	size := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		first, last := batch[0].Index, batch[len(batch)-1].Index
+		if err := st.WritePart(ctx, folder, first, last+1, 0, batch); err != nil {
+			return fmt.Errorf("keep the results of map %s: %w", h.ID, err)
+		}
+		batch, size = batch[:0], 0
+		return nil
+	}
+	for result, err := range s.ResultsOf(ctx, summary) {
+		if err != nil {
+			return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+		}
+		if result.Fault != nil {
+			continue
+		}
+		batch = append(batch, result)
+		if size += len(result.Value) + len(result.Output); len(batch) == keptItems || size >= keptBytes {
+			if err := flush(); err != nil {
+				return "", err
+			}
+		}
+	}
+	return st.URL(), flush()
+}
+
+// Parts is the folder of the parts that a map merges into output.
+func Parts(output string) string { return path.Join(path.Dir(output), "parts") }

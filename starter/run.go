@@ -1,0 +1,118 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Status is how a run of a map stands.
+type Status string
+
+const (
+	Running        Status = "running"
+	Completed      Status = "completed"
+	Failed         Status = "failed"
+	StatusCanceled Status = "canceled"
+	StatusEnded    Status = "terminated"
+	TimedOut       Status = "timed out"
+)
+
+var statuses = map[enumspb.WorkflowExecutionStatus]Status{
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:          Running,
+	enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:           Running,
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        Completed,
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           Failed,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         StatusCanceled,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       StatusEnded,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        TimedOut,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: Running,
+}
+
+// memoKey is where a run keeps its memo.
+const memoKey = "gpumux"
+
+// memo is what a run keeps beside its input, so that the next one under the same ID can go on.
+type memo struct {
+	Fingerprint string `json:"fingerprint"`
+	Task        string `json:"task"`
+	// Items is their number, or -1 when only the workers can tell.
+	Items int64 `json:"items"`
+	// Input says in words where the items came from.
+	Input string `json:"input,omitempty"`
+	// Output is the key of the results file; empty for a map without a folder in the store.
+	Output string `json:"output,omitempty"`
+	Store  string `json:"store,omitempty"`
+}
+
+// run is one workflow run of a map.
+type run struct {
+	ID, RunID, FirstRunID string
+	Status                Status
+	Started, Closed       time.Time
+	Memo                  memo
+	Pending               []*workflowpb.PendingActivityInfo
+	Children              []*workflowpb.PendingChildExecutionInfo
+}
+
+// describe is the newest run under an ID, or nil when there is none.
+func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
+	answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up map %s: %w", id, err)
+	}
+	info := answer.GetWorkflowExecutionInfo()
+	if name := info.GetType().GetName(); name != gpumux.MapWorkflow {
+		return nil, fmt.Errorf("%q is a workflow of type %s, no map; give another --id", id, name)
+	}
+	r := runOf(info)
+	r.Pending, r.Children = answer.GetPendingActivities(), answer.GetPendingChildren()
+	return r, nil
+}
+
+func runOf(info *workflowpb.WorkflowExecutionInfo) *run {
+	r := &run{
+		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId(),
+		Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(),
+	}
+	if info.GetCloseTime() != nil {
+		r.Closed = info.GetCloseTime().AsTime()
+	}
+	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
+		_ = converter.GetDefaultDataConverter().FromPayload(payload, &r.Memo) // a memo that does not fit counts as none
+	}
+	return r
+}
+
+// given reads the input that a run was started with from the first event of its history.
+func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
+	var in gpumux.MapInput
+	events := s.Client.GetWorkflowHistory(ctx, r.ID, r.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	if !events.HasNext() {
+		return in, fmt.Errorf("read the input of map %s: its history is empty", r.ID)
+	}
+	first, err := events.Next()
+	if err != nil {
+		return in, fmt.Errorf("read the input of map %s: %w; when the server no longer keeps its first run, start the map anew", r.ID, err)
+	}
+	payloads := first.GetWorkflowExecutionStartedEventAttributes().GetInput()
+	if err := converter.GetDefaultDataConverter().FromPayloads(payloads, &in); err != nil {
+		return in, fmt.Errorf("read the input of map %s: %w", r.ID, err)
+	}
+	return in, nil
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// csvRows are the rows of a CSV file as JSON objects whose keys are the header's names, in their order. A cell that is
+// written as a JSON number becomes that number, digit for digit; every other cell is a string, the empty one too.
+type csvRows struct {
+	r     *csv.Reader
+	guard *guard
+	name  string
+	// keys are the header's names as JSON with what stands before and after them: {"a": and ,"b":
+	keys []string
+	row  []byte
+}
+
+// guard ends a row that never ends, such as one with a quote that is never closed.
+type guard struct {
+	r    io.Reader
+	left int
+}
+
+func (g *guard) Read(data []byte) (int, error) {
+	if g.left <= 0 {
+		return 0, errLongLine
+	}
+	n, err := g.r.Read(data)
+	g.left -= n
+	return n, err
+}
+
+func newCSVRows(r *bufio.Reader, name string) (*csvRows, error) {
+	if head, _ := r.Peek(len(bom)); string(head) == bom {
+		r.Discard(len(bom))
+	}
+	g := &guard{r, maxLine}
+	c := &csvRows{r: csv.NewReader(g), guard: g, name: name}
+	c.r.ReuseRecord = true
+	c.r.FieldsPerRecord = -1
+	header, err := c.r.Read()
+	if err == io.EOF {
+		return c, nil
+	}
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	first := map[string]int{}
+	for i, column := range header {
+		line, _ := c.r.FieldPos(i)
+		bad := func(problem, hint string) error {
+			return &SourceError{name, line, problem, strings.Join(header[:min(len(header), 8)], ","), hint}
+		}
+		switch before, again := first[column]; {
+		case !utf8.ValidString(column):
+			return nil, bad("the header is not UTF-8", "convert the file with iconv")
+		case strings.TrimSpace(column) == "":
+			return nil, bad(fmt.Sprintf("column %d has no name", i+1), "the first line names every column")
+		case again:
+			return nil, bad(fmt.Sprintf("columns %d and %d are both named %q", before, i+1, column), "rename one")
+		}
+		first[column] = i + 1
+		before := ","
+		if i == 0 {
+			before = "{"
+		}
+		c.keys = append(c.keys, before+string(appendString(nil, column))+":")
+	}
+	return c, nil
+}
+
+func (c *csvRows) next() ([]byte, int64, error) {
+	c.guard.left = maxLine
+	cells, err := c.r.Read()
+	if err == io.EOF {
+		return nil, 0, io.EOF
+	}
+	if err != nil {
+		return nil, 0, c.failed(err)
+	}
+	line, _ := c.r.FieldPos(0)
+	if len(cells) != len(c.keys) {
+		return nil, 0, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
+			start([]byte(strings.Join(cells, ","))), "put cells that hold a comma, a quote or a line break in double quotes"}
+	}
+	if cap(c.row) > keepLine {
+		c.row = nil
+	}
+	c.row = c.row[:0]
+	for i, cell := range cells {
+		if !utf8.ValidString(cell) {
+			line, _ := c.r.FieldPos(i)
+			return nil, 0, &SourceError{c.name, line, "not UTF-8", start([]byte(cell)), "convert the file with iconv"}
+		}
+		c.row = append(c.row, c.keys[i]...)
+		if isNumber(cell) {
+			c.row = append(c.row, cell...)
+		} else {
+			c.row = appendString(c.row, cell)
+		}
+	}
+	c.row = append(c.row, '}')
+	return c.row, -1, nil
+}
+
+func (c *csvRows) failed(err error) error {
+	var parse *csv.ParseError
+	switch {
+	case errors.Is(err, errLongLine):
+		return &SourceError{c.name, 0, "a row is longer than 512 MiB", "",
+			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}
+	case errors.As(err, &parse):
+		problem := parse.Err.Error()
+		if parse.StartLine != parse.Line {
+			problem += fmt.Sprintf(" (the row begins at line %d)", parse.StartLine)
+		}
+		return &SourceError{c.name, parse.Line, problem, "", "put the cell in double quotes and double each quote inside it"}
+	}
+	return fmt.Errorf("read %s: %w", c.name, err)
+}
+
+func isNumber(cell string) bool {
+	if cell == "" || cell[0] != '-' && (cell[0] < '0' || cell[0] > '9') {
+		return false
+	}
+	last := cell[len(cell)-1]
+	return last >= '0' && last <= '9' && json.Valid([]byte(cell))
+}
+
+// appendString adds text as a JSON string.
+func appendString(to []byte, text string) []byte {
+	plain := utf8.ValidString(text)
+	for i := 0; plain && i < len(text); i++ {
+		plain = text[i] >= ' ' && text[i] != '"' && text[i] != '\\'
+	}
+	if plain {
+		return append(append(append(to, '"'), text...), '"')
+	}
+	quoted, _ := encode(text) // a string always encodes
+	return append(to, quoted...)
+}

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// staleAfter is the age at which a temporary belongs to nobody any more.
+const staleAfter = 24 * time.Hour
+
+// prepareDisk makes the folder of a store, proves that it can be written and drops stale temporaries.
+func prepareDisk(dir string) error {
+	if err := makeFolders(dir, 0o750); err != nil {
+		return fmt.Errorf("cannot make the folder: %w", err)
+	}
+	temporaries := filepath.Join(dir, scratch)
+	if err := makeFolders(temporaries, 0o777); err != nil {
+		return fmt.Errorf("cannot write to the folder: %w", err)
+	}
+	probe, err := newTemporary(dir)
+	if err != nil {
+		return fmt.Errorf("cannot write to the folder: %w", err)
+	}
+	probe.Close()
+	if err := os.Remove(probe.Name()); err != nil {
+		return fmt.Errorf("cannot delete in the folder: %w", err)
+	}
+	entries, err := os.ReadDir(temporaries)
+	if err != nil {
+		return fmt.Errorf("cannot read the folder: %w", err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			os.Remove(filepath.Join(temporaries, entry.Name()))
+		}
+	}
+	return nil
+}
+
+// diskSink writes a temporary in the store's own file system and gives it its name at the end.
+type diskSink struct {
+	*os.File
+	path      string
+	exclusive bool
+}
+
+func newDiskSink(dir, key string, c creation) (sink, error) {
+	f, err := newTemporary(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &diskSink{f, filepath.Join(dir, filepath.FromSlash(key)), c.exclusive}, nil
+}
+
+// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others may have to read the object.
+func newTemporary(dir string) (*os.File, error) {
+	path := filepath.Join(dir, scratch, rand.Text())
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrNotExist) { // somebody tidied up
+		if err = makeFolders(filepath.Dir(path), 0o777); err == nil {
+			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		}
+	}
+	return f, err
+}
+
+func (d *diskSink) commit() error {
+	defer os.Remove(d.Name())
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return err
+	}
+	folder := filepath.Dir(d.path)
+	if err := makeFolders(folder, 0o777); err != nil {
+		return err
+	}
+	if err := d.name(); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+// name gives the temporary its final name.
+func (d *diskSink) name() error {
+	if !d.exclusive {
+		return os.Rename(d.Name(), d.path)
+	}
+	err := os.Link(d.Name(), d.path)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// The file system has no hard links: look, then rename.
+	if _, err := os.Lstat(d.path); err == nil {
+		return fs.ErrExist
+	}
+	return os.Rename(d.Name(), d.path)
+}
+
+func (d *diskSink) abort() {
+	d.Close()
+	os.Remove(d.Name())
+}
+
+// makeFolders makes a folder and its parents, less the umask, so that they survive a crash of the machine.
+func makeFolders(dir string, mode fs.FileMode) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := makeFolders(parent, mode); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncFolder(parent)
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// Some network file systems cannot; they have no such state to lose.
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
+		return err
+	}
+	return nil
+}

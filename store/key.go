@@ -1,0 +1,89 @@
+package store
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// scratch is the folder of a store on disk that holds temporaries; no key begins with it.
+const scratch = ".tmp"
+
+// Key is the key that a name means. A name without a scheme is a key itself; a URL must lie inside this store. The error says
+// what is allowed, so that a map's input can never reach other files.
+func (s *Store) Key(name string) (string, error) {
+	p, key, err := s.find(name)
+	if err == nil && p != s.home {
+		err = fmt.Errorf("%q lies in a folder of sources, which may only be read; use a key of the store %s", name, s.url)
+	}
+	return key, err
+}
+
+// Locate is the full URL of a key. It names the object but carries none of the store's parameters.
+func (s *Store) Locate(key string) string { return s.home.url(key) }
+
+// find is the place and the key that a name means, for reading.
+func (s *Store) find(name string) (*place, string, error) {
+	if strings.HasPrefix(name, "/") {
+		return nil, "", fmt.Errorf("%q is a path of a machine; use %s", name, s.allowed())
+	}
+	scheme, _, isURL := strings.Cut(name, ":/")
+	if !isURL || strings.Contains(scheme, "/") {
+		return s.home, name, checkKey(name)
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return nil, "", fmt.Errorf("%q is neither a key nor a URL: %w", name, err)
+	}
+	if u.Fragment != "" {
+		return nil, "", fmt.Errorf("%q holds a #; write it as %%23 in a URL, or use the key", name)
+	}
+	for _, p := range append([]*place{s.home}, s.foreign...) {
+		if key, ok := p.key(u); ok {
+			return p, key, checkKey(key)
+		}
+	}
+	return nil, "", fmt.Errorf("%q lies outside the store; use %s", name, s.allowed())
+}
+
+func (s *Store) allowed() string {
+	text := "a key, or a URL inside " + s.home.url("")
+	for _, p := range s.foreign {
+		text += " or (to read) " + p.url("")
+	}
+	return text
+}
+
+// checkKey says what is wrong with a key, or nil.
+func checkKey(key string) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%.200q is not a key: %s; write it as folder/name.jsonl", key, why)
+	}
+	switch {
+	case key == "":
+		return bad("it is empty")
+	case len(key) > 900:
+		return bad("it is longer than 900 bytes")
+	case !utf8.ValidString(key):
+		return bad("it is not UTF-8")
+	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return bad("it holds a control character or a backslash")
+	// Both mean something to the blob library.
+	case strings.Contains(key, "__0x") || strings.HasSuffix(key, ".attrs"):
+		return bad("it holds __0x or ends in .attrs")
+	}
+	for i, element := range strings.Split(key, "/") {
+		switch {
+		case element == "":
+			return bad("it begins or ends with a slash or holds two in a row")
+		case element == "." || element == "..":
+			return bad("it holds " + element)
+		case i == 0 && element == scratch:
+			return bad(scratch + " holds temporaries")
+		case len(element) > 255:
+			return bad("a name in it is longer than 255 bytes")
+		}
+	}
+	return nil
+}

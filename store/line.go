@@ -1,0 +1,133 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/gpumux/gpumux"
+)
+
+// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value or fault, then output. Index
+// and outcome can so be read from its beginning, and values pass through as they are.
+const (
+	indexField  = `{"index":`
+	valueField  = `,"value":`
+	faultField  = `,"fault":`
+	kindField   = `,"fault":{"kind":"`
+	outputField = `,"output":`
+)
+
+// appendLine adds a result with its newline.
+func appendLine(to []byte, r gpumux.Result) ([]byte, error) {
+	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
+	switch {
+	case (r.Value == nil) == (r.Fault == nil):
+		return nil, fmt.Errorf("result %d must have either a value or a fault", r.Index)
+	case r.Fault != nil:
+		fault, err := encode(r.Fault)
+		if err == nil && r.Fault.Kind == "" {
+			err = errors.New("it has no kind")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("result %d: the fault: %w", r.Index, err)
+		}
+		to = append(append(to, faultField...), fault...)
+	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
+		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, start(r.Value))
+	default:
+		to = append(to, valueField...)
+		// A line break can only stand between tokens, where a space does as well.
+		at := len(to)
+		to = append(to, r.Value...)
+		for i, b := range to[at:] {
+			if b == '\n' || b == '\r' {
+				to[at+i] = ' '
+			}
+		}
+	}
+	if r.Output != "" {
+		to = appendString(append(to, outputField...), r.Output)
+	}
+	return append(to, "}\n"...), nil
+}
+
+// encode is json.Marshal without the escapes that only web pages need.
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// outcome is what the beginning of a line tells.
+type outcome struct {
+	index int64
+	// kind is empty for a value.
+	kind gpumux.Kind
+}
+
+// readOutcome reads the beginning of a line, which ends with its newline.
+func readOutcome(line []byte) (outcome, error) {
+	rest, ok := bytes.CutPrefix(line, []byte(indexField))
+	digits := 0
+	var o outcome
+	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
+		o.index = o.index*10 + int64(rest[digits]-'0')
+	}
+	if !ok || digits == 0 || !bytes.HasSuffix(rest, []byte("}\n")) {
+		return outcome{}, fmt.Errorf("not a result: %q", start(line))
+	}
+	rest = rest[digits:]
+	if bytes.HasPrefix(rest, []byte(valueField)) {
+		return o, nil
+	}
+	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {
+		if end := bytes.IndexByte(tail, '"'); end > 0 && bytes.IndexByte(tail[:end], '\\') < 0 {
+			o.kind = internKind(tail[:end])
+			return o, nil
+		}
+	}
+	return outcome{}, fmt.Errorf("neither a value nor a fault: %q", start(line))
+}
+
+// internKind saves an allocation for every fault of a known kind.
+func internKind(text []byte) gpumux.Kind {
+	for _, kind := range []gpumux.Kind{gpumux.DeviceOOM, gpumux.Budget, gpumux.HostOOM, gpumux.Crash, gpumux.Timeout,
+		gpumux.DeviceLost, gpumux.TaskError, gpumux.BadInput, gpumux.Canceled} {
+		if string(text) == string(kind) {
+			return kind
+		}
+	}
+	return gpumux.Kind(text)
+}
+
+// readResult decodes a line.
+func readResult(line []byte) (r gpumux.Result, err error) {
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, fmt.Errorf("not a result: %w: %q", err, start(line))
+	}
+	return r, nil
+}
+
+// tally counts outcomes.
+type tally struct {
+	succeeded, failed int64
+	faults            map[gpumux.Kind]int64
+}
+
+func (t *tally) add(o outcome) {
+	if o.kind == "" {
+		t.succeeded++
+		return
+	}
+	t.failed++
+	if t.faults == nil {
+		t.faults = map[gpumux.Kind]int64{}
+	}
+	t.faults[o.kind]++
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxLine is the most bytes of one line or one CSV row: larger values belong into files whose paths are the items.
+	maxLine = 512 << 20
+	// keepLine is the most bytes of a long line's buffer that are kept for the next one.
+	keepLine = 16 << 20
+)
+
+// SourceError is a mistake in an input file: trying again cannot help.
+type SourceError struct {
+	// Name is the file's name or URL, Line the line in it from 1, or 0 when no line is to blame.
+	Name string
+	Line int
+	// Problem is what is wrong, Text the start of the offending text, Hint what to do.
+	Problem, Text, Hint string
+}
+
+// Error is one line: file:line: problem: text; hint.
+func (e *SourceError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Name)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": " + e.Problem)
+	if e.Text != "" {
+		fmt.Fprintf(&b, ": %q", e.Text)
+	}
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}
+
+// items walks over the items of a source. An item is valid until the next call; the end is io.EOF.
+type items interface {
+	// next returns an item as one line of JSON, and where its line begins.
+	next() (item []byte, offset int64, err error)
+}
+
+var errLongLine = errors.New("line too long")
+
+// lineReader reads lines of any length up to maxLine.
+type lineReader struct {
+	r    *bufio.Reader
+	long []byte
+}
+
+// read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
+func (l *lineReader) read() ([]byte, error) {
+	line, err := l.r.ReadSlice('\n')
+	if err == nil {
+		return line, nil
+	}
+	if cap(l.long) > keepLine {
+		l.long = nil
+	}
+	l.long = append(l.long[:0], line...)
+	for err == bufio.ErrBufferFull {
+		if len(l.long) > maxLine {
+			return l.long, errLongLine
+		}
+		line, err = l.r.ReadSlice('\n')
+		l.long = append(l.long, line...)
+	}
+	if err == io.EOF && len(l.long) > 0 {
+		err = nil
+	}
+	return l.long, err
+}
+
+// jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.
+type jsonLines struct {
+	lineReader
+	name   string
+	number int
+	offset int64
+}
+
+func (l *jsonLines) next() ([]byte, int64, error) {
+	for {
+		begin := l.offset
+		line, err := l.read()
+		l.number++
+		l.offset += int64(len(line))
+		if err == errLongLine {
+			return nil, 0, &SourceError{l.name, l.number, "the line is longer than 512 MiB", start(line),
+				"put large values into files and let the items be their paths"}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if begin == 0 {
+			line = bytes.TrimPrefix(line, []byte(bom))
+		}
+		if item := bytes.Trim(line, " \t\r\n"); len(item) > 0 {
+			return item, begin, nil
+		}
+	}
+}
+
+// checkedLines are jsonLines whose every value was found to be JSON.
+type checkedLines struct{ jsonLines }
+
+func (l *checkedLines) next() ([]byte, int64, error) {
+	item, offset, err := l.jsonLines.next()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !utf8.Valid(item) {
+		return nil, 0, &SourceError{l.name, l.number, "not UTF-8", start(item), "convert the file with iconv"}
+	}
+	if !json.Valid(item) {
+		return nil, 0, l.invalid(item)
+	}
+	return item, offset, nil
+}
+
+func (l *checkedLines) invalid(item []byte) error {
+	var value json.RawMessage
+	err := json.Unmarshal(item, &value)
+	hint := "write one JSON value per line; text goes in double quotes"
+	text := string(item)
+	switch {
+	case strings.HasPrefix(text, "NaN") || strings.Contains(text, ":NaN") || strings.Contains(text, " NaN") ||
+		strings.Contains(text, "Infinity"):
+		hint = "JSON has no NaN and no Infinity; write null"
+	case strings.HasPrefix(text, "[") && !strings.Contains(text, "]"):
+		hint = "the value goes on over several lines; if the file is one array, turn it into lines with jq -c '.[]'"
+	case strings.HasPrefix(text, "{") && !strings.Contains(text, "}"):
+		hint = "the value goes on over several lines; put each on one line with jq -c ."
+	}
+	return &SourceError{l.name, l.number, fmt.Sprintf("not JSON: %v", err), start(item), hint}
+}
+
+const bom = "\xef\xbb\xbf"
+
+// openItems walks over an input of either format, checking every item. Inputs that are plainly something else are named.
+func openItems(r io.Reader, name string, format Format) (items, error) {
+	buffered := bufio.NewReaderSize(r, 256<<10)
+	head, err := buffered.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	for magic, hint := range map[string]string{
+		"\x1f\x8b":     "it is compressed with gzip; decompress it first",
+		"\x28\xb5\x2f": "it is compressed with zstd; decompress it first",
+		"PK\x03\x04":   "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
+		"\xff\xfe":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+		"\xfe\xff":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+	} {
+		if strings.HasPrefix(string(head), magic) {
+			return nil, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
+		}
+	}
+	if format == CSV {
+		return newCSVRows(buffered, name)
+	}
+	return &checkedLines{jsonLines{lineReader: lineReader{r: buffered}, name: name}}, nil
+}
+
+// start is the beginning of a text, for error messages.
+func start(text []byte) string {
+	const shown = 60
+	if len(text) <= shown {
+		return string(text)
+	}
+	return strings.ToValidUTF8(string(text[:shown]), "") + "…"
+}

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// reopenings is how often in a row a reader whose connection broke asks again for the rest.
+const reopenings = 3
+
+// abreast is how many requests to a server run at once.
+const abreast = 16
+
+// object reads a stretch of one object and goes on where it was when the connection breaks.
+type object struct {
+	ctx          context.Context
+	bucket       *blob.Bucket
+	key, url     string
+	from, length int64
+	body         *blob.Reader
+	broken       int
+}
+
+// Read opens length bytes of an object from offset, or all the rest when length is negative. The name is a key, a URL inside
+// the store, or one inside Options.Sources. A missing object is an fs.ErrNotExist.
+func (s *Store) Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	return s.open(ctx, name, offset, length)
+}
+
+func (s *Store) open(ctx context.Context, name string, offset, length int64) (*object, error) {
+	p, key, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if offset < 0 {
+		return nil, fmt.Errorf("read %s: offset %d is negative", p.url(key), offset)
+	}
+	o := &object{ctx: ctx, bucket: p.bucket, key: key, url: p.url(key), from: offset, length: length}
+	if o.body, err = p.bucket.NewRangeReader(ctx, key, offset, length, nil); err != nil {
+		return nil, absent("read", o.url, err)
+	}
+	return o, nil
+}
+
+// Read is io.Reader's.
+func (o *object) Read(data []byte) (int, error) {
+	for {
+		n, err := o.body.Read(data)
+		o.from += int64(n)
+		if o.length >= 0 {
+			o.length -= int64(n)
+		}
+		if n > 0 {
+			o.broken = 0
+			return n, nil
+		}
+		if err == nil || err == io.EOF {
+			return n, err
+		}
+		if o.broken++; o.broken > reopenings || o.ctx.Err() != nil {
+			return n, fmt.Errorf("read %s at byte %d: %w", o.url, o.from, err)
+		}
+		if err := o.reopen(); err != nil {
+			return n, err
+		}
+	}
+}
+
+func (o *object) reopen() error {
+	again, err := o.bucket.NewRangeReader(o.ctx, o.key, o.from, o.length, nil)
+	if err != nil {
+		return absent("read", o.url, err)
+	}
+	if again.Size() != o.body.Size() || !again.ModTime().Equal(o.body.ModTime()) {
+		again.Close()
+		return fmt.Errorf("read %s: it was replaced while it was read; try again", o.url)
+	}
+	o.body.Close()
+	o.body = again
+	return nil
+}
+
+// Close is io.Closer's.
+func (o *object) Close() error { return o.body.Close() }
+
+// Exists says whether there is an object. The name is as for Read.
+func (s *Store) Exists(ctx context.Context, name string) (bool, error) {
+	p, key, err := s.find(name)
+	if err != nil {
+		return false, err
+	}
+	there, err := p.bucket.Exists(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", p.url(key), err)
+	}
+	return there, nil
+}
+
+// Delete removes an object; one that is not there is no error.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	key, err := s.Key(name)
+	if err != nil {
+		return err
+	}
+	if err := s.home.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return fmt.Errorf("delete %s: %w", s.Locate(key), err)
+	}
+	return nil
+}
+
+// DeleteFolder removes every object below a folder; one that is not there is no error.
+func (s *Store) DeleteFolder(ctx context.Context, name string) error {
+	folder, err := s.Key(name)
+	if err != nil {
+		return err
+	}
+	if s.home.dir != "" {
+		if err := os.RemoveAll(filepath.Join(s.home.dir, filepath.FromSlash(folder))); err != nil {
+			return fmt.Errorf("delete %s: %w", s.Locate(folder), err)
+		}
+		return nil
+	}
+	keys := make(chan string)
+	var (
+		wait   sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	for range abreast {
+		wait.Go(func() {
+			for key := range keys {
+				if err := s.Delete(ctx, key); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	objects := s.home.bucket.List(&blob.ListOptions{Prefix: folder + "/"})
+	var listed error
+	for {
+		object, err := objects.Next(ctx)
+		if err != nil {
+			if err != io.EOF {
+				listed = fmt.Errorf("list %s: %w", s.Locate(folder), err)
+			}
+			break
+		}
+		keys <- object.Key
+	}
+	close(keys)
+	wait.Wait()
+	return errors.Join(listed, failed)
+}
+
+// list calls f with the name of every object directly in a folder, in no order. Bytes is -1 on disk. A folder that is not
+// there is empty.
+func (s *Store) list(ctx context.Context, folder string, f func(name string, bytes int64)) error {
+	if s.home.dir != "" {
+		return listDisk(ctx, filepath.Join(s.home.dir, filepath.FromSlash(folder)), f)
+	}
+	prefix := folder + "/"
+	objects := s.home.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+	for {
+		object, err := objects.Next(ctx)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("list %s: %w", s.Locate(folder), err)
+		case !object.IsDir:
+			f(object.Key[len(prefix):], object.Size)
+		}
+	}
+}
+
+// listDisk reads a folder a few thousand names at a time: the blob library would look at every file once per page.
+func listDisk(ctx context.Context, dir string, f func(name string, bytes int64)) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for ctx.Err() == nil {
+		names, err := d.Readdirnames(4096)
+		for _, name := range names {
+			f(name, -1)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// absent turns the blob library's way of saying that an object is not there into the standard library's.
+func absent(verb, url string, err error) error {
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return fmt.Errorf("%s %s: %w", verb, url, fs.ErrNotExist)
+	}
+	return fmt.Errorf("%s %s: %w", verb, url, err)
+}

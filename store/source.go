@@ -1,0 +1,191 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The same items are kept
+// once, however often they are put.
+func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
+	key := "sources/" + in.Hash
+	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes}
+	// The index comes last, so that its presence vouches for the lines.
+	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
+		there, err := s.Exists(ctx, file.key)
+		if err != nil {
+			return gpumux.Source{}, err
+		}
+		if there {
+			continue
+		}
+		if err := s.upload(ctx, file.path, file.key); err != nil {
+			return gpumux.Source{}, err
+		}
+	}
+	return src, nil
+}
+
+func (s *Store) upload(ctx context.Context, path, key string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read the copied input: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read the copied input: %w", err)
+	}
+	w, err := s.create(ctx, key, creation{bytes: info.Size()})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, f); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson or .csv, and writes its index.
+// The Source it returns is the file itself, or for CSV its rows as JSON lines, which are written beside the index. Mistakes
+// in the file are a *SourceError.
+func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+	format, err := FormatOf(name)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	if indexKey, err = s.Key(indexKey); err != nil {
+		return gpumux.Source{}, err
+	}
+	in, err := s.open(ctx, name, 0, -1)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	defer in.Close()
+	from, err := openItems(in, in.url, format)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	indexFile, err := s.Create(ctx, indexKey)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	defer indexFile.Abort()
+	marks := newIndexWriter(indexFile)
+
+	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size()}
+	modified := int64(0)
+	if format == CSV {
+		src, err = s.putRows(ctx, from, in, src, marks)
+	} else {
+		modified = in.body.ModTime().Unix()
+		src.Items, err = markItems(from, marks)
+	}
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	if err := errors.Join(marks.finish(src.Bytes, modified), indexFile.Close()); err != nil {
+		return gpumux.Source{}, err
+	}
+	s.forget(src)
+	return src, nil
+}
+
+// putRows writes the items beside the index.
+func (s *Store) putRows(ctx context.Context, from items, in *object, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
+	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
+	const growth = 4 // repeating the header's names makes lines longer than rows
+	w, err := s.create(ctx, key, creation{bytes: growth * in.body.Size()})
+	if err != nil {
+		return src, err
+	}
+	defer w.Abort()
+	src.URL = s.Locate(key)
+	src.Items, src.Bytes, err = copyItems(from, in.url, bufio.NewWriterSize(w, 256<<10), marks)
+	if err != nil {
+		return src, err
+	}
+	return src, w.Close()
+}
+
+func markItems(from items, marks *indexWriter) (count int64, err error) {
+	for {
+		_, offset, err := from.next()
+		if err == io.EOF {
+			return count, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err := marks.add(offset); err != nil {
+			return 0, err
+		}
+		count++
+	}
+}
+
+// Items streams the items start up to but not including end. Each is the caller's to keep. After an error nothing follows.
+func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		if err := s.items(ctx, src, start, end, func(item []byte) bool { return yield(bytes.Clone(item), nil) }); err != nil {
+			s.forget(src)
+			yield(nil, err)
+		}
+	}
+}
+
+// items calls f with each item until f returns false.
+func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) error {
+	if start < 0 || end < start || end > src.Items {
+		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
+	}
+	if start == end {
+		return nil
+	}
+	x, err := s.indexOf(ctx, src)
+	if err != nil {
+		return err
+	}
+	from, to, at, err := s.stretch(ctx, src, x, start, end)
+	if err != nil {
+		return err
+	}
+	o, err := s.open(ctx, src.URL, from, to-from)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	if o.body.Size() != x.bytes || x.modified != 0 && o.body.ModTime().Unix() != x.modified {
+		return fmt.Errorf("source %s changed after it was indexed; leave a map's source alone until it is done, or start anew",
+			src.URL)
+	}
+	buffer := int(min(to-from, 256<<10))
+	lines := &jsonLines{lineReader: lineReader{r: bufio.NewReaderSize(o, buffer)}, name: src.URL, offset: from}
+	for ; at < end; at++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		item, _, err := lines.next()
+		if err == io.EOF {
+			return damaged(src, "item %d is not where it says", at)
+		}
+		if err != nil {
+			return err
+		}
+		if at >= start && !f(item) {
+			return nil
+		}
+	}
+	return nil
+}

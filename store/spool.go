@@ -1,0 +1,161 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+)
+
+// Format is how a file holds items.
+type Format int
+
+const (
+	// JSONLines is one JSON value per line.
+	JSONLines Format = iota
+	// CSV is a header and an object per row.
+	CSV
+)
+
+// FormatOf tells the format from a file's name.
+func FormatOf(name string) (Format, error) {
+	switch ext := strings.ToLower(path.Ext(name)); ext {
+	case ".jsonl", ".ndjson":
+		return JSONLines, nil
+	case ".csv":
+		return CSV, nil
+	default:
+		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
+			Hint: "name it .jsonl (one JSON value per line) or .csv (with a header)"}
+	}
+}
+
+// SpoolOptions adjust Spool.
+type SpoolOptions struct {
+	// Name is what errors call the input. Default "input".
+	Name string
+	// Format is what the input is written in. Default JSONLines.
+	Format Format
+	// Dir is the folder for the temporary files, which hold as much as the input. Default os.TempDir().
+	Dir string
+}
+
+// Spooled is an input in a temporary file, checked, counted and indexed. Remove deletes it.
+type Spooled struct {
+	// Items is the number of items, Bytes the size of their lines together.
+	Items, Bytes int64
+	// Hash is the SHA-256 of the lines in hexadecimal, the same for the same items in the same order.
+	Hash         string
+	lines, index string
+}
+
+// Spool reads an input of any size into a temporary file with one item per line, checking each. Mistakes in the input are a
+// *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
+// It holds one line in memory at a time.
+func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
+	if o.Name == "" {
+		o.Name = "input"
+	}
+	from, err := openItems(r, o.Name, o.Format)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spooled{}
+	defer func() {
+		if err != nil {
+			s.Remove()
+		}
+	}()
+	lines, err := os.CreateTemp(o.Dir, "gpumux-*.jsonl")
+	if err != nil {
+		return nil, spoolFailed(o.Name, err)
+	}
+	defer lines.Close()
+	s.lines = lines.Name()
+	indexFile, err := os.CreateTemp(o.Dir, "gpumux-*.index")
+	if err != nil {
+		return nil, spoolFailed(o.Name, err)
+	}
+	defer indexFile.Close()
+	s.index = indexFile.Name()
+
+	hash := sha256.New()
+	to := bufio.NewWriterSize(io.MultiWriter(lines, hash), 256<<10)
+	marks := newIndexWriter(indexFile)
+	if s.Items, s.Bytes, err = copyItems(from, o.Name, to, marks); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(marks.finish(s.Bytes, 0), lines.Close(), indexFile.Close()); err != nil {
+		return nil, spoolFailed(o.Name, err)
+	}
+	s.Hash = hex.EncodeToString(hash.Sum(nil))
+	return s, nil
+}
+
+// copyItems writes every item on a line of its own and marks where it begins.
+func copyItems(from items, name string, to *bufio.Writer, marks *indexWriter) (count, bytes int64, err error) {
+	for {
+		item, _, err := from.next()
+		if err == io.EOF {
+			if err := to.Flush(); err != nil {
+				return 0, 0, spoolFailed(name, err)
+			}
+			return count, bytes, nil
+		}
+		if err != nil {
+			var mistake *SourceError
+			if errors.As(err, &mistake) {
+				return 0, 0, err
+			}
+			return 0, 0, fmt.Errorf("read %s: %w", name, err)
+		}
+		if err := marks.add(bytes); err != nil {
+			return 0, 0, spoolFailed(name, err)
+		}
+		if _, err := to.Write(item); err != nil {
+			return 0, 0, spoolFailed(name, err)
+		}
+		if err := to.WriteByte('\n'); err != nil {
+			return 0, 0, spoolFailed(name, err)
+		}
+		count++
+		bytes += int64(len(item)) + 1
+	}
+}
+
+func spoolFailed(name string, err error) error {
+	return fmt.Errorf("copy %s: %w; check the space of the folder for temporary files (TMPDIR)", name, err)
+}
+
+// All returns every item. It is for inputs that fit in memory.
+func (s *Spooled) All() ([]json.RawMessage, error) {
+	data, err := os.ReadFile(s.lines)
+	if err != nil {
+		return nil, fmt.Errorf("read the copied input: %w", err)
+	}
+	all := make([]json.RawMessage, 0, s.Items)
+	for line := range bytes.Lines(data) {
+		item := line[:len(line)-1]
+		all = append(all, item[:len(item):len(item)])
+	}
+	return all, nil
+}
+
+// Remove deletes the temporary files. It may be called again.
+func (s *Spooled) Remove() error {
+	var errs []error
+	for _, file := range []*string{&s.lines, &s.index} {
+		if *file != "" {
+			errs = append(errs, os.Remove(*file))
+			*file = ""
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Options adjust a Store.
+type Options struct {
+	// Sources are URLs of folders outside the store whose files may be read as sources, such as file:///data/in or
+	// s3://images/2026?region=eu-west-1. Nothing is ever written there. Default none.
+	Sources []string
+}
+
+// Store is a folder of objects behind a blob URL. Its methods may be called by many goroutines at once.
+type Store struct {
+	url     string
+	home    *place
+	foreign []*place
+
+	mu      sync.Mutex
+	indexes map[gpumux.Source]index
+}
+
+// Open opens the store at a blob URL and proves that it can be used:
+//
+//	file:///var/lib/gpumux                                the folder is created; it must be writable
+//	s3://bucket/folder?region=eu-west-1                   credentials come from the environment, as AWS tools find them
+//	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
+//	mem://                                                lives as long as this Store, for tests
+//
+// With an endpoint, use_path_style=true and request_checksum_calculation=when_required are the default, which is what
+// servers other than Amazon's want.
+func Open(ctx context.Context, url string) (*Store, error) { return OpenWith(ctx, url, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(ctx context.Context, url string, o Options) (*Store, error) {
+	home, err := openPlace(ctx, url, true)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", url, err)
+	}
+	s := &Store{url: url, home: home, indexes: map[gpumux.Source]index{}}
+	for _, source := range o.Sources {
+		p, err := openPlace(ctx, source, false)
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("open folder of sources %s: %w", source, err)
+		}
+		s.foreign = append(s.foreign, p)
+	}
+	return s, nil
+}
+
+// URL is the URL that the store was opened with.
+func (s *Store) URL() string { return s.url }
+
+// Close lets go of connections. Objects that are being written must be closed or aborted before.
+func (s *Store) Close() error {
+	errs := []error{s.home.bucket.Close()}
+	for _, p := range s.foreign {
+		errs = append(errs, p.bucket.Close())
+	}
+	return errors.Join(errs...)
+}

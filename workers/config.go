@@ -1,0 +1,172 @@
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// Config is a worker's file: what docs/worker.md describes.
+type Config struct {
+	// Temporal says where the server is. Default: Temporal's own conventions, see TemporalConfig.
+	Temporal TemporalConfig `yaml:"temporal"`
+	// Store is the blob URL where large inputs and results live. Default: file://$XDG_DATA_HOME/gpumux/store.
+	Store string `yaml:"store"`
+	// Pools are the slots of this host: at least one.
+	Pools []PoolConfig `yaml:"pools"`
+	// Tasks are all that the worker runs, by name. A name that ends in "/*" stands for a folder of Python modules.
+	Tasks map[string]TaskConfig `yaml:"tasks"`
+	// Metrics is the address that serves metrics. This version has none yet, so it must be empty.
+	Metrics string `yaml:"metrics"`
+
+	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
+	Dir string `yaml:"-"`
+
+	file  string         // for messages; empty without a file
+	lines map[string]int // the line of each field in the file
+}
+
+// Load reads a worker's file. The error is a *ConfigError that names every unknown field and every value of the wrong shape
+// with its line; whether the values make sense on this host is for Validate to say.
+func Load(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, os.ErrNotExist) {
+			hint = "; give the worker's file with -f, see docs/worker.md"
+		}
+		return Config{}, fmt.Errorf("read the worker's file: %w%s", err, hint)
+	}
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return Config{}, fmt.Errorf("find the folder of %s: %w", path, err)
+	}
+	c := Config{Dir: dir, file: path}
+	d := &document{file: path, lines: map[string]int{}}
+	d.read(data, &c)
+	c.lines = d.lines
+	if len(d.problems) > 0 {
+		return Config{}, &ConfigError{File: path, Problems: d.problems}
+	}
+	return c, nil
+}
+
+// Validate says what can not work on a host with these devices. The error is a *ConfigError with every mistake. Nothing is
+// started and nothing is written.
+func (c Config) Validate(inventory *gpu.Inventory) error {
+	_, _, err := c.plan(inventory)
+	return err
+}
+
+// plan resolves the pools to devices and the tasks to what slots start, or lists every mistake.
+func (c Config) plan(inventory *gpu.Inventory) ([]placement, *catalog, error) {
+	r := &report{lines: c.lines}
+	if c.Metrics != "" {
+		r.add("metrics", "%q: this version serves no metrics; leave the field out", c.Metrics)
+	}
+	if _, err := c.storeURL(); err != nil {
+		r.add("store", "%v", err)
+	}
+	placements := c.place(inventory, r)
+	tasks := c.catalog(r)
+	if len(r.problems) > 0 {
+		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
+		return nil, nil, &ConfigError{File: c.file, Problems: r.problems}
+	}
+	return placements, tasks, nil
+}
+
+// storeURL is the store with its default.
+func (c Config) storeURL() (string, error) {
+	if c.Store != "" {
+		if !hasScheme(c.Store) {
+			return "", fmt.Errorf("%q is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1", c.Store)
+		}
+		return c.Store, nil
+	}
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("no default: %w; set store, such as file:///var/lib/gpumux", err)
+		}
+		data = filepath.Join(home, ".local", "share")
+	}
+	return "file://" + filepath.ToSlash(filepath.Join(data, "gpumux", "store")), nil
+}
+
+// path makes a path of the file absolute.
+func (c Config) path(p string) string {
+	if p == "" || filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(c.dir(), p)
+}
+
+func (c Config) dir() string {
+	if c.Dir != "" {
+		return c.Dir
+	}
+	if wd, err := os.Getwd(); err == nil {
+		return wd
+	}
+	return "."
+}
+
+// LocalOptions describe a worker without a file: one pool for one person.
+type LocalOptions struct {
+	// Pool is the pool's name. Default "gpu".
+	Pool string
+	// Slots is the number of slots per device. Default 1.
+	Slots int
+	// Memory is the budget of a slot. Default: none.
+	Memory gpumux.Size
+	// Devices default to every GPU, and to the CPU on a host without one.
+	Devices gpu.Selection
+	// Mode is for tasks that don't say. Default persistent.
+	Mode gpumux.Mode
+	// Tasks are the tasks by name.
+	Tasks map[string]TaskConfig
+	// TasksDir is a folder of Python modules; its functions are offered as module:function.
+	TasksDir string
+	// Interpreter is the Python for TasksDir. Default python3.
+	Interpreter string
+	// Dir is the folder that relative paths start from. Default: the working folder.
+	Dir string
+	// Store is the blob URL of the store. Default as in Config.
+	Store string
+	// Address and Namespace say where Temporal is. Default: Temporal's own conventions.
+	Address, Namespace string
+}
+
+// Local is the Config of a worker with one pool.
+func Local(o LocalOptions) Config {
+	c := Config{
+		Temporal: TemporalConfig{Address: o.Address, Namespace: o.Namespace},
+		Store:    o.Store,
+		Pools: []PoolConfig{{
+			Name: o.Pool, Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode,
+		}},
+		Tasks: map[string]TaskConfig{},
+		Dir:   o.Dir,
+	}
+	pool := &c.Pools[0]
+	if pool.Name == "" {
+		pool.Name = "gpu"
+	}
+	if len(pool.Devices) == 0 {
+		pool.Devices = gpu.Selection{anyDevice}
+	}
+	for name, task := range o.Tasks {
+		c.Tasks[name] = task
+	}
+	if o.TasksDir != "" {
+		c.Tasks["*"] = TaskConfig{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
+	}
+	return c
+}

@@ -1,0 +1,40 @@
+package workers
+
+import (
+	"go.temporal.io/sdk/log"
+	"go.uber.org/zap"
+)
+
+// The constant keys of log lines. A line about a slot carries slot and device, and pid where there is a process.
+const (
+	logSlot    = "slot"
+	logDevice  = "device"
+	logPID     = "pid"
+	logPool    = "pool"
+	logTask    = "task"
+	logMap     = "map"
+	logItem    = "item"
+	logAttempt = "attempt"
+	logKind    = "kind"
+	logFault   = "fault"
+	logQueue   = "queue"
+	logWhy     = "why"
+)
+
+// temporalLog hands the SDK's log to zap: warnings and errors only, since the rest is about its own inside.
+type temporalLog struct{ *zap.SugaredLogger }
+
+func newTemporalLog(to *zap.Logger) log.Logger {
+	return temporalLog{to.Named("temporal").WithOptions(zap.AddCallerSkip(1)).Sugar()}
+}
+
+func (temporalLog) Debug(string, ...any) {}
+func (temporalLog) Info(string, ...any)  {}
+
+func (l temporalLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
+func (l temporalLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
+
+// With adds fields to every later line.
+func (l temporalLog) With(keyvals ...any) log.Logger {
+	return temporalLog{l.SugaredLogger.With(keyvals...)}
+}

@@ -1,0 +1,258 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// seat is what a pool hands out; *slot.Slot is one. Run blocks until the call is over and is called by one holder at a time;
+// the others may be called at any time, and Stop more than once.
+type seat interface {
+	Run(ctx context.Context, call slot.Call) error
+	State() slot.State
+	Task() string
+	Stop(ctx context.Context) error
+}
+
+// errPoolStopped ends calls when the worker stops.
+var errPoolStopped = errors.New("the worker stops")
+
+// pool hands the slots of one pool to calls: calls that are pinned to a device first, since they can run nowhere else, then
+// first come, first served. It never decides what Temporal is asked for; supplier does.
+type pool struct {
+	name string
+	// changed is called without the lock whenever the answers of slots and free may have changed.
+	changed func()
+
+	mu       sync.Mutex // guards what follows
+	places   []*place
+	waiting  []*waiter         // in order of arrival
+	cordoned map[string]string // why, by group
+	stopped  error
+}
+
+// place is a seat in its pool.
+type place struct {
+	seat
+	group string
+	busy  bool
+}
+
+// waiter is a call that waits for a place; group is empty when any will do.
+type waiter struct {
+	task  string
+	group string
+	turn  chan turn // buffered, so that a grant never blocks
+}
+
+type turn struct {
+	place *place
+	err   error
+}
+
+func newPool(name string, places []*place) *pool {
+	return &pool{name: name, changed: func() {}, places: places, cordoned: map[string]string{}}
+}
+
+// take waits for a place: one whose process is loaded with the task if there is a choice. It fails when ctx ends, when the
+// pool stops, and with a device_lost fault when every device that would do is cordoned.
+func (p *pool) take(ctx context.Context, task, group string) (*place, error) {
+	w := &waiter{task: task, group: group, turn: make(chan turn, 1)}
+	p.mu.Lock()
+	p.waiting = append(p.waiting, w)
+	p.grant()
+	p.mu.Unlock()
+	select {
+	case t := <-w.turn:
+		p.changed()
+		return t.place, t.err
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })
+	select {
+	case t := <-w.turn: // granted at the same moment
+		if t.place != nil {
+			t.place.busy = false
+			p.grant()
+		}
+	default:
+	}
+	p.mu.Unlock()
+	p.changed()
+	return nil, context.Cause(ctx)
+}
+
+// give takes a place back.
+func (p *pool) give(pl *place) {
+	p.mu.Lock()
+	pl.busy = false
+	p.grant()
+	p.mu.Unlock()
+	p.changed()
+}
+
+// grant serves who can be served; the caller holds the lock.
+func (p *pool) grant() {
+	for _, pinned := range []bool{true, false} {
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
+			if (w.group != "") != pinned {
+				return false
+			}
+			if err := p.refusal(w.group); err != nil {
+				w.turn <- turn{err: err}
+				return true
+			}
+			pl := p.best(w)
+			if pl == nil {
+				return false
+			}
+			pl.busy = true
+			w.turn <- turn{place: pl}
+			return true
+		})
+	}
+}
+
+// refusal says why no place can ever do for now.
+func (p *pool) refusal(group string) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	why := ""
+	for _, pl := range p.places {
+		if group != "" && pl.group != group {
+			continue
+		}
+		w, bad := p.cordoned[pl.group]
+		if !bad {
+			return nil
+		}
+		why = pl.group + " is cordoned: " + w
+	}
+	return &gpumux.Fault{
+		Kind: gpumux.DeviceLost, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.name, why),
+		Hint: "look at gpumux gpus; the pool goes on by itself when the device answers again",
+	}
+}
+
+// best chooses among the free places: a process that has the task, then no process, then one with another task; among equals
+// the device that does least, so that load spreads.
+func (p *pool) best(w *waiter) *place {
+	load := map[string]int{}
+	for _, pl := range p.places {
+		if pl.busy {
+			load[pl.group]++
+		}
+	}
+	var best *place
+	var least [2]int
+	for _, pl := range p.places {
+		if pl.busy || w.group != "" && pl.group != w.group || p.off(pl) {
+			continue
+		}
+		cost := [2]int{effort(pl, w.task), load[pl.group]}
+		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
+			best, least = pl, cost
+		}
+	}
+	return best
+}
+
+// effort orders places by how much has to happen before they can run the task.
+func effort(pl *place, task string) int {
+	loaded := pl.Task()
+	switch pl.State() {
+	case slot.Backoff:
+		return 4
+	case slot.Poisoned, slot.Reclaiming:
+		return 3
+	case slot.Vacant:
+		return 1
+	}
+	switch loaded {
+	case task:
+		return 0
+	case "":
+		return 1
+	}
+	return 2
+}
+
+// cordon keeps new calls off a group of devices; calls that run there go on. It reports whether that is new.
+func (p *pool) cordon(group, why string) bool {
+	p.mu.Lock()
+	_, already := p.cordoned[group]
+	p.cordoned[group] = why
+	p.grant()
+	p.mu.Unlock()
+	p.changed()
+	return !already
+}
+
+// restore ends a cordon. It reports whether there was one.
+func (p *pool) restore(group string) bool {
+	p.mu.Lock()
+	_, was := p.cordoned[group]
+	delete(p.cordoned, group)
+	p.grant()
+	p.mu.Unlock()
+	p.changed()
+	return was
+}
+
+func (p *pool) isCordoned(group string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, bad := p.cordoned[group]
+	return bad
+}
+
+// off says whether a place is cordoned; the caller holds the lock.
+func (p *pool) off(pl *place) bool {
+	_, bad := p.cordoned[pl.group]
+	return bad
+}
+
+// slots is the number of places that may be used: of a group, or of all.
+func (p *pool) slots(group string) int {
+	return p.count(func(pl *place) bool { return group == "" || pl.group == group })
+}
+
+// free is the number of places of a group, or of all, that nobody uses and nobody waits for.
+func (p *pool) free(group string) int {
+	return p.count(func(pl *place) bool { return !pl.busy && (group == "" || pl.group == group) })
+}
+
+func (p *pool) count(which func(*place) bool) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, pl := range p.places {
+		if !p.off(pl) && which(pl) {
+			n++
+		}
+	}
+	return n
+}
+
+// stop refuses waiting and later calls, and stops every slot at once. It returns when nothing of them is left or ctx ends.
+func (p *pool) stop(ctx context.Context) error {
+	p.mu.Lock()
+	p.stopped = errPoolStopped
+	p.grant()
+	p.mu.Unlock()
+	errs := make([]error, len(p.places))
+	var all sync.WaitGroup
+	for i, pl := range p.places {
+		all.Go(func() { errs[i] = pl.Stop(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,213 @@
+package workers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// PoolConfig is one pool: equal slots on some of the host's devices.
+type PoolConfig struct {
+	// Name is what maps call the pool; its task queue is gpumux.<name>.
+	Name string `yaml:"name"`
+	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
+	Devices gpu.Selection `yaml:"devices"`
+	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1. Default 1.
+	Slots Slots `yaml:"slots"`
+	// Memory is the budget of one slot, over all of its devices together. Default: none.
+	Memory gpumux.Size `yaml:"memory"`
+	// Mode is for tasks and maps that don't say. Default persistent.
+	Mode gpumux.Mode `yaml:"mode"`
+	// Sharing is default, or exclusive: one slot per device, and no other pool of the file on it. Default "default".
+	Sharing string `yaml:"sharing"`
+	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
+	GPUsPerSlot int `yaml:"gpus_per_slot"`
+}
+
+// Slots is a number of slots per device; 0 means the default, 1.
+type Slots int
+
+// maxSlots is far above what a device can serve; more is a slip of the pen.
+const maxSlots = 256
+
+// UnmarshalText reads a number from 1 up.
+func (s *Slots) UnmarshalText(text []byte) error {
+	if string(text) == "auto" {
+		return fmt.Errorf(`"auto" is not available in this version; give a number, and find the best one with gpumux bench`)
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > maxSlots {
+		return fmt.Errorf("%q is not a number of slots; give 1 to %d", text, maxSlots)
+	}
+	*s = Slots(n)
+	return nil
+}
+
+// anyDevice stands for every GPU, and for the CPU on a host without one. Only Local uses it.
+const anyDevice = "any"
+
+// placement is a pool with its devices resolved.
+type placement struct {
+	PoolConfig
+	index  int // in Config.Pools
+	groups []group
+}
+
+// group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
+type group struct {
+	// name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
+	name    string
+	devices []gpu.Device
+}
+
+// place finds the devices of every pool and checks that the pools fit on them together.
+func (c Config) place(inventory *gpu.Inventory, r *report) []placement {
+	if len(c.Pools) == 0 {
+		r.add("pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
+	}
+	var placements []placement
+	named := map[string]bool{}
+	for i, p := range c.Pools {
+		at := fmt.Sprintf("pools[%d]", i)
+		p.check(at, named, r)
+		named[p.Name] = true
+		p = p.withDefaults()
+		devices, err := p.find(inventory)
+		if err != nil {
+			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
+			continue
+		}
+		groups := p.groups(devices, at, r)
+		placements = append(placements, placement{p, i, groups})
+	}
+	checkShares(placements, r)
+	return placements
+}
+
+func (p PoolConfig) withDefaults() PoolConfig {
+	p.Slots = max(p.Slots, 1)
+	p.GPUsPerSlot = max(p.GPUsPerSlot, 1)
+	if len(p.Devices) == 0 {
+		p.Devices = gpu.Selection{"all"}
+	}
+	if p.Mode == "" {
+		p.Mode = gpumux.Persistent
+	}
+	return p
+}
+
+// check is what can be said without looking at devices.
+func (p PoolConfig) check(at string, named map[string]bool, r *report) {
+	if p.Name == "" {
+		r.add(at+".name", "is missing; name the pool, such as gpu")
+	} else if err := gpumux.CheckPool(p.Name); err != nil {
+		r.add(at+".name", "%v", err)
+	} else if named[p.Name] {
+		r.add(at+".name", "%q is the name of an earlier pool too; give each pool its own", p.Name)
+	}
+	if p.Slots < 0 || p.Slots > maxSlots {
+		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
+	}
+	if p.GPUsPerSlot < 0 {
+		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
+	}
+	checkMode(at+".mode", p.Mode, r)
+	switch p.Sharing {
+	case "", "default":
+	case "exclusive":
+		if p.Slots > 1 {
+			r.add(at+".slots", "%d slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default", p.Slots)
+		}
+	case "mps", "mig":
+		r.add(at+".sharing", "%q is not available in this version; use default or exclusive (an instance of a GPU in MIG mode can be named in devices)", p.Sharing)
+	default:
+		r.add(at+".sharing", "%q is unknown; use default or exclusive", p.Sharing)
+	}
+}
+
+func checkMode(at string, m gpumux.Mode, r *report) {
+	if m != "" && m != gpumux.Persistent && m != gpumux.Fresh {
+		r.add(at, "%q is unknown; use persistent or fresh", m)
+	}
+}
+
+func (p PoolConfig) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
+	if len(p.Devices) == 1 && p.Devices[0] == anyDevice {
+		if devices, err := inventory.Select(gpu.Selection{"all"}); err == nil {
+			return devices, nil
+		}
+		return inventory.Select(gpu.Selection{"cpu"})
+	}
+	return inventory.Select(p.Devices)
+}
+
+// groups splits the devices into what one slot gets.
+func (p PoolConfig) groups(devices []gpu.Device, at string, r *report) []group {
+	k := p.GPUsPerSlot
+	if k > 1 {
+		for _, d := range devices {
+			if d.Kind != gpu.KindGPU {
+				r.add(at+".gpus_per_slot", "%d, but %s is not a whole GPU; only whole GPUs can be joined", k, d)
+				return nil
+			}
+		}
+	}
+	if len(devices)%k != 0 {
+		r.add(at+".gpus_per_slot", "%d GPUs do not divide into groups of %d; name a multiple of %d in devices", len(devices), k, k)
+		return nil
+	}
+	var groups []group
+	for i := 0; i < len(devices); i += k {
+		g := group{devices: devices[i : i+k]}
+		names := make([]string, k)
+		for j, d := range g.devices {
+			names[j] = d.UUID
+		}
+		g.name = strings.Join(names, ",")
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
+func checkShares(placements []placement, r *report) {
+	var devices []gpu.Device
+	users := map[string][]placement{}
+	for _, p := range placements {
+		for _, g := range p.groups {
+			for _, d := range g.devices {
+				if len(users[d.UUID]) == 0 {
+					devices = append(devices, d)
+				}
+				users[d.UUID] = append(users[d.UUID], p)
+			}
+		}
+	}
+	for _, d := range devices {
+		pools := users[d.UUID]
+		for i, p := range pools {
+			if p.Sharing == "exclusive" && len(pools) > 1 {
+				other := pools[(i+1)%len(pools)].Name
+				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "exclusive, but pool %s uses %s too; give them different devices", other, d)
+				break
+			}
+		}
+		sum := 0.0
+		var parts []string
+		for _, p := range pools {
+			if p.Memory > 0 {
+				budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
+				sum += float64(budget) * float64(p.Slots)
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Slots, budget, p.Name))
+			}
+		}
+		if d.Memory > 0 && sum > float64(d.Memory) {
+			last := pools[len(pools)-1].index
+			r.add(fmt.Sprintf("pools[%d].memory", last), "%s is more than the %s of %s; lower memory or slots",
+				strings.Join(parts, " + "), gpumux.Size(d.Memory), d)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package workers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Problem is one mistake in a worker's configuration. Line is 0 where there is no file.
+type Problem struct {
+	gpumux.Problem
+	Line int
+}
+
+// ConfigError lists every mistake in a worker's configuration.
+type ConfigError struct {
+	// File is empty for a configuration that was made by a program.
+	File     string
+	Problems []Problem
+}
+
+// Error has one line per mistake: file, line, field, what is wrong and what to do.
+func (e *ConfigError) Error() string {
+	var b strings.Builder
+	where := "the worker's configuration"
+	if e.File != "" {
+		where = e.File
+	}
+	if n := len(e.Problems); n == 1 {
+		fmt.Fprintf(&b, "1 mistake in %s", where)
+	} else {
+		fmt.Fprintf(&b, "%d mistakes in %s", n, where)
+	}
+	for _, p := range e.Problems {
+		b.WriteString("\n  ")
+		if e.File != "" && p.Line > 0 {
+			fmt.Fprintf(&b, "%s:%d: ", e.File, p.Line)
+		}
+		if p.Field != "" {
+			b.WriteString(p.Field + ": ")
+		}
+		b.WriteString(p.Message)
+	}
+	return b.String()
+}
+
+// report collects problems.
+type report struct {
+	lines    map[string]int
+	problems []Problem
+}
+
+// add records a problem at a field; a field that the file leaves out has the line of what it is part of.
+func (r *report) add(field, format string, args ...any) {
+	line := 0
+	for at := field; line == 0 && at != ""; at = at[:max(strings.LastIndexAny(at, ".["), 0)] {
+		line = r.lines[at]
+	}
+	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
+}
+
+// nearest is the known name that a person may have meant, or "".
+func nearest(name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete or replace to get from a to b.
+func distance(a, b string) int {
+	s, t := []rune(a), []rune(b)
+	row := make([]int, len(t)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range s {
+		left := row[0]
+		row[0] = i + 1
+		for j, y := range t {
+			cost := left
+			if x != y {
+				cost = 1 + min(left, row[j], row[j+1])
+			}
+			left, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(t)]
+}
+
+// didYouMean is a half sentence, or "".
+func didYouMean(name string, known []string) string {
+	if n := nearest(name, known); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	return ""
+}

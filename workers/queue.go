@@ -1,0 +1,107 @@
+package workers
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// queue is one task queue to serve.
+type queue struct {
+	name     string
+	options  worker.Options
+	register func(worker.Registry)
+}
+
+const (
+	// Polls in flight: more than a few cost the server and gain nothing.
+	mostPolls     = 8
+	workflowPolls = 4
+	lightPolls    = 4
+	// Light activities read and write the store; a merge is bound by it, not by the processor.
+	lightActivities = 16
+)
+
+// options are what all queues have in common.
+func (w *Worker) options(name string) worker.Options {
+	return worker.Options{
+		Identity:               w.identity,
+		WorkerStopTimeout:      w.o.StopTimeout,
+		DisableEagerActivities: true,
+		// Cancellation of a map reaches a slot through heartbeats where the server has no faster way.
+		MaxHeartbeatThrottleInterval:     time.Second,
+		DefaultHeartbeatThrottleInterval: time.Second,
+		OnFatalError: func(err error) {
+			w.log.Error("queue is served no more", zap.String(logQueue, name), zap.Error(err))
+			select {
+			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
+			default: // the first error is enough
+			}
+		},
+	}
+}
+
+// light is the queue of workflows and light activities.
+func (w *Worker) light() queue {
+	o := w.options(gpumux.Queue)
+	o.MaxConcurrentWorkflowTaskPollers = workflowPolls
+	o.MaxConcurrentActivityTaskPollers = lightPolls
+	o.MaxConcurrentActivityExecutionSize = lightActivities
+	return queue{gpumux.Queue, o, func(r worker.Registry) {
+		workflows.Register(r)
+		(&activities.Light{Store: w.store, Describe: w.Describe()}).Register(r)
+	}}
+}
+
+// queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
+func (w *Worker) queues(p placement, pl *pool, watch *guard) []queue {
+	groups := map[string]string{}
+	for _, g := range p.groups {
+		groups[gpumux.DeviceQueue(p.Name, w.host, g.name)] = g.name
+	}
+	s := newSupplier(pl, groups)
+	pl.changed = s.wake
+	w.suppliers = append(w.suppliers, s)
+
+	serve := func(name, group string, slots int) queue {
+		o := w.options(name)
+		o.DisableWorkflowWorker = true
+		o.MaxConcurrentActivityTaskPollers = min(slots, mostPolls)
+		o.Tuner = tuner{s}
+		run := &runner{
+			pool: pl, group: group, tasks: w.tasks, halt: w.halt, log: w.log,
+			lost: func(group, why string) { watch.lost(pl, group, why) },
+		}
+		return queue{name, o, func(r worker.Registry) {
+			(&activities.Pool{Runner: run, Store: w.store, Worker: w.identity, Slots: slots}).Register(r)
+		}}
+	}
+	out := []queue{serve(gpumux.PoolQueue(p.Name), "", int(p.Slots)*len(p.groups))}
+	for name, group := range groups {
+		out = append(out, serve(name, group, int(p.Slots)))
+	}
+	return out
+}
+
+// tuner has the pool's supplier for activities. The rest is never asked for: these queues carry nothing else.
+type tuner struct{ activities worker.SlotSupplier }
+
+func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier    { return t.activities }
+func (t tuner) GetWorkflowTaskSlotSupplier() worker.SlotSupplier    { return one() }
+func (t tuner) GetLocalActivitySlotSupplier() worker.SlotSupplier   { return one() }
+func (t tuner) GetNexusSlotSupplier() worker.SlotSupplier           { return one() }
+func (t tuner) GetSessionActivitySlotSupplier() worker.SlotSupplier { return one() }
+
+func one() worker.SlotSupplier {
+	s, err := worker.NewFixedSizeSlotSupplier(1)
+	if err != nil {
+		panic(err) // 1 is a valid size
+	}
+	return s
+}

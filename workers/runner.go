@@ -1,0 +1,66 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.
+type runner struct {
+	pool  *pool
+	group string // empty: any device of the pool
+	tasks *catalog
+	// halt ends with errPoolStopped when running calls must be given up.
+	halt context.Context
+	// lost is told of devices that failed under a call.
+	lost func(group, why string)
+	log  *zap.Logger
+}
+
+// Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
+// process died or no device is left, and ctx's cause when ctx ended.
+func (r *runner) Run(ctx context.Context, call activities.Call) error {
+	task, err := r.tasks.find(call.Task)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.halt, func() { cancel(context.Cause(r.halt)) })()
+
+	pl, err := r.pool.take(ctx, task.Name, r.group)
+	if err != nil {
+		return err
+	}
+	defer r.pool.give(pl)
+	err = pl.Run(ctx, slot.Call{
+		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
+		Items: slotItems(call.Items), Done: call.Done,
+	})
+	var fault *gpumux.Fault
+	if errors.As(err, &fault) {
+		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),
+			zap.String(logTask, task.Name), zap.String(logKind, string(fault.Kind)), zap.Int(logPID, fault.PID), zap.String(logFault, fault.Error()))
+		if fault.Kind == gpumux.DeviceLost {
+			r.lost(pl.group, fault.Message)
+		}
+	}
+	return err
+}
+
+func slotItems(items iter.Seq2[activities.Item, error]) iter.Seq2[slot.Item, error] {
+	return func(yield func(slot.Item, error) bool) {
+		for item, err := range items {
+			if !yield(slot.Item(item), err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package slot
+
+import (
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.
+type Task struct {
+	// Name is what maps call the task.
+	Name string
+	// Python is "module:function" or "file.py:function", found from Dir.
+	Python string
+	// Interpreter is the Python to start. Default "python3".
+	Interpreter string
+	// Command is a program and its arguments, run once per item: the item on standard input, the result on standard output.
+	Command []string
+	// Text takes a command's output as one JSON string instead of as JSON.
+	Text bool
+	// Program is a task process of its own that speaks the wire, such as one made with wire.Serve.
+	Program []string
+	// Dir is the working folder. Default: the worker's.
+	Dir string
+	// Env adds to the environment, PassEnv names what is passed on from the worker's.
+	Env     map[string]string
+	PassEnv []string
+	// Mode is the task's own mode. Default: the slot's.
+	Mode gpumux.Mode
+	// Timeout bounds one item, or one micro-batch. Default: none.
+	Timeout time.Duration
+	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.
+	RecycleItems int
+	RecycleAge   time.Duration
+}
+
+// Item is one input and its position in the map.
+type Item struct {
+	Index int64
+	Value json.RawMessage
+}
+
+// Call is one request to a slot: a task over items.
+type Call struct {
+	Task Task
+	// Mode, Timeout and Attempts override the task's; zero keeps them.
+	Mode     gpumux.Mode
+	Timeout  time.Duration
+	Attempts int
+	// Clean asks for a process that has not run any item yet.
+	Clean bool
+	// Items are pulled as the process gets room for them. An error ends the call.
+	Items iter.Seq2[Item, error]
+	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.
+	Done func(Done)
+}
+
+// Done is a finished item.
+type Done struct {
+	gpumux.Result
+	// Busy is the time that the item took in the task process.
+	Busy time.Duration
+}
+
+// mode is the call's, else the task's, else the slot's, else persistent. A command has no process to keep.
+func (c Call) mode(slot gpumux.Mode) gpumux.Mode {
+	if len(c.Task.Command) > 0 {
+		return gpumux.Fresh
+	}
+	for _, m := range []gpumux.Mode{c.Mode, c.Task.Mode, slot} {
+		if m != "" {
+			return m
+		}
+	}
+	return gpumux.Persistent
+}
+
+func (c Call) timeout() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return c.Task.Timeout
+}
+
+func (c Call) attempts() int { return max(1, c.Attempts) }

@@ -1,0 +1,168 @@
+package slot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// commandResult is the most bytes that a command may print as its result.
+const commandResult = 256 << 20
+
+// serveCommand runs a command once per item: the item on standard input, the result on standard output.
+func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
+	for {
+		more, err := f.peek()
+		if err != nil || !more {
+			return err
+		}
+		item := f.held[0]
+		f.held = f.held[1:]
+		var done Done
+		for item.tries = 1; ; item.tries++ {
+			if done, err = s.command(ctx, f.call, item.Item); err != nil {
+				return err
+			}
+			if done.Fault == nil || item.tries >= f.call.attempts() {
+				break
+			}
+		}
+		if done.Fault != nil {
+			done.Fault.Attempts = item.tries
+		}
+		done.Index = item.Index
+		f.call.Done(done)
+	}
+}
+
+// command runs the program for one item. An error is a death that is not the program's own word: a signal, the timeout, the
+// end of the call; an exit status is.
+func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
+	var none Done
+	began := time.Now()
+	p, in, out, err := s.begin(call.Task)
+	if err != nil {
+		return none, err
+	}
+	s.enter(Busy, "item of "+call.Task.Name)
+	value := make(chan []byte, 1)
+	go func() {
+		defer in.Close()
+		in.Write(append(bytes.Clone(item.Value), '\n'))
+	}()
+	go func() {
+		printed, _ := io.ReadAll(io.LimitReader(out, commandResult+1))
+		value <- printed
+		io.Copy(io.Discard, out)
+	}()
+	defer out.Close()
+	var late <-chan time.Time
+	if timeout := call.timeout(); timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+wait:
+	for {
+		select {
+		case <-p.exited:
+			break wait
+		case <-tick.C:
+			p.out.trim(outputLimit)
+		case <-late:
+			return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
+		case <-ctx.Done():
+			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			return none, context.Cause(ctx)
+		case <-s.quit:
+			s.retire(false, "slot stops")
+			return none, ErrStopped
+		}
+	}
+	status := p.ended.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return none, s.fail(p, &Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.out.tail()}, "")
+	}
+	done := Done{Busy: time.Since(began)}
+	printed := bytes.TrimSpace(<-value)
+	done.Output = p.out.rest()
+	fault := s.said(call.Task, p, status.ExitStatus(), printed, done.Output)
+	s.retire(false, "command ended")
+	switch {
+	case fault == nil:
+		done.Value = printed
+		if call.Task.Text {
+			done.Value, _ = json.Marshal(string(printed))
+		}
+	case fault.Kind.Deadly():
+		return none, fault
+	default:
+		done.Fault = fault
+	}
+	return done, nil
+}
+
+// said judges what a command that ended by itself left behind.
+func (s *Slot) said(task Task, p *process, exit int, printed []byte, output string) *gpumux.Fault {
+	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
+	switch {
+	case exit != 0:
+		d := Diagnose(Evidence{Exited: true, ExitCode: exit, Tail: output, Budget: int64(s.o.Memory)})
+		if d.Fault.Kind.Memory() {
+			fault = &d.Fault
+			break
+		}
+		fault.Message = fmt.Sprintf("%s ended with exit status %d", task.Command[0], exit)
+		fault.Exit = fmt.Sprintf("exit status %d", exit)
+		fault.Hint = "what it printed to standard error is the item's output"
+	case len(printed) > commandResult:
+		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
+		fault.Hint = "write large results to a file and print its path"
+	case !task.Text && !json.Valid(printed):
+		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
+		fault.Hint = "print one JSON value, or set the task's output to text"
+	default:
+		return nil
+	}
+	s.place(fault, task)
+	fault.PID, fault.Alone = p.cmd.Process.Pid, true
+	return fault
+}
+
+// begin starts a command with pipes for its standard input and output.
+func (s *Slot) begin(task Task) (p *process, in, out *os.File, err error) {
+	s.retire(true, "another task")
+	s.enter(Starting, "item of "+task.Name)
+	stdin, in, err := os.Pipe()
+	if err == nil {
+		defer stdin.Close()
+		var stdout *os.File
+		if out, stdout, err = os.Pipe(); err == nil {
+			defer stdout.Close()
+			p = &process{task: task, limit: 1, started: time.Now(), exited: make(chan struct{})}
+			p.cmd, p.token, p.out, err = begin(task, s.o, task.Command, nil, stdin, stdout)
+		}
+	}
+	if err != nil {
+		for _, file := range []*os.File{in, out} {
+			if file != nil {
+				file.Close()
+			}
+		}
+		s.enter(Reclaiming, "did not start")
+		s.enter(Vacant, "did not start")
+		return nil, nil, nil, s.unstarted(task, err)
+	}
+	s.hold(p)
+	go p.wait()
+	return p, in, out, nil
+}

@@ -1,0 +1,182 @@
+package slot
+
+import (
+	"cmp"
+	"fmt"
+	"syscall"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// Evidence is everything that is known about how an item ended badly. The zero value of a field means "not seen".
+type Evidence struct {
+	// Class and Message are the exception that ended the item; Class is empty when the process died or fell silent instead.
+	// With TimedOut, Message says which limit was passed.
+	Class, Message string
+	// Chain holds what that exception was raised from or while handling, nearest first.
+	Chain []wire.Cause
+	// Code is the CUDA error number that the exception carries.
+	Code int
+	// Loading says that the process had not yet finished importing the task.
+	Loading bool
+	// Command says that the task is a plain program, which reports a failure of its own by a non-zero exit status.
+	Command bool
+	// Exited and what follows describe the death of the process, as the system reported it.
+	Exited     bool
+	ExitCode   int
+	Signal     syscall.Signal
+	CoreDumped bool
+	// OOMKills is by how much the cgroup's oom_kill counter moved while the item ran.
+	OOMKills int
+	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes.
+	OverBudget   bool
+	Peak, Budget int64
+	TimedOut     bool
+	Canceled     bool
+	// Protocol says how the process broke the protocol, or why a command's output is no result.
+	Protocol string
+	// Tail is the last output of the process.
+	Tail string
+	// MPS says that the process was a client of an MPS server, which it shared with its neighbours.
+	MPS bool
+}
+
+// Diagnosis is what the evidence comes to, and what it means for the process, the device and the neighbours.
+type Diagnosis struct {
+	// Fault has Kind, Message, Class, Exit, the sizes and Hint set. Budget is the framework's own cap when the slot has none.
+	Fault gpumux.Fault
+	// Poisoned says that the process must not run another item, whether it still lives or not.
+	Poisoned bool
+	// Device says that the device itself is suspect: check its health before the next item.
+	Device bool
+	// MPSWide says that every client of the same MPS server is ruined too, idle ones included.
+	MPSWide bool
+	// Blameless says that nothing the item did explains the fault, so that trying it again costs it no attempt.
+	Blameless bool
+}
+
+// Diagnose classifies a failed item. It never fails: what no rule knows is the user's exception when there is one, and a
+// crash otherwise. Successful items are not evidence: a framework may print that memory ran out and go on.
+func Diagnose(e Evidence) Diagnosis {
+	d := judge(e)
+	d.Fault.Budget = cmp.Or(e.Budget, d.Fault.Budget)
+	d.Fault.Peak = e.Peak
+	d.Fault.Exit = exitText(e)
+	d.MPSWide = d.MPSWide && e.MPS
+	if e.Exited || e.Protocol != "" || d.Fault.Kind == gpumux.Timeout || d.Fault.Kind == gpumux.Canceled || d.Fault.Kind == gpumux.Budget {
+		d.Poisoned = true
+	}
+	if e.Loading && d.Fault.Kind == gpumux.TaskError {
+		d.Fault.Kind = gpumux.BadInput
+	}
+	if d.Fault.Hint == "" {
+		d.Fault.Hint = hint(e, d)
+	}
+	return d
+}
+
+// judge weighs the evidence from the surest down: what the worker itself did to the process, what the exception says, what
+// the dead process left in its output, and last the bare way in which it died.
+func judge(e Evidence) Diagnosis {
+	raised := e.exceptions()
+	switch {
+	case e.Canceled:
+		return plain(gpumux.Canceled, "the map was cancelled while the item ran")
+	case e.OverBudget:
+		if f, ok := find(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
+			return f.diagnosis()
+		}
+		return plain(gpumux.Budget, fmt.Sprintf("the task process and its children held %s, over the slot's budget of %s",
+			gpumux.Size(e.Peak), gpumux.Size(e.Budget)))
+	case e.TimedOut:
+		d := plain(gpumux.Timeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
+		f, ok := find(e.printed(), 0, always(e))
+		d.Device = ok && f.rule.device
+		return d
+	case len(raised) > 0:
+		return fromException(e, raised)
+	case e.Exited:
+		return fromDeath(e)
+	}
+	return plain(gpumux.Crash, cmp.Or(oneLine(e.Protocol), "the task process gave neither a result nor a reason"))
+}
+
+// fromException classifies what was raised in a process that could still say so.
+func fromException(e Evidence, raised []subject) Diagnosis {
+	f, ok := find(raised, e.Code, always(e))
+	if ok && (f.rule.weak || f.rule.kind == gpumux.DeviceOOM) {
+		// The framework may only know that some call failed, and a ruined context can look like a lack of memory. What CUDA
+		// or NCCL printed on the way says why.
+		if sure, found := find(e.printed(), 0, func(r *rule) bool {
+			return !r.weak && (r.poisoned || f.rule.weak && r.kind.Memory())
+		}); found {
+			sharper := sure.diagnosis()
+			sharper.Fault.Class, sharper.Fault.Message = e.Class, oneLine(e.Message)+": "+sharper.Fault.Message
+			return sharper
+		}
+	}
+	if ok {
+		return f.diagnosis()
+	}
+	d := plain(gpumux.TaskError, cmp.Or(oneLine(e.Message), e.Class))
+	d.Fault.Class = e.Class
+	// An exception that hides what ruined the device's context would let the next item fail for it.
+	_, d.Poisoned = find(e.printed(), 0, func(r *rule) bool { return r.poisoned && !r.weak })
+	return d
+}
+
+// fromDeath classifies the end of a process that could not say why.
+func fromDeath(e Evidence) Diagnosis {
+	sig, shell := deadlySignal(e)
+	if sig == syscall.SIGKILL && e.OOMKills > 0 {
+		return plain(gpumux.HostOOM, "the kernel killed the task process because its host memory ran out")
+	}
+	ended := sig != 0 || e.ExitCode != 0
+	if ended {
+		// A process that ended well may have caught what it printed.
+		if f, ok := find(e.printed(), 0, always(e)); ok {
+			return f.diagnosis()
+		}
+	}
+	if e.OOMKills > 0 {
+		return plain(gpumux.HostOOM, "the kernel killed a child of the task process because its host memory ran out")
+	}
+	words, class := lastWords(e.Tail)
+	var d Diagnosis
+	switch {
+	case e.Command && !ended:
+		return plain(gpumux.TaskError, cmp.Or(oneLine(e.Protocol), "the command ended well but gave no result"))
+	case e.Command && sig == 0:
+		d = plain(gpumux.TaskError, cmp.Or(words, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
+	case sig != 0 && !shell:
+		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+after(words))
+	case !ended:
+		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+after(e.Protocol))
+	default:
+		d = plain(gpumux.Crash, "the task process ended with "+exitText(e)+after(cmp.Or(words, lastLine(e.Tail), e.Protocol)))
+	}
+	d.Fault.Class = class
+	return d
+}
+
+func plain(kind gpumux.Kind, message string) Diagnosis {
+	return Diagnosis{Fault: gpumux.Fault{Kind: kind, Message: message}}
+}
+
+// always admits every rule whose conditions outside of the text hold.
+func always(e Evidence) func(*rule) bool {
+	return func(r *rule) bool { return !r.killed || e.OOMKills > 0 }
+}
+
+// exceptions are the exception and its chain, outermost first.
+func (e Evidence) exceptions() []subject {
+	var out []subject
+	if e.Class != "" || e.Message != "" || e.Code != 0 {
+		out = append(out, subject{class: e.Class, text: e.Message})
+	}
+	for _, x := range e.Chain {
+		out = append(out, subject{class: x.Class, text: x.Message})
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package slot
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/gpumux/gpumux"
+)
+
+// hint is the next step for a kind of fault, with its sizes, where no rule knows a better one.
+func hint(e Evidence, d Diagnosis) string {
+	f := &d.Fault
+	switch f.Kind {
+	case gpumux.DeviceOOM:
+		return deviceMemoryHint(f)
+	case gpumux.Budget:
+		return fmt.Sprintf("give the pool memory: %s, or a smaller micro-batch, or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
+	case gpumux.HostOOM:
+		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
+	case gpumux.Timeout:
+		return "raise the task's timeout (--timeout), or find out from the tail what the item waits for"
+	case gpumux.DeviceLost:
+		return hintDevice
+	case gpumux.BadInput:
+		return "the task could not be loaded; start its file with the same interpreter to see the error, then start the map again"
+	case gpumux.Crash:
+		return deathHint(e)
+	}
+	return ""
+}
+
+func deviceMemoryHint(f *gpumux.Fault) string {
+	const smaller = "a smaller micro-batch (@gpumux.batch)"
+	asked := ""
+	if f.Requested > 0 {
+		asked = fmt.Sprintf("asked for %s", gpumux.Size(f.Requested))
+		if f.Budget > 0 {
+			asked += fmt.Sprintf(" with a budget of %s", gpumux.Size(f.Budget))
+		}
+		asked += ": "
+	}
+	need := roomFor(f.Budget + f.Requested)
+	switch {
+	case f.Total > 0 && f.Requested > f.Total:
+		return fmt.Sprintf("%sthe device has %s in all, so use %s or a pool of larger devices", asked, gpumux.Size(f.Total), smaller)
+	case f.Budget > 0 && f.Total > 0 && int64(need) > f.Total:
+		return fmt.Sprintf("%suse %s, or give the slot the whole device (slots: 1), or add a larger pool to the ladder", asked, smaller)
+	case f.Budget > 0 && f.Requested > 0:
+		return fmt.Sprintf("%sgive the pool memory: %s, or %s, or add a larger pool to the ladder", asked, need, smaller)
+	case f.Requested > 0 && f.Free >= f.Requested:
+		return asked + "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True in the task's env, or use " + smaller
+	}
+	return asked + "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
+}
+
+// roomFor rounds up to what a person would write: whole GiB, or steps of 256 MiB below 4 GiB.
+func roomFor(bytes int64) gpumux.Size {
+	step := int64(1 << 30)
+	if bytes < 4<<30 {
+		step = 256 << 20
+	}
+	return gpumux.Size((bytes + step - 1) / step * step)
+}
+
+func deathHint(e Evidence) string {
+	sig, _ := deadlySignal(e)
+	switch {
+	case !e.Exited:
+		return "the process is replaced; only the runtime may write to the descriptor of the protocol"
+	case sig == syscall.SIGKILL:
+		return "killed from outside, and no memory kill of this slot was counted: look in the kernel's log (dmesg) for the host's" +
+			" own out-of-memory killer, and for an operator or a scheduler"
+	case sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGHUP:
+		return "ended from outside; look for an operator, a scheduler or the task's own code that sends signals"
+	case sig == syscall.SIGBUS:
+		return "a mapped file or /dev/shm ran out of space, or native code is at fault; check `df /dev/shm`"
+	case sig == syscall.SIGXCPU || sig == syscall.SIGXFSZ:
+		return "a resource limit (ulimit) ended it; raise the worker's limit"
+	case sig != 0:
+		return "native code of the task or a library is at fault; the tail says where; run the item alone to see it again"
+	case e.ExitCode == 0:
+		return "the task ends its own process (os._exit?); return a value or raise instead"
+	}
+	return "something in the task ends the process (os._exit, a C library's exit); the tail shows its last words"
+}

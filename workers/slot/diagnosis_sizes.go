@@ -1,0 +1,132 @@
+package slot
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// amount is a number of bytes as frameworks write it: "2.00 GiB", "8.00GiB", "1,234 bytes", "7.5 Gb", "33762398024".
+const amount = `([\d,]+(?:\.\d+)?\s?(?:[KMGT]i?B?\b|B\b|bytes\b)?)`
+
+var (
+	requestedWords = patterns(
+		`allocate request for [^(\n]*\((\d+)B\)`,      // XLA, exact in parentheses
+		`[Tt]ried to allocate `+amount,                // PyTorch, DefaultCPUAllocator
+		`(?:trying|attempting) to allocate `+amount,   // XLA, CUDA.jl
+		`[Oo]ut of memory allocating `+amount,         // CuPy, XLA
+		`requested buffer of size `+amount,            // ONNX Runtime
+		`smaller than requested bytes of `+amount,     // ONNX Runtime's capped arena
+		`allocate \w+ buffer of size `+amount,         // ggml
+		`Device memory allocation of size `+amount,    // ggml on Vulkan
+		`allocating `+amount+` on device`,             // ggml on CUDA
+		`(?:[Ff]ailed|[Uu]nable) to allocate `+amount, // RMM, NumPy
+		`cannot allocate vector of size `+amount,      // R
+		amount+` KV cache is needed`,                  // vLLM
+		`[Uu]sed `+amount+` of [\d.]+[KMGT] hbm`,      // XLA's compiler
+	)
+	totalWords = patterns(
+		`total capac\w+ of `+amount,                                 // PyTorch 2
+		amount+` total capacity`,                                    // PyTorch 1
+		`memory usage: [\d.]+% \([^/)]*/`+amount+`\)`,               // CUDA.jl
+		`[Uu]sed [\d.]+[KMGT] of `+amount+` hbm`,                    // XLA's compiler
+		`Free memory on device[^(\n]*\([\d.]+/([\d.]+ [KMGT]i?B)\)`, // vLLM
+	)
+	freeWords = patterns(
+		amount+` (?:is )?free\b`,              // PyTorch
+		`Available memory of `+amount,         // ONNX Runtime
+		`available KV cache memory \(`+amount, // vLLM
+	)
+	allowedWords = patterns(
+		amount+` allowed;`,      // PyTorch with a fraction
+		`max allowed: `+amount,  // PyTorch on MPS
+		`limit set to: `+amount, // CuPy
+	)
+	usedOfTotal = regexp.MustCompile(`memory usage: [\d.]+% \(` + amount + `/` + amount + `\)`)
+	tensorShape = regexp.MustCompile(`allocating tensor with shape\s?\[([\d,\s]*)\] and type (\w+)`)
+)
+
+// tensorTypes are the sizes of TensorFlow's element types in bytes.
+var tensorTypes = map[string]int64{
+	"half": 2, "bfloat16": 2, "float": 4, "double": 8, "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2,
+	"int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
+}
+
+func patterns(list ...string) []*regexp.Regexp {
+	out := make([]*regexp.Regexp, len(list))
+	for i, p := range list {
+		out[i] = regexp.MustCompile(p)
+	}
+	return out
+}
+
+// readSizes takes what the framework says of sizes; what it leaves out stays 0. Budget is the framework's own cap.
+func readSizes(f *gpumux.Fault, text string) {
+	f.Requested, f.Total = firstSize(requestedWords, text), firstSize(totalWords, text)
+	f.Free, f.Budget = firstSize(freeWords, text), firstSize(allowedWords, text)
+	if m := tensorShape.FindStringSubmatch(text); m != nil && f.Requested == 0 {
+		f.Requested = tensorBytes(m[1], m[2])
+	}
+	if m := usedOfTotal.FindStringSubmatch(text); m != nil {
+		f.Free = max(0, bytesOf(m[2])-bytesOf(m[1]))
+	}
+}
+
+func firstSize(words []*regexp.Regexp, text string) int64 {
+	for _, w := range words {
+		if m := w.FindStringSubmatch(text); m != nil {
+			return bytesOf(m[1])
+		}
+	}
+	return 0
+}
+
+// bytesOf reads an amount; 0 when it is none. A bare unit such as R's "Gb" is binary.
+func bytesOf(text string) int64 {
+	s := strings.ReplaceAll(text, ",", "")
+	s = strings.TrimSuffix(strings.TrimSpace(s), "bytes")
+	if bare, ok := strings.CutSuffix(s, "b"); ok {
+		s = bare
+	}
+	n, err := gpumux.ParseSize(strings.TrimSpace(s))
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+// tensorBytes is the size of a tensor, or 0 when its type is unknown or it would not fit an int64.
+func tensorBytes(shape, kind string) int64 {
+	n := tensorTypes[kind]
+	for dim := range strings.SplitSeq(shape, ",") {
+		if dim = strings.TrimSpace(dim); dim == "" {
+			continue
+		}
+		d, err := strconv.ParseInt(dim, 10, 64)
+		if err != nil || d > 0 && n > (1<<62)/d {
+			return 0
+		}
+		n *= d
+	}
+	return n
+}
+
+// around is the part of a tail that belongs to the words at an offset: a few lines before, where a lower layer names the
+// size, and a few after.
+func around(text string, at int) string {
+	start, end := at, at
+	for range 3 {
+		start = max(0, strings.LastIndexByte(text[:start], '\n'))
+	}
+	for range 6 {
+		next := strings.IndexByte(text[end:], '\n')
+		if next < 0 {
+			end = len(text)
+			break
+		}
+		end += next + 1
+	}
+	return text[start:end]
+}

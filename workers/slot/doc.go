@@ -1,0 +1,15 @@
+// Package slot is the seat on a device: it runs the items of one call at a time in a task process of its own.
+//
+// It owns the task process from its start to the end of its whole process group, the state of the slot, the limits on an
+// item's time, and the diagnosis of every death. It never knows Temporal, the store or how many slots there are, and one
+// slot's failure touches no other. A slot stops when Stop is called: it ends its process, waits until nothing of it is left,
+// and refuses further calls.
+//
+// Fresh mode is persistent mode with a limit of one item per process; both run through the same code.
+//
+// Files: slot.go (the slot and its owner goroutine), call.go (one call: what is asked and how items flow), state.go (states
+// and allowed moves), process.go (one task process: start, handshake, end), spawn_linux.go and spawn_other.go (starting so
+// that nothing outlives the worker), warden.go (what kills processes when the worker was killed itself), stray_linux.go and
+// stray_other.go (descendants that left the process group), environ.go (what a task process may see), output.go (what it
+// prints), command.go (tasks that are plain programs), diagnosis.go and diagnosis_rules.go (from evidence to a fault).
+package slot

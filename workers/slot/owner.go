@@ -1,0 +1,197 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// own is the owner goroutine: nothing else touches the process.
+func (s *Slot) own() {
+	defer close(s.gone)
+	for {
+		var exited chan struct{}
+		if s.process != nil {
+			exited = s.process.exited
+		}
+		select {
+		case r := <-s.calls:
+			r.reply <- s.serve(r.ctx, r.call)
+		case <-exited:
+			s.log.Warn("task process ended while it was idle", logPID.int(s.process.cmd.Process.Pid), logWhy.text(s.process.ended.String()))
+			s.retire(false, "ended while idle")
+		case <-s.quit:
+			s.retire(true, "slot stops")
+			s.enter(Stopped, "slot stops")
+			return
+		}
+	}
+}
+
+// ready returns a process that may run an item of the call: the present one where it suits, else a new one.
+func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
+	if p := s.process; p != nil {
+		if why := s.unfit(p, call); why != "" {
+			s.retire(true, why)
+		} else {
+			return p, nil
+		}
+	}
+	if err := s.backoff(ctx); err != nil {
+		return nil, err
+	}
+	s.enter(Starting, "call of "+call.Task.Name)
+	limit := call.Task.RecycleItems
+	if call.mode(s.o.Mode) == gpumux.Fresh {
+		limit = 1
+	}
+	p, err := launch(call.Task, s.o, limit)
+	if err != nil {
+		s.enter(Reclaiming, "did not start")
+		s.enter(Vacant, "did not start")
+		return nil, s.unstarted(call.Task, err)
+	}
+	s.hold(p)
+	evidence, trace := p.greet(ctx, s.o, call.mode(s.o.Mode), s.quit)
+	if evidence == nil {
+		s.failures = 0
+		s.enter(Ready, "task loaded")
+		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.cmd.Process.Pid))
+		return p, nil
+	}
+	fault := s.diagnose(p, evidence)
+	fault.Op, fault.Traceback = "start", trace
+	if evidence.Canceled {
+		s.retire(false, "cancelled")
+		return nil, s.ending(ctx)
+	}
+	if evidence.Class != "" && !fault.Kind.Memory() {
+		fault.Kind = gpumux.BadInput
+		if fault.Hint == "" {
+			fault.Hint = "mend the task's module; nothing has run yet"
+		}
+	}
+	s.failures++
+	s.retire(false, "did not get ready")
+	return nil, fault
+}
+
+// unfit says why the process cannot run the call, or "".
+func (s *Slot) unfit(p *process, call Call) string {
+	select {
+	case <-p.exited:
+		return "ended while idle"
+	default:
+	}
+	fresh := call.mode(s.o.Mode) == gpumux.Fresh
+	switch {
+	case !same(p.task, call.Task):
+		return "another task"
+	case p.ran > 0 && (fresh || call.Clean):
+		return "a clean process is wanted"
+	case p.limit > 0 && p.sent >= p.limit:
+		return fmt.Sprintf("recycled after %d items", p.ran)
+	case p.limit == 1 && !fresh:
+		return "made for one item"
+	case call.Task.RecycleAge > 0 && time.Since(p.started) > call.Task.RecycleAge:
+		return "recycled at age " + time.Since(p.started).Round(time.Second).String()
+	}
+	if fresh {
+		p.limit = 1
+	}
+	return ""
+}
+
+// backoff waits before a start when the last ones failed.
+func (s *Slot) backoff(ctx context.Context) error {
+	if s.failures == 0 {
+		return nil
+	}
+	s.enter(Backoff, fmt.Sprintf("%d starts failed", s.failures))
+	defer s.enter(Vacant, "backoff over")
+	timer := time.NewTimer(min(10*time.Second, 100*time.Millisecond<<min(s.failures-1, 10)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+	case <-s.quit:
+	}
+	return s.ending(ctx)
+}
+
+// ending is why a call ends early: its own context, or the slot that stops.
+func (s *Slot) ending(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return ErrStopped
+}
+
+// hold makes p the slot's process.
+func (s *Slot) hold(p *process) {
+	s.process = p
+	s.mu.Lock()
+	s.task = p.task.Name
+	s.mu.Unlock()
+}
+
+// retire ends the slot's process and returns when nothing of it is left.
+func (s *Slot) retire(kindly bool, why string) {
+	p := s.process
+	if p == nil {
+		return
+	}
+	s.enter(Reclaiming, why)
+	p.end(kindly, s.o.Grace)
+	s.process = nil
+	s.mu.Lock()
+	s.task = ""
+	s.mu.Unlock()
+	s.enter(Vacant, why)
+}
+
+// drop is retire for a process that must not go on: no grace.
+func (s *Slot) drop(why string) {
+	killGroup(s.process.cmd.Process.Pid, 9)
+	s.retire(false, why)
+}
+
+// diagnose makes a fault of this slot from evidence.
+func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
+	e.Budget = int64(s.o.Memory)
+	if e.Tail == "" {
+		e.Tail = p.out.tail()
+	}
+	fault := Diagnose(*e).Fault
+	s.place(&fault, p.task)
+	fault.PID = p.cmd.Process.Pid
+	fault.Alone = p.ran == 0
+	if fault.Kind.Deadly() && fault.Tail == "" {
+		fault.Tail = e.Tail
+	}
+	return &fault
+}
+
+// place says where a fault happened.
+func (s *Slot) place(fault *gpumux.Fault, task Task) {
+	fault.Op, fault.Task, fault.Slot, fault.Device, fault.Host = "run", task.Name, s.o.Name, s.o.Device, s.o.Host
+}
+
+// unstarted is the fault of a process that the system could not start.
+func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
+	fault := &gpumux.Fault{Kind: gpumux.BadInput, Message: err.Error()}
+	s.place(fault, task)
+	fault.Op = "start"
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		fault.Hint = "install it, or name it with its full path in the task"
+	default:
+		fault.Hint = "check that the file exists in the task's folder and may be executed"
+	}
+	return fault
+}

@@ -1,0 +1,280 @@
+package slot
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
+type process struct {
+	task    Task
+	cmd     *exec.Cmd
+	token   string
+	conn    *wire.Conn
+	out     *output
+	started time.Time
+	// limit is how many items it may run, 0 without limit; sent and ran are how many it was given and has finished.
+	limit, sent, ran int
+	batch            int
+	runs             int64
+
+	send   chan wire.Message
+	heard  chan heard
+	exited chan struct{}
+	// ended is set before exited is closed.
+	ended *os.ProcessState
+}
+
+// heard is one message of the process, or the error that ended the wire.
+type heard struct {
+	message wire.Message
+	err     error
+}
+
+// launch starts the process and its goroutines; the handshake is still to come.
+func launch(task Task, o Options, limit int) (*process, error) {
+	argv := task.Program
+	if task.Python != "" {
+		interpreter := task.Interpreter
+		if interpreter == "" {
+			interpreter = "python3"
+		}
+		argv = []string{interpreter, o.Runtime}
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fmt.Errorf("socket for a task process: %w", err)
+	}
+	defer theirs.Close()
+	p := &process{
+		task: task, limit: limit, started: time.Now(),
+		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
+	}
+	if p.cmd, p.token, p.out, err = begin(task, o, argv, []*os.File{theirs}, nil, nil); err != nil {
+		ours.Close()
+		return nil, err
+	}
+	p.conn = wire.NewWorker(ours)
+	go p.wait()
+	go p.listen()
+	go p.speak()
+	return p, nil
+}
+
+// begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
+// everything else that it prints to the output file.
+func begin(task Task, o Options, argv []string, extra []*os.File, stdin, stdout *os.File) (*exec.Cmd, string, *output, error) {
+	worker, err := warden()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	out, err := newOutput()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	token := rand.Text()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = task.Dir
+	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker, processToken: token})
+	cmd.ExtraFiles = extra
+	cmd.Stderr = out.file
+	cmd.Stdout = out.file
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	if stdout != nil {
+		cmd.Stdout = stdout
+	}
+	// A relative program is relative to the folder that it runs in, as a shell there would find it.
+	if cmd.Err == nil && filepath.Base(argv[0]) != argv[0] && !filepath.IsAbs(argv[0]) && task.Dir != "" {
+		if abs, err := filepath.Abs(filepath.Join(task.Dir, argv[0])); err == nil {
+			cmd.Path = abs
+		}
+	}
+	if err := spawn(cmd); err != nil {
+		out.close()
+		return nil, "", nil, fmt.Errorf("start %q: %w", argv[0], err)
+	}
+	return cmd, token, out, nil
+}
+
+func socketPair() (net.Conn, *os.File, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, fd := range fds {
+		syscall.CloseOnExec(fd)
+	}
+	file := os.NewFile(uintptr(fds[0]), "wire")
+	defer file.Close()
+	theirs := os.NewFile(uintptr(fds[1]), "wire")
+	ours, err := net.FileConn(file)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// wait is the one place where the end of the process is seen.
+func (p *process) wait() {
+	p.ended = await(p.cmd)
+	strays(p.token)
+	close(p.exited)
+}
+
+// listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.
+func (p *process) listen() {
+	for {
+		message, err := p.conn.Read()
+		select {
+		case p.heard <- heard{message, err}:
+		case <-p.exited:
+			// The last words of a dead process still count: they are results.
+			p.heard <- heard{message, err}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// speak keeps the owner goroutine from blocking on a process that does not read.
+func (p *process) speak() {
+	for message := range p.send {
+		if p.conn.Write(message) != nil {
+			// The reader sees the same end and says so.
+			for range p.send {
+			}
+			return
+		}
+	}
+}
+
+// greet does the handshake and waits until the task is loaded.
+// The traceback goes with an exception of the task's module.
+func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <-chan struct{}) (e *Evidence, traceback string) {
+	p.send <- wire.Hello{
+		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
+		Memory: int64(o.Memory), Mode: mode,
+	}
+	limit := time.NewTimer(o.StartLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case h := <-p.heard:
+			switch m := h.message.(type) {
+			case wire.ProcessHello:
+			case wire.Ready:
+				p.batch = m.Batch
+				return nil, ""
+			case wire.Fault:
+				return raised(m.Raised), m.Raised.Traceback
+			default:
+				return p.death(h.err), ""
+			}
+		case <-limit.C:
+			return &Evidence{TimedOut: true, Message: fmt.Sprintf("the task process was not ready after %s", o.StartLimit)}, ""
+		case <-ctx.Done():
+			return &Evidence{Canceled: true}, ""
+		case <-quit:
+			return &Evidence{Canceled: true}, ""
+		}
+	}
+}
+
+// death waits for the process's end after its wire ended and says how it went. A process that broke the wire but lives is
+// killed.
+func (p *process) death(err error) *Evidence {
+	e := &Evidence{}
+	var protocol *wire.ProtocolError
+	var version *wire.VersionError
+	switch {
+	case errors.As(err, &version):
+		e.Protocol = version.Error()
+	case errors.As(err, &protocol) && !errors.Is(err, io.ErrUnexpectedEOF):
+		e.Protocol = protocol.Error()
+	case err == nil:
+		e.Protocol = "the task process said something out of turn"
+	default:
+		// The kernel closes a dying process's files before the process can be waited for.
+		select {
+		case <-p.exited:
+			e.Exited = true
+		case <-time.After(time.Second):
+			e.Protocol = "the task process closed its wire and went on"
+		}
+	}
+	if !e.Exited {
+		killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.exited
+	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
+		e.ExitCode = status.ExitStatus()
+		if status.Signaled() {
+			e.Signal, e.CoreDumped = status.Signal(), status.CoreDump()
+		}
+	}
+	e.Tail = p.out.tail()
+	return e
+}
+
+func raised(r wire.Raised) *Evidence {
+	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
+}
+
+// end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
+func (p *process) end(kindly bool, grace time.Duration) {
+	pid := p.cmd.Process.Pid
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	if kindly && p.conn != nil {
+		// Asked on the wire, it can finish its own way; told by a signal, it is in the middle of something.
+		select {
+		case p.send <- wire.Stop{}:
+		default:
+		}
+		select {
+		case <-p.exited:
+		case <-timer.C:
+		}
+	} else {
+		killGroup(pid, syscall.SIGTERM)
+		select {
+		case <-p.exited:
+		case <-timer.C:
+		}
+	}
+	p.kill()
+}
+
+// kill ends the process without asking.
+func (p *process) kill() {
+	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+	p.out.close()
+	if p.conn == nil {
+		return
+	}
+	close(p.send)
+	p.conn.Close()
+	go func() {
+		for h := range p.heard {
+			if h.err != nil {
+				return
+			}
+		}
+	}()
+}

@@ -1,0 +1,9 @@
+// Package pyruntime is the Python side of a task process, embedded.
+//
+// It owns the Python files and puts them on disk with Install. It never starts Python; package slot does. The files need
+// Python 3.9 or newer and nothing but its standard library. Nothing here runs on after Install, so nothing has to stop.
+//
+// Files: install.go; gpumux/ is the Python package: __init__.py (what a task may use), main.py (start and end), wire.py
+// (frames), task.py (finding the function), call.py (running items), encode.py (values as JSON), fault.py (exceptions).
+// tests/ are Python's own tests, run by go test.
+package pyruntime

@@ -1,0 +1,100 @@
+"""What a task may use of gpumux: batch, resident, slot and progress. A task needs none of them.
+
+This package owns the Python side of a slot. It never prints on its own and needs nothing but the standard library. In a
+program that runs outside of a slot, everything here still works: slot() knows nothing and progress() does nothing.
+"""
+
+from __future__ import annotations
+
+import threading as _threading
+from typing import Any, Callable, Hashable, NamedTuple, Optional, TypeVar
+
+__all__ = ["Slot", "batch", "progress", "resident", "slot"]
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Slot(NamedTuple):
+    """The seat that this process has on a device. Every field is None outside of a slot."""
+
+    name: Optional[str] = None
+    """The pool and the number of the slot in it: "gpu/0"."""
+    device: Optional[str] = None
+    """The device's UUID, such as "GPU-5c89…" or "MIG-…", or "CPU"."""
+    memory: Optional[int] = None
+    """The budget in bytes, or None when there is none."""
+    mode: Optional[str] = None
+    """"persistent" or "fresh"."""
+    task: Optional[str] = None
+    """The name of the task."""
+
+
+_slot = Slot()
+_report: Optional[Callable[[bytes], None]] = None
+_residents: dict[Hashable, Any] = {}
+_locks: dict[Hashable, Any] = {}
+_guard = _threading.Lock()
+
+
+def slot() -> Slot:
+    """The slot that this process runs in."""
+    return _slot
+
+
+def progress(value: Any) -> None:
+    """Tell how far the item that runs is; value is anything that a task may return, such as 0.5 or {"epoch": 3}.
+
+    May be called from any thread. Does nothing outside of a slot and between items. Raises TypeError when value is
+    nothing that JSON can hold.
+    """
+    if _report is not None:
+        from .encode import encode
+
+        _report(encode(value, "progress"))
+
+
+def resident(key: Hashable, build: Callable[[], _T]) -> _T:
+    """The value of build(), kept in this process under key: a loaded model, an open connection.
+
+    build runs once per process, and again only if it raised. Threads that ask for the same key wait for the first.
+    """
+    try:
+        return _residents[key]
+    except KeyError:
+        pass
+    with _guard:
+        lock = _locks.setdefault(key, _threading.RLock())
+    with lock:
+        if key not in _residents:
+            value = build()
+            if hasattr(value, "__await__"):
+                if hasattr(value, "close"):
+                    value.close()
+                raise TypeError(f"resident({key!r}): build returned an awaitable; give a plain function")
+            _residents[key] = value
+        return _residents[key]
+
+
+def batch(function: Optional[_F] = None, *, max: int = 64) -> Any:
+    """Mark a task that takes a list of items and returns a list of as many values, in the same order.
+
+    max is the most items per call. When the device runs out of memory the list is halved and tried again in the same
+    process; when the call raises for another reason its items are tried one by one, so that only the guilty one fails.
+    The function stays an ordinary function for callers of your own.
+
+        @gpumux.batch(max=64)
+        def embed(texts: list[str]) -> list[list[float]]: ...
+    """
+    if isinstance(max, bool) or not isinstance(max, int) or max < 1:
+        raise ValueError(f"gpumux.batch(max={max!r}): give a whole number of at least 1")
+
+    def mark(task: _F) -> _F:
+        task.__gpumux_batch__ = max  # type: ignore[attr-defined]
+        return task
+
+    if function is None:
+        return mark
+    if not callable(function):
+        raise TypeError(f"gpumux.batch({function!r}): write gpumux.batch(max=…)")
+    return mark(function)

@@ -1,0 +1,282 @@
+"""Calls the task for the items of a run and answers each.
+
+Owns attempts, micro-batches and what happens when the task raises. Never reads the wire. An item is answered before the
+next one starts, so that a death loses none that is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from time import perf_counter
+from types import CoroutineType
+from typing import Any, Callable
+
+import gpumux
+
+from .encode import encode, rows
+from .fault import describe, drop_caches, is_memory
+from .wire import MAX_FRAME, Wire
+
+_decode = json.JSONDecoder().decode
+# Micro-batches that must succeed before a limit that had been halved grows, at first and at most.
+_PATIENCE = 4
+_MOST_PATIENCE = 256
+
+
+class Caller:
+    """Runs items with one task. Only the main thread uses it."""
+
+    def __init__(self, function: Callable[..., Any], wire: Wire) -> None:
+        self.batch = int(getattr(function, "__gpumux_batch__", 0))
+        self.ended: Callable[[], None] = lambda: None
+        """Raises SystemExit when the worker has told the process to end."""
+        self._function = function
+        self._wire = wire
+        self._pid = os.getpid()
+        self._loop: Any = None
+        self._stdout, self._stderr = sys.stdout, sys.stderr
+        self._limit = self.batch
+        self._good = 0
+        self._patience = _PATIENCE
+        self._run = 0
+        self._n = 0
+        gpumux._report = self._progress
+
+    def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
+        """Run the items of one run, whose JSON lies one after the other in body."""
+        self._run = run
+        try:
+            if self.batch:
+                self._batches(sizes, body, attempts)
+                return
+            start = 0
+            for n, size in enumerate(sizes):
+                self._single(n, body[start : start + size], attempts, self._one)
+                start += size
+        finally:
+            self._run = 0
+
+    def close(self) -> None:
+        """End what async tasks left running, so that their clean-up happens."""
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_closed():
+            return
+        import asyncio
+
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    # One item.
+
+    def _single(self, n: int, raw: memoryview, attempts: int, call: Callable[[memoryview], bytes]) -> None:
+        self._n = n
+        tried = 0
+        begin = perf_counter()
+        while True:
+            tried += 1
+            fault = None
+            try:
+                data = call(raw)
+            except BaseException as error:
+                self._survive(error)
+                fault = describe(error)
+                memory = is_memory(error)
+            # The exception is gone here, and with it the frames that hold arrays.
+            if fault is None:
+                break
+            if memory:
+                drop_caches()
+            if tried >= attempts:
+                break
+        self._finish()
+        busy = perf_counter() - begin
+        if fault is not None:
+            self._wire.fault(fault, self._run, n, tried, busy)
+        elif tried == 1:
+            self._wire.result(self._run, n, data, busy)
+        else:
+            self._wire.results(self._run, n, [data], [busy], [tried])
+        self._answered()
+
+    def _one(self, raw: memoryview) -> bytes:
+        try:
+            item = _decode(str(raw, "utf-8"))
+        except ValueError as error:
+            raise _not_json(raw, error) from None
+        value = self._function(item)
+        if type(value) is CoroutineType:
+            value = self._await(value)
+        return encode(value)
+
+    def _alone(self, raw: memoryview) -> bytes:
+        (data,) = self._many([raw])
+        if isinstance(data, BaseException):
+            raise data
+        return data
+
+    # Micro-batches.
+
+    def _batches(self, sizes: list[int], body: memoryview, attempts: int) -> None:
+        n = start = 0
+        while n < len(sizes):
+            raws, end = [], start
+            for size in sizes[n : n + self._limit]:
+                raws.append(body[end : end + size])
+                end += size
+            if self._batch(n, raws, attempts):
+                n += len(raws)
+                start = end
+
+    def _batch(self, n: int, raws: list[memoryview], attempts: int) -> bool:
+        """Answer the items from position n on; False asks for them again in a smaller micro-batch."""
+        if len(raws) == 1:
+            self._single(n, raws[0], attempts, self._alone)
+            self._grow()
+            return True
+        self._n = n
+        answers = None
+        memory = False
+        begin = perf_counter()
+        try:
+            answers = self._many(raws)
+        except BaseException as error:
+            self._survive(error)
+            memory = is_memory(error)
+        if answers is not None:
+            self._finish()
+            self._answer(n, answers, (perf_counter() - begin) / len(raws))
+            self._answered()
+            self._grow()
+        elif memory:
+            drop_caches()
+            self._halve(len(raws))
+            return False
+        else:
+            for i, raw in enumerate(raws):
+                self._single(n + i, raw, attempts, self._alone)
+        return True
+
+    def _many(self, raws: list[memoryview]) -> list:
+        """The values of a micro-batch, encoded, each or the exception of its encoding."""
+        items = []
+        for raw in raws:
+            try:
+                items.append(_decode(str(raw, "utf-8")))
+            except ValueError as error:
+                raise _not_json(raw, error) from None
+        values = self._function(items)
+        if type(values) is CoroutineType:
+            values = self._await(values)
+        values = rows(values)
+        if len(values) != len(raws):
+            name = getattr(self._function, "__name__", "the task")
+            raise ValueError(f"{name} returned {len(values)} values for {len(raws)} items; return one for each, in order")
+        answers: list = []
+        for value in values:
+            try:
+                answers.append(encode(value))
+            except Exception as error:
+                answers.append(error)
+        return answers
+
+    def _answer(self, n: int, answers: list, busy: float) -> None:
+        """Send values in as few frames as they fit, with faults in their places."""
+        values: list[bytes] = []
+        total = 0
+        for i, answer in enumerate(answers):
+            failed = isinstance(answer, BaseException)
+            if values and (failed or total + len(answer) > MAX_FRAME // 2):
+                self._wire.results(self._run, n + i - len(values), values, [busy] * len(values), [1] * len(values))
+                values, total = [], 0
+            if failed:
+                self._wire.fault(describe(answer), self._run, n + i, 1, busy)
+            else:
+                values.append(answer)
+                total += len(answer)
+        if values:
+            end = n + len(answers)
+            self._wire.results(self._run, end - len(values), values, [busy] * len(values), [1] * len(values))
+
+    def _halve(self, tried: int) -> None:
+        # A limit that had grown too far must earn its next growth with more successes.
+        if self._limit < self.batch:
+            self._patience = min(self._patience * 2, _MOST_PATIENCE)
+        self._limit = max(1, tried // 2)
+        self._good = 0
+
+    def _grow(self) -> None:
+        if self._limit >= self.batch:
+            return
+        self._good += 1
+        if self._good >= self._patience:
+            self._good = 0
+            self._limit = min(self.batch, self._limit + max(1, self._limit // 4))
+
+    # What surrounds a call.
+
+    def _await(self, coroutine: Any) -> Any:
+        if self._loop is None:
+            import asyncio
+
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop.run_until_complete(coroutine)
+
+    def _survive(self, error: BaseException) -> None:
+        """Go on after what the task raised, unless this process was told to end or is a forked child."""
+        if os.getpid() != self._pid:
+            self._leave(error)
+        self.ended()
+
+    def _finish(self) -> None:
+        """After a call: a forked child must not answer; whatever was printed belongs before the answer."""
+        if os.getpid() != self._pid:
+            self._leave(None)
+        self._wire.sending = True
+        out, err = sys.stdout, sys.stderr
+        _flush(out)
+        _flush(err)
+        if out is not self._stdout:
+            _flush(self._stdout)
+        if err is not self._stderr:
+            _flush(self._stderr)
+
+    def _answered(self) -> None:
+        self._wire.sending = False
+        self.ended()
+
+    def _leave(self, error: BaseException | None) -> None:
+        status = 0
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        elif error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 1
+        _flush(sys.stdout)
+        _flush(sys.stderr)
+        os._exit(status & 0xFF)
+
+    def _progress(self, value: bytes) -> None:
+        run, n = self._run, self._n
+        if run and os.getpid() == self._pid:
+            self._wire.progress(run, n, value)
+            self.ended()
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:
+        # None, closed or replaced by the task: its output is its own affair.
+        pass
+
+
+def _not_json(raw: memoryview, error: ValueError) -> ValueError:
+    return ValueError(f"the item is not JSON: {error}: {bytes(raw[:80])!r}")

@@ -1,0 +1,191 @@
+"""Turns what a task returned into JSON.
+
+Owns the rules of docs/wire.md on values. Never changes a value. The fast way is the interpreter's own encoder with a hook
+for other types; the slow way walks the value itself, for the rare things that the encoder refuses: NaN, keys that are no
+strings, and everything that has to be reported with its place in the value.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import sys
+from typing import Any, Callable
+
+MAX_VALUE = (1 << 30) - (1 << 12)
+_ACCEPTED = (
+    "return dict, list, str, int, float, bool, None, NumPy, torch or JAX arrays, dataclasses, bytes, dates or paths"
+)
+
+
+def encode(value: Any, name: str = "result") -> bytes:
+    """value as compact UTF-8 JSON. Raises TypeError or ValueError that names the place, such as result.scores[3]."""
+    text = None
+    try:
+        text = _fast(value)
+    except (TypeError, ValueError):
+        pass
+    if text is None:
+        value = _walk(value, name, set())
+        text = _fast(value)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8; the escaped form can carry it.
+        data = _ascii(value).encode()
+    if len(data) > MAX_VALUE:
+        raise ValueError(f"{name} has {len(data)} bytes, the wire carries at most {MAX_VALUE}; write a file and return its path")
+    return data
+
+
+def rows(values: Any) -> list:
+    """The values of a micro-batch as a list; an array gives its rows, fetched from the device at once."""
+    if type(values) is list:
+        return values
+    kind = type(values)
+    if isinstance(values, (str, bytes, bytearray, dict, set, frozenset)) or not (
+        hasattr(kind, "__iter__") or hasattr(kind, "__getitem__") or hasattr(kind, "tolist")
+    ):
+        raise TypeError(f"a batch function returns a list with one value per item; this one returned a {_name(kind)}")
+    if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
+        while hasattr(type(values), "tolist") or hasattr(type(values), "numpy"):
+            values = _array(values)
+        if not isinstance(values, list):
+            raise TypeError("a batch function returns a list with one value per item; this one returned a single number")
+        return values
+    return list(values)
+
+
+def _hook(value: Any) -> Any:
+    convert = _converter(type(value))
+    if convert is None:
+        raise TypeError
+    return convert(value)
+
+
+_fast = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_hook).encode
+_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False, default=_hook).encode
+
+
+def _walk(value: Any, path: str, above: set) -> Any:
+    """value in the encoder's own types, or an error that names the place."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if id(value) in above:
+        raise ValueError(f"{path} contains itself; JSON cannot hold a circular value")
+    above.add(id(value))
+    try:
+        if isinstance(value, dict):
+            return {_key(key, path): _walk(each, path + _step(key), above) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [_walk(each, f"{path}[{i}]", above) for i, each in enumerate(value)]
+        convert = _converter(type(value))
+        if convert is None:
+            raise TypeError(f"{path} is a {_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+        try:
+            plain = convert(value)
+        except Exception as error:
+            raise TypeError(f"{path} is a {_name(type(value))} that does not convert: {error}") from error
+        if type(plain) is type(value):
+            raise TypeError(f"{path} is a {_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+        return _walk(plain, path, above)
+    finally:
+        above.discard(id(value))
+
+
+def _key(key: Any, path: str) -> str:
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int, float)):
+        return json.dumps(key)
+    convert = _converter(type(key))
+    if convert is not None:
+        plain = convert(key)
+        if plain is None or isinstance(plain, (str, bool, int, float)):
+            return _key(plain, path)
+    raise TypeError(f"a key of {path} is a {_name(type(key))}, which JSON cannot have as a key; use strings or numbers")
+
+
+def _step(key: Any) -> str:
+    text = str(key)
+    return "." + text if text.isidentifier() else f"[{text[:40]!r}]"
+
+
+def _name(kind: type) -> str:
+    module = kind.__module__
+    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+
+
+# What to do with a type, by itself or a base class. Names instead of classes, so that nothing is imported for it.
+_BY_NAME: dict[str, Callable[[Any], Any]] = {
+    "builtins.bytes": lambda value: base64.b64encode(value).decode(),
+    "builtins.bytearray": lambda value: base64.b64encode(value).decode(),
+    "builtins.memoryview": lambda value: base64.b64encode(value.tobytes()).decode(),
+    "builtins.set": lambda value: _sorted(value),
+    "builtins.frozenset": lambda value: _sorted(value),
+    "enum.Enum": lambda value: value.value,
+    "decimal.Decimal": str,
+    "uuid.UUID": str,
+    "datetime.date": lambda value: value.isoformat(),
+    "datetime.time": lambda value: value.isoformat(),
+    "datetime.timedelta": lambda value: value.total_seconds(),
+}
+_known: dict[type, Callable[[Any], Any] | None] = {}
+
+
+def _converter(kind: type) -> Callable[[Any], Any] | None:
+    try:
+        return _known[kind]
+    except KeyError:
+        found = _known[kind] = _find(kind)
+        return found
+
+
+def _find(kind: type) -> Callable[[Any], Any] | None:
+    for base in kind.__mro__:
+        convert = _BY_NAME.get(f"{base.__module__}.{base.__qualname__}")
+        if convert is not None:
+            return convert
+    if hasattr(kind, "__dataclass_fields__"):
+        return _dataclass
+    if hasattr(kind, "__fspath__"):
+        return os.fspath
+    if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
+        return _array
+    return None
+
+
+def _dataclass(value: Any) -> dict:
+    return {field.name: getattr(value, field.name) for field in sys.modules["dataclasses"].fields(value)}
+
+
+def _sorted(value: Any) -> list:
+    try:
+        return sorted(value)
+    except TypeError:
+        return sorted(value, key=lambda each: (type(each).__name__, repr(each)))
+
+
+def _array(value: Any) -> Any:
+    """Arrays and their scalars as nested lists and plain numbers."""
+    if not hasattr(value, "tolist"):
+        # TensorFlow.
+        return value.numpy()
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind == "M":
+        return value.astype(str).tolist() if value.ndim else str(value)
+    if kind == "m":
+        # Seconds, as for datetime.timedelta; the division leaves floats.
+        numpy = sys.modules["numpy"]
+        return (value / numpy.timedelta64(1, "s")).tolist()
+    plain = value.tolist()
+    if type(plain) is type(value) and kind != "c":
+        # Long doubles and bfloat16 are their own Python values.
+        return float(value)
+    return plain

@@ -1,0 +1,133 @@
+"""The task process: started by a worker as `python main.py` with the wire on descriptor 3.
+
+Owns start and end of the process. Stops when the worker says so, closes the wire or sends SIGTERM.
+"""
+
+import faulthandler
+import fcntl
+import logging
+import os
+import signal
+import sys
+
+# Exit statuses; docs/wire.md lists them.
+WIRE, LOAD, TERMINATED = 64, 65, 143
+
+
+def main() -> int:
+    # This file's folder must not offer its modules by their bare names.
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [os.path.dirname(here)] + [p for p in sys.path if os.path.abspath(p or ".") != here]
+
+    from gpumux import wire as wires
+
+    _streams()
+    try:
+        wire = wires.Wire(wires.take())
+        ended = _signals(wire)
+        return _serve(wire, ended)
+    except wires.WireError as error:
+        print(f"gpumux: {error}", file=sys.stderr)
+        return WIRE
+    except (BrokenPipeError, ConnectionResetError):
+        # The worker is gone; nobody waits for the rest.
+        return 0
+
+
+def _serve(wire, ended) -> int:
+    import gpumux
+    from gpumux import call, task
+    from gpumux.wire import VERSION, WireError
+
+    wire.hello(os.getpid(), "python %d.%d.%d" % sys.version_info[:3])
+    first = wire.read()
+    if first is None:
+        return 0
+    hello = first[0]
+    if hello.get("type") != "hello":
+        raise WireError(f"the first message is {hello.get('type')!r}; it must be hello")
+    if hello.get("version") != VERSION:
+        raise WireError(
+            f"this runtime speaks wire version {VERSION}, the worker version {hello.get('version')}; "
+            "use the runtime that the worker installs"
+        )
+    gpumux._slot = gpumux.Slot(
+        hello.get("slot"), hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
+    )
+    process = os.getpid()
+    try:
+        function = task.load(hello.get("target") or "", hello.get("dir") or "")
+    except task.LoadError as error:
+        if os.getpid() != process:
+            os._exit(1)
+        ended()
+        wire.fault(error.fault)
+        return LOAD
+    if os.getpid() != process:
+        os._exit(0)
+    caller = call.Caller(function, wire)
+    caller.ended = ended
+    wire.ready(caller.batch)
+    try:
+        while True:
+            ended()
+            message = wire.read()
+            if message is None or message[0].get("type") == "stop":
+                return 0
+            header, body = message
+            if header.get("type") != "run":
+                raise WireError(f"the worker says {header.get('type')!r} where only run and stop can come")
+            sizes = header.get("sizes")
+            run, attempts = header.get("run"), header.get("attempts") or 1
+            if not isinstance(sizes, list) or not all(isinstance(n, int) and n > 0 for n in (run, attempts, *sizes)):
+                raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
+            if sum(sizes) != len(body):
+                raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
+            caller.run(run, sizes, body, attempts)
+            del message, body
+    finally:
+        caller.close()
+
+
+def _streams() -> None:
+    """Make output arrive line by line, and leave faulthandler a way out that a task cannot close by accident."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    try:
+        faulthandler.enable(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10))
+    except OSError:
+        # No standard error at all: nobody would see it.
+        pass
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _signals(wire):
+    """SIGTERM unwinds the main thread, SIGINT does nothing; forked children get Python's own handling back."""
+    told = False
+
+    def terminate(*_) -> None:
+        nonlocal told
+        told = True
+        # A frame that was begun is finished first; the caller asks ended() after it.
+        if not wire.sending:
+            raise SystemExit(TERMINATED)
+
+    def ended() -> None:
+        if told:
+            raise SystemExit(TERMINATED)
+
+    def forked() -> None:
+        wire.forked()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGTERM, terminate)
+    # A handler and not SIG_IGN, which programs that the task starts would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    os.register_at_fork(after_in_child=forked)
+    return ended
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Finds the function that a task names.
+
+Owns import and look-up. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
+be a dotted path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any, Callable
+
+from .fault import describe, plain
+
+
+class LoadError(Exception):
+    """The task could not be loaded; fault says why."""
+
+    def __init__(self, fault: dict) -> None:
+        super().__init__(fault["message"])
+        self.fault = fault
+
+
+def load(target: str, folder: str) -> Callable[..., Any]:
+    """The function that target names, relative to folder."""
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise LoadError(plain("ValueError", f"{target!r} names no task; write file.py:function or module:function"))
+    module = _file(place, folder) if place.endswith(".py") else _module(place, folder)
+    return _function(module, place, name)
+
+
+def _file(place: str, folder: str) -> ModuleType:
+    path = os.path.abspath(os.path.join(folder, place))
+    parent, base = os.path.split(path)
+    if not os.path.isfile(path):
+        there = f"there is no {place} in {folder or os.getcwd()}"
+        raise LoadError(plain("FileNotFoundError", f"{there}; {parent} has: {_files(parent)}"))
+    stem = base[: -len(".py")]
+    loaded = sys.modules.get(stem)
+    if loaded is not None:
+        message = f"{place} has the name of the module {stem}, which is loaded already; rename the file"
+        raise LoadError(plain("ImportError", message))
+    sys.path.insert(0, parent)
+    spec = importlib.util.spec_from_file_location(stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        sys.modules.pop(stem, None)
+        raise LoadError(describe(error)) from error
+    # A module may put something else in its place while it is imported.
+    return sys.modules.get(stem, module)
+
+
+def _module(place: str, folder: str) -> ModuleType:
+    folder = os.path.abspath(folder or ".")
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (place + ".").startswith(error.name + "."):
+            raise LoadError(describe(error)) from error
+        message = f"there is no module {error.name}; {folder} has: {_files(folder)}"
+        raise LoadError(plain("ModuleNotFoundError", message)) from error
+    except BaseException as error:
+        raise LoadError(describe(error)) from error
+
+
+def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            message = f"{place} has no function {name}; it has: {_functions(module)}"
+            raise LoadError(plain("AttributeError", message)) from None
+        except BaseException as error:
+            raise LoadError(describe(error)) from error
+    if not callable(found):
+        kind = type(found).__name__
+        message = f"{name} in {place} is a {kind}, which cannot be called; the functions are: {_functions(module)}"
+        raise LoadError(plain("TypeError", message))
+    return found
+
+
+def _functions(module: ModuleType) -> str:
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+    return ", ".join(own) or "none"
+
+
+def _files(folder: str) -> str:
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+    except OSError as error:
+        return f"nothing ({error.strerror})"
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") or "no .py files"

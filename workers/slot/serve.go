@@ -1,0 +1,255 @@
+package slot
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+const (
+	// frameItems and frameBytes bound what is handed to a process ahead of its work; both let at least one item pass.
+	frameItems = 64
+	frameBytes = 1 << 20
+	// outputLimit is how much unread output of one running item is kept; see output.trim.
+	outputLimit = 1 << 20
+	// trimEvery is how often the output of a running item is looked at.
+	trimEvery = 200 * time.Millisecond
+)
+
+// flying is an item that a process was given and has not finished.
+type flying struct {
+	Item
+	run   int64
+	n     int
+	tries int
+}
+
+// flow is one call on its way through the slot.
+type flow struct {
+	call   Call
+	fresh  bool
+	next   func() (Item, error, bool)
+	held   []flying
+	flight []flying
+	began  time.Time
+}
+
+// peek says whether there is an item to run, and pulls it off the call's items.
+func (f *flow) peek() (bool, error) {
+	if len(f.held) > 0 {
+		return true, nil
+	}
+	item, err, ok := f.next()
+	if err != nil || !ok {
+		return false, err
+	}
+	f.held = append(f.held, flying{Item: item})
+	return true, nil
+}
+
+// feed hands the process its next frame when it runs low.
+func (f *flow) feed(p *process) error {
+	size := frameItems
+	if p.batch > 0 {
+		size = (frameItems + p.batch - 1) / p.batch * p.batch
+	}
+	if len(f.flight) > size/2 {
+		return nil
+	}
+	if p.limit > 0 {
+		size = min(size, p.limit-p.sent)
+	}
+	run := wire.Run{Run: p.runs + 1, Attempts: f.call.attempts()}
+	if f.fresh {
+		run.Attempts = 1
+	}
+	bytes := 0
+	for len(run.Items) < size && (bytes < frameBytes || len(run.Items) == 0) {
+		more, err := f.peek()
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		item := f.held[0]
+		f.held = f.held[1:]
+		item.run, item.n = run.Run, len(run.Items)
+		if len(f.flight) == 0 {
+			f.began = time.Now()
+		}
+		f.flight = append(f.flight, item)
+		run.Items = append(run.Items, item.Value)
+		bytes += len(item.Value)
+	}
+	if len(run.Items) > 0 {
+		p.runs++
+		p.sent += len(run.Items)
+		p.send <- run
+	}
+	return nil
+}
+
+// serve runs one call. It returns with the process ready for the next one, or with none.
+func (s *Slot) serve(ctx context.Context, call Call) error {
+	next, stop := iter.Pull2(call.Items)
+	defer stop()
+	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next}
+	if len(call.Task.Command) > 0 {
+		return s.serveCommand(ctx, f)
+	}
+	for {
+		more, err := f.peek()
+		if err != nil || !more {
+			return err
+		}
+		p, err := s.ready(ctx, f.call)
+		if err != nil {
+			return err
+		}
+		f.call.Clean = false
+		s.enter(Busy, "items of "+call.Task.Name)
+		if err := s.work(ctx, p, f); err != nil {
+			return err
+		}
+		if p.limit > 0 && p.ran >= p.limit {
+			s.retire(true, fmt.Sprintf("ran its %d items", p.ran))
+		} else {
+			s.enter(Ready, "items finished")
+		}
+	}
+}
+
+// work runs items in p until the call has no more or p has run its limit. On an error p is gone.
+func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
+	timeout := f.call.timeout()
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+	late := time.NewTimer(time.Hour)
+	defer late.Stop()
+	for {
+		if err := f.feed(p); err != nil {
+			s.drop("the items could not be read")
+			return err
+		}
+		if len(f.flight) == 0 {
+			return nil
+		}
+		if timeout > 0 {
+			late.Reset(time.Until(f.began.Add(timeout)))
+		} else {
+			late.Stop()
+		}
+		select {
+		case h := <-p.heard:
+			if err := s.hear(p, f, h); err != nil {
+				return err
+			}
+		case <-late.C:
+			// A result that has come in time counts, however late it is read.
+			select {
+			case h := <-p.heard:
+				if err := s.hear(p, f, h); err != nil {
+					return err
+				}
+				continue
+			default:
+			}
+			return s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout)}, "")
+		case <-tick.C:
+			p.out.trim(outputLimit)
+		case <-ctx.Done():
+			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			return context.Cause(ctx)
+		case <-s.quit:
+			s.retire(false, "slot stops")
+			return ErrStopped
+		}
+	}
+}
+
+// hear takes in one message while items run.
+func (s *Slot) hear(p *process, f *flow, h heard) error {
+	switch m := h.message.(type) {
+	case wire.Results:
+		if m.Run != f.flight[0].run || m.N != f.flight[0].n || len(m.Values) > len(f.flight) {
+			return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
+		}
+		text := p.out.upTo(m.Out)
+		for i, value := range m.Values {
+			tries := 1
+			if m.Attempts != nil {
+				tries = m.Attempts[i]
+			}
+			f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries)
+			text = ""
+		}
+	case wire.Fault:
+		if m.Run != f.flight[0].run || m.N != f.flight[0].n {
+			return s.fail(p, p.broke("a fault for item %d of run %d, which is not its turn", m.N, m.Run), "")
+		}
+		return s.raised(p, f, m)
+	case wire.ProgressReport:
+		f.began = time.Now()
+	default:
+		if h.err == nil {
+			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")
+		}
+		return s.fail(p, p.death(h.err), "")
+	}
+	return nil
+}
+
+// raised decides what an exception means: the item's own fault, one more try, or the end of the process.
+func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
+	e := raised(m.Raised)
+	text := p.out.upTo(m.Out)
+	e.Tail = text
+	d := Diagnose(*e)
+	if d.Poisoned || d.Fault.Kind.Deadly() {
+		return s.fail(p, e, m.Raised.Traceback)
+	}
+	fault := d.Fault
+	s.place(&fault, p.task)
+	fault.Traceback, fault.PID = m.Raised.Traceback, p.cmd.Process.Pid
+	item := f.flight[0]
+	fault.Attempts = item.tries + max(1, m.Attempts)
+	if f.fresh && fault.Attempts < f.call.attempts() {
+		item.tries++
+		f.flight = f.flight[1:]
+		f.held = append([]flying{item}, f.held...)
+		p.ran++
+		return nil
+	}
+	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts)
+	p.send <- wire.Next{}
+	return nil
+}
+
+// finish hands on the result of the first item in flight.
+func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int) {
+	r.Index = f.flight[0].Index
+	f.flight = f.flight[1:]
+	f.began = time.Now()
+	p.ran++
+	f.call.Done(Done{Result: r, Busy: time.Duration(busy * float64(time.Second))})
+}
+
+// fail ends the process because of evidence and returns the fault of the item that ran.
+func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
+	fault := s.diagnose(p, e)
+	fault.Traceback = traceback
+	s.log.Warn("task process failed", logTask.text(p.task.Name), logPID.int(fault.PID), logFault.text(fault.Error()))
+	s.enter(Poisoned, string(fault.Kind))
+	s.drop(string(fault.Kind))
+	return fault
+}
+
+// broke is the evidence of a process that speaks, but not the protocol.
+func (p *process) broke(format string, args ...any) *Evidence {
+	return &Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.out.tail()}
+}

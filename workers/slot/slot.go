@@ -1,0 +1,124 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Options say where a slot sits.
+type Options struct {
+	// Name is pool/number, unique in the worker.
+	Name string
+	Pool string
+	Host string
+	// Device is the device's UUID, or "CPU".
+	Device string
+	// Memory is the budget. Default: none.
+	Memory gpumux.Size
+	// Mode is for calls and tasks that don't say. Default persistent.
+	Mode gpumux.Mode
+	// Env is what the device puts into a task process's environment, such as CUDA_VISIBLE_DEVICES.
+	Env map[string]string
+	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it.
+	Runtime string
+	// Grace is the time between TERM and KILL. Default 5 s.
+	Grace time.Duration
+	// StartLimit bounds a process's start, imports included. Default 5 min.
+	StartLimit time.Duration
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+// ErrStopped is returned by Run when the slot has been stopped.
+var ErrStopped = errors.New("slot is stopped")
+
+// Slot is a seat on one device. Its methods may be called from any goroutine; calls run one after the other.
+type Slot struct {
+	o     Options
+	log   *zap.Logger
+	calls chan request
+	quit  chan struct{}
+	gone  chan struct{}
+	once  sync.Once
+
+	mu    sync.Mutex // guards state and task, which only the owner goroutine writes
+	state State
+	task  string
+
+	// The owner goroutine's own.
+	process  *process
+	failures int
+}
+
+type request struct {
+	ctx   context.Context
+	call  Call
+	reply chan error
+}
+
+// New starts the slot's owner goroutine; a process starts with the first call.
+func New(o Options) *Slot {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Grace == 0 {
+		o.Grace = 5 * time.Second
+	}
+	if o.StartLimit == 0 {
+		o.StartLimit = 5 * time.Minute
+	}
+	s := &Slot{
+		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,
+		calls: make(chan request), quit: make(chan struct{}), gone: make(chan struct{}),
+	}
+	go s.own()
+	return s
+}
+
+// Run runs the call's items in order and returns when each has been handed to Done. A *gpumux.Fault says that the process
+// died, was killed or must not go on: the first item without a result was running then (Op "run"), or the process could not
+// start (Op "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
+// run.
+func (s *Slot) Run(ctx context.Context, call Call) error {
+	r := request{ctx, call, make(chan error, 1)}
+	select {
+	case s.calls <- r:
+		return <-r.reply
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return ErrStopped
+	}
+}
+
+// State is what the slot is doing at this moment.
+func (s *Slot) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Task is the name of the task that the slot's process is loaded with, or "".
+func (s *Slot) Task() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.task
+}
+
+// Stop ends the process and waits until nothing of it is left, or until ctx ends. A running call is ended with ErrStopped.
+func (s *Slot) Stop(ctx context.Context) error {
+	s.once.Do(func() { close(s.quit) })
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop slot %s: %w", s.o.Name, context.Cause(ctx))
+	}
+}

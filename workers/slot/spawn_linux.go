@@ -1,0 +1,72 @@
+package slot
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// spawner starts processes from one thread that never ends: the kernel sends the parent-death signal when the thread that
+// forked is gone, not when the process is.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	// Descendants whose parent died come to the worker instead of init, so that none gets out of sight.
+	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// spawn starts the command as the leader of its own process group, killed by the kernel when the worker dies.
+func spawn(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// await blocks until the process has ended, then kills what is left of its group, then reaps it. In this order the group's
+// number cannot have passed to a stranger.
+func await(cmd *exec.Cmd) *os.ProcessState {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	killGroup(cmd.Process.Pid, syscall.SIGKILL)
+	cmd.Wait()
+	return cmd.ProcessState
+}
+
+func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
+
+func outputFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("gpumux-output", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	// Two descriptors share the offset; appending keeps writers of both from overwriting each other.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_APPEND); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("set append mode: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "gpumux-output"), nil
+}
+
+// release gives the pages between two offsets back to the system; the offsets themselves stay valid.
+func release(file *os.File, start, end int64) {
+	if end > start {
+		unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start, end-start)
+	}
+}

@@ -1,0 +1,38 @@
+//go:build !linux
+
+package slot
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+func spawn(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd.Start()
+}
+
+func await(cmd *exec.Cmd) *os.ProcessState {
+	cmd.Wait()
+	killGroup(cmd.Process.Pid, syscall.SIGKILL)
+	return cmd.ProcessState
+}
+
+func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
+
+func outputFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "gpumux-output-")
+	if err != nil {
+		return nil, err
+	}
+	name := file.Name()
+	file.Close()
+	file, err = os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
+	os.Remove(name)
+	return file, err
+}
+
+func release(*os.File, int64, int64) {}
+
+func strays(string) {}

@@ -1,0 +1,65 @@
+package slot
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is what a slot is doing.
+type State string
+
+const (
+	// Vacant: no process yet, or none any more.
+	Vacant State = "vacant"
+	// Starting: the process starts and imports the task.
+	Starting State = "starting"
+	// Ready: the process waits for items.
+	Ready State = "ready"
+	// Busy: items run.
+	Busy State = "busy"
+	// Leased: the process waits for further calls of one workflow only.
+	Leased State = "leased"
+	// Poisoned: the process lives but must not run another item.
+	Poisoned State = "poisoned"
+	// Reclaiming: the process and its group are being ended, and what they held is awaited back.
+	Reclaiming State = "reclaiming"
+	// Backoff: the last start failed; the next one waits.
+	Backoff State = "backoff"
+	// Stopped: the slot takes no more calls.
+	Stopped State = "stopped"
+)
+
+// next lists every allowed move. What it leaves out is impossible: a poisoned process never becomes ready again, and nothing
+// leaves stopped.
+var next = map[State][]State{
+	Vacant:     {Starting, Backoff, Stopped},
+	Starting:   {Ready, Busy, Reclaiming},
+	Ready:      {Busy, Leased, Reclaiming},
+	Busy:       {Ready, Leased, Poisoned, Reclaiming},
+	Leased:     {Busy, Ready, Reclaiming},
+	Poisoned:   {Reclaiming},
+	Reclaiming: {Vacant},
+	Backoff:    {Vacant},
+	Stopped:    {},
+}
+
+// States are all states in the order in which a process passes them.
+func States() []State {
+	return []State{Vacant, Starting, Ready, Busy, Leased, Poisoned, Reclaiming, Backoff, Stopped}
+}
+
+// Next are the states that may follow.
+func (s State) Next() []State { return slices.Clone(next[s]) }
+
+// enter is the only writer of a slot's state; only the owner goroutine calls it. A move that the table does not have is a
+// mistake in this package.
+func (s *Slot) enter(to State, why string) {
+	s.mu.Lock()
+	from := s.state
+	s.state = to
+	s.mu.Unlock()
+	if !slices.Contains(next[from], to) {
+		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.o.Name, from, to, why))
+	}
+	s.log.Debug("slot state", logFrom.text(string(from)), logTo.text(string(to)), logWhy.text(why))
+}

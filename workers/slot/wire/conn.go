@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"sync"
+)
+
+const (
+	// startBytes is what a frame may claim before its bytes have come: a garbage length must not cost a gigabyte.
+	startBytes = 1 << 20
+	// keepBytes is the largest write buffer that is kept for the next message.
+	keepBytes = 1 << 20
+	// gatherBytes is the mean size from which items are written from where they lie instead of copied into one buffer.
+	gatherBytes = 4 << 10
+)
+
+// Conn is one end of the wire. One goroutine may Read while any number Write.
+//
+// A message that was read belongs to the caller: its items and values are slices of a frame of their own, which is never
+// used again. Write has copied or sent everything when it returns.
+type Conn struct {
+	stream io.ReadWriteCloser
+	parse  func(*header, []byte) (Message, error)
+
+	// Only the reading goroutine uses these.
+	reader  *bufio.Reader
+	head    header
+	greeted bool
+	failed  error
+
+	writing sync.Mutex
+	buffer  []byte
+}
+
+// NewWorker is the worker's end: it reads what a task process says.
+func NewWorker(stream io.ReadWriteCloser) *Conn {
+	return &Conn{stream: stream, parse: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
+}
+
+// NewProcess is the task process's end: it reads what a worker says.
+func NewProcess(stream io.ReadWriteCloser) *Conn {
+	return &Conn{stream: stream, parse: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
+}
+
+// Close closes the stream, which ends a Read in progress.
+func (c *Conn) Close() error { return c.stream.Close() }
+
+// Read waits for the next message. It returns io.EOF at a clean end of the stream, *VersionError when the first message
+// names another version, *ProtocolError for anything that is no message, and the same error again ever after.
+func (c *Conn) Read() (Message, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	m, err := c.read()
+	if err != nil {
+		c.failed = err
+		return nil, err
+	}
+	return m, nil
+}
+
+func (c *Conn) read() (Message, error) {
+	frame, err := c.frame()
+	if err != nil {
+		return nil, err
+	}
+	line := slices.Index(frame, '\n')
+	if line < 0 {
+		return nil, broken("a frame of %d bytes has no header line: %.60q", len(frame), frame)
+	}
+	if err := c.head.decode(frame[:line]); err != nil {
+		return nil, &ProtocolError{Problem: "a header is not the JSON it should be", Err: err}
+	}
+	hello := c.head.Type == "hello"
+	if hello == c.greeted {
+		if hello {
+			return nil, broken("a second hello")
+		}
+		return nil, broken("the first message is %q; it must be a hello", c.head.Type)
+	}
+	if hello && c.head.Version != Version {
+		return nil, &VersionError{Ours: Version, Theirs: c.head.Version}
+	}
+	c.greeted = true
+	return c.parse(&c.head, frame[line+1:])
+}
+
+// frame reads one frame into memory of its own.
+func (c *Conn) frame() ([]byte, error) {
+	var prefix [4]byte
+	if n, err := io.ReadFull(c.reader, prefix[:]); err != nil {
+		if n > 0 {
+			return nil, &ProtocolError{Problem: "the stream ended inside a frame's length", Err: err}
+		}
+		return nil, err
+	}
+	size := int(binary.BigEndian.Uint32(prefix[:]))
+	if size > MaxFrame {
+		return nil, broken("a frame claims %d bytes; at most %d are allowed", size, MaxFrame)
+	}
+	frame, have := make([]byte, min(size, startBytes)), 0
+	for {
+		n, err := io.ReadFull(c.reader, frame[have:])
+		if have += n; err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, &ProtocolError{Problem: "a frame was cut short", Err: err}
+		}
+		if have == size {
+			return frame, nil
+		}
+		frame = slices.Grow(frame, min(size-have, have))
+		frame = frame[:min(size, cap(frame))]
+	}
+}
+
+// Write sends one message whole. A message that is not valid or larger than MaxFrame is refused before anything is sent.
+func (c *Conn) Write(m Message) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	buffer, bodies, err := encode(append(c.buffer[:0], 0, 0, 0, 0), m)
+	if err != nil {
+		return err
+	}
+	body := 0
+	for _, b := range bodies {
+		body += len(b)
+	}
+	size := len(buffer) - 4 + body
+	if size > MaxFrame {
+		return broken("a %s of %d bytes is larger than the %d that a frame may hold; send fewer items at once", m.kind(), size, MaxFrame)
+	}
+	binary.BigEndian.PutUint32(buffer, uint32(size))
+	if len(bodies) > 0 && body/len(bodies) >= gatherBytes {
+		parts := make(net.Buffers, 1, len(bodies)+1)
+		parts[0] = buffer
+		for _, b := range bodies {
+			parts = append(parts, b)
+		}
+		c.keep(buffer)
+		_, err = parts.WriteTo(c.stream)
+		return err
+	}
+	for _, b := range bodies {
+		buffer = append(buffer, b...)
+	}
+	c.keep(buffer)
+	_, err = c.stream.Write(buffer)
+	return err
+}
+
+func (c *Conn) keep(buffer []byte) {
+	if cap(buffer) <= keepBytes {
+		c.buffer = buffer
+	}
+}

@@ -1,0 +1,151 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// Version is the version of the protocol, the same for both sides.
+	Version = 1
+	// MaxFrame is the most bytes that one frame may hold, without its length.
+	MaxFrame = 1 << 30
+	// Descriptor is the number under which a task process inherits its end of the socket.
+	Descriptor = 3
+)
+
+// Message is one of Hello, Run and Stop (from the worker), or ProcessHello, Ready, Results, Fault and ProgressReport (from
+// the task process).
+type Message interface{ kind() string }
+
+// Hello is the worker's first message: which task, and the slot it runs in.
+type Hello struct {
+	Version int `json:"version"`
+	// Task is the task's name; Target is where its code is, such as embed.py:embed, relative to Dir.
+	Task   string `json:"task"`
+	Target string `json:"target"`
+	Dir    string `json:"dir"`
+	// Slot is pool/number, Device the device's UUID or "CPU".
+	Slot   string `json:"slot"`
+	Device string `json:"device"`
+	// Memory is the slot's budget in bytes; 0 means none.
+	Memory int64       `json:"memory"`
+	Mode   gpumux.Mode `json:"mode"`
+}
+
+// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next.
+type Run struct {
+	// Run numbers the runs of one process from 1.
+	Run int64 `json:"run"`
+	// Attempts is how often an item that raises is tried; 0 means once.
+	Attempts int               `json:"attempts"`
+	Items    []json.RawMessage `json:"items"`
+}
+
+// Stop asks the process to finish and exit 0. The end of the stream means the same.
+type Stop struct{}
+
+// ProcessHello is the process's first message.
+type ProcessHello struct {
+	Version int `json:"version"`
+	PID     int `json:"pid"`
+	// Runtime is for people, such as "python 3.11.7".
+	Runtime string `json:"runtime"`
+}
+
+// Ready says that the task is loaded.
+type Ready struct {
+	// Batch is the most items that the task takes in one call; 0 means that it takes single items.
+	Batch int `json:"batch"`
+}
+
+// Results are the values of consecutive items of a run.
+type Results struct {
+	Run int64 `json:"run"`
+	// N is the position in the run of the first value, from 0.
+	N      int               `json:"n"`
+	Values []json.RawMessage `json:"values"`
+	// Busy is how many seconds each took; a micro-batch shares its time out evenly. It travels with microseconds.
+	Busy []float64 `json:"busy"`
+	// Attempts is how often each was tried; nil means once each.
+	Attempts []int `json:"attempts,omitempty"`
+}
+
+// Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
+type Fault struct {
+	Run int64 `json:"run,omitempty"`
+	// N is the item's position in the run.
+	N int `json:"n,omitempty"`
+	// Attempts is how often the item was tried; 0 means once.
+	Attempts int `json:"attempts,omitempty"`
+	// Busy is how many seconds all attempts took.
+	Busy   float64 `json:"busy,omitempty"`
+	Raised Raised  `json:"fault"`
+}
+
+// Raised is an exception, not yet classified.
+type Raised struct {
+	// Class is the exception's class with its module, such as ValueError or torch.OutOfMemoryError.
+	Class     string `json:"class"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback,omitempty"`
+	// Chain are the exceptions that led to this one, nearest first.
+	Chain []Cause `json:"chain,omitempty"`
+	// Code is the device runtime's own number where the exception carries one, such as CUDA's 2; 0 means none.
+	Code int `json:"code,omitempty"`
+}
+
+// Cause is one exception of a chain.
+type Cause struct {
+	Class   string `json:"class"`
+	Message string `json:"message"`
+}
+
+// ProgressReport is what the task says about the item that runs.
+type ProgressReport struct {
+	Run   int64           `json:"run"`
+	N     int             `json:"n"`
+	Value json.RawMessage `json:"value"`
+}
+
+func (Hello) kind() string          { return "hello" }
+func (Run) kind() string            { return "run" }
+func (Stop) kind() string           { return "stop" }
+func (ProcessHello) kind() string   { return "hello" }
+func (Ready) kind() string          { return "ready" }
+func (Results) kind() string        { return "results" }
+func (Fault) kind() string          { return "fault" }
+func (ProgressReport) kind() string { return "progress" }
+
+// VersionError says that the two sides speak different versions. Nothing but the hello was exchanged.
+type VersionError struct{ Ours, Theirs int }
+
+// Error names both versions and what to do.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("wire version %d here, %d on the other side; build the worker and the task process from the same release of gpumux",
+		e.Ours, e.Theirs)
+}
+
+// ProtocolError says how the other side broke the protocol. The stream cannot be used any more.
+type ProtocolError struct {
+	Problem string
+	// Err is the cause where there is one: io.ErrUnexpectedEOF when a frame was cut short.
+	Err error
+}
+
+// Error says what was wrong with the frame.
+func (e *ProtocolError) Error() string {
+	if e.Err != nil {
+		return "wire: " + e.Problem + ": " + e.Err.Error()
+	}
+	return "wire: " + e.Problem
+}
+
+// Unwrap is the cause.
+func (e *ProtocolError) Unwrap() error { return e.Err }
+
+func broken(format string, args ...any) error {
+	return &ProtocolError{Problem: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,215 @@
+package workers
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/worker"
+)
+
+// young is how long a poll counts as about to bring work. A queue with work answers sooner, so that after this time the poll
+// is taken for idle and another queue may use the same free slot.
+const young = 50 * time.Millisecond
+
+// supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue and its devices'
+// queues, whose workers share the slots. (Temporal calls slot and permit what is here a slot and a poll.)
+//
+// Temporal wants a permit for the whole of a long poll, so a naive supplier lets one queue's idle polls keep every slot from
+// the others for a minute. Here an idle poll holds nothing: the slot is taken when work begins and returned when it ends. A
+// poll may start while fewer polls are young than slots are free, and a queue keeps at most as many idle polls as it has
+// free slots. So idle polls of another queue can bring in work after the last slot was taken; that work waits in the worker,
+// before any new poll, and is never more than the polls that were open. Polls are granted in the order of asking, so no queue
+// starves.
+type supplier struct {
+	seats seats
+	// groups has the device of each device's queue; the pool's own queue is not in it.
+	groups map[string]string
+	now    func() time.Time
+
+	mu      sync.Mutex // guards what follows
+	asking  []*ask     // in order
+	idle    []*poll
+	used    map[string]int // work in progress, by queue
+	total   int            // over all queues
+	timer   *time.Timer
+	drained []chan struct{}
+}
+
+// seats is what the supplier knows of a pool. The answers may be old; every change is followed by a wake.
+type seats interface {
+	// slots is how many slots a group of devices has, or the pool for "".
+	slots(group string) int
+	// free is how many of them are not in use.
+	free(group string) int
+}
+
+// ask is a poller that waits for its permit.
+type ask struct {
+	queue string
+	grant chan *worker.SlotPermit // buffered, so that a grant never blocks
+}
+
+// poll is an issued permit; it travels in SlotPermit.UserData. used says that work came of it.
+type poll struct {
+	queue string
+	since time.Time
+	used  bool
+}
+
+var _ worker.SlotSupplier = (*supplier)(nil)
+
+func newSupplier(s seats, groups map[string]string) *supplier {
+	return &supplier{seats: s, groups: groups, now: time.Now, used: map[string]int{}}
+}
+
+// ReserveSlot waits until a poll of the queue may start.
+func (s *supplier) ReserveSlot(ctx context.Context, info worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+	a := &ask{queue: info.TaskQueue(), grant: make(chan *worker.SlotPermit, 1)}
+	s.mu.Lock()
+	s.asking = append(s.asking, a)
+	s.grant()
+	s.mu.Unlock()
+	select {
+	case permit := <-a.grant:
+		return permit, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = slices.DeleteFunc(s.asking, func(o *ask) bool { return o == a })
+	select {
+	case permit := <-a.grant: // granted at the same moment
+		s.end(permit)
+	default:
+	}
+	return nil, ctx.Err()
+}
+
+// TryReserveSlot refuses: work comes through the queues only.
+func (s *supplier) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit { return nil }
+
+// MarkSlotUsed takes a slot: work came of the poll.
+func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := info.Permit().UserData.(*poll)
+	if !ok || p.used {
+		return
+	}
+	p.used = true
+	s.used[p.queue]++
+	s.total++
+	s.forget(p)
+	s.grant()
+}
+
+// ReleaseSlot ends a poll that brought nothing, or gives back the slot of one that did.
+func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(info.Permit())
+}
+
+// MaxSlots is for metrics.
+func (s *supplier) MaxSlots() int { return s.seats.slots("") }
+
+// wake looks again after the pool changed.
+func (s *supplier) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grant()
+}
+
+// drain waits until no work is in progress.
+func (s *supplier) drain(ctx context.Context) error {
+	s.mu.Lock()
+	if s.total == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	empty := make(chan struct{})
+	s.drained = append(s.drained, empty)
+	s.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end forgets a permit; the caller holds the lock.
+func (s *supplier) end(permit *worker.SlotPermit) {
+	p, ok := permit.UserData.(*poll)
+	if !ok {
+		return
+	}
+	if p.used {
+		p.used = false
+		s.used[p.queue]--
+		s.total--
+		if s.total == 0 {
+			for _, empty := range s.drained {
+				close(empty)
+			}
+			s.drained = nil
+		}
+	} else {
+		s.forget(p)
+	}
+	s.grant()
+}
+
+func (s *supplier) forget(p *poll) {
+	s.idle = slices.DeleteFunc(s.idle, func(o *poll) bool { return o == p })
+}
+
+// grant issues every permit that may be issued now, and comes back when the oldest young poll has aged if somebody waits for
+// that. The caller holds the lock.
+func (s *supplier) grant() {
+	free := s.seats.slots("") - s.total
+	now := s.now()
+	recent, aged := 0, now
+	open := map[string]int{}
+	for _, p := range s.idle {
+		open[p.queue]++
+		if now.Sub(p.since) < young {
+			if recent == 0 || p.since.Before(aged) {
+				aged = p.since
+			}
+			recent++
+		}
+	}
+	waits := false
+	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
+		room := free
+		if group := s.groups[a.queue]; group != "" {
+			room = min(room, s.seats.free(group), s.seats.slots(group)-s.used[a.queue])
+		}
+		if open[a.queue] >= room {
+			return false
+		}
+		if recent >= free {
+			waits = true
+			return false
+		}
+		p := &poll{queue: a.queue, since: now}
+		s.idle = append(s.idle, p)
+		open[a.queue]++
+		if recent == 0 {
+			aged = now
+		}
+		recent++
+		a.grant <- &worker.SlotPermit{UserData: p}
+		return true
+	})
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if waits {
+		s.timer = time.AfterFunc(max(aged.Add(young).Sub(now), time.Millisecond), s.wake)
+	}
+}

@@ -1,0 +1,314 @@
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// TaskConfig says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
+type TaskConfig struct {
+	// Python is "file.py:function" or "module:function", found from Dir.
+	Python string `yaml:"python"`
+	// PythonDir is a folder of modules; each top-level function in them is a task, prefix/module:function.
+	PythonDir string `yaml:"python_dir"`
+	// Command is a program and its arguments, run once per item.
+	Command []string `yaml:"command"`
+	// Program is a task process of its own that speaks the wire (docs/wire.md).
+	Program []string `yaml:"program"`
+	// Venv is a Python virtual environment; Interpreter a Python. Default: python3 on PATH.
+	Venv        string `yaml:"venv"`
+	Interpreter string `yaml:"interpreter"`
+	// Dir is the working folder. Default: the file's folder, or PythonDir.
+	Dir string `yaml:"dir"`
+	// Env adds to the environment; PassEnv names what is passed on from the worker's.
+	Env     map[string]string `yaml:"env"`
+	PassEnv []string          `yaml:"pass_env"`
+	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
+	Mode gpumux.Mode `yaml:"mode"`
+	// Timeout bounds one item. Default: none.
+	Timeout gpumux.Duration `yaml:"timeout"`
+	// Recycle replaces a persistent process after so many items or so much time. Default: never.
+	Recycle Recycle `yaml:"recycle"`
+	// Output is what a command prints: json or text. Default json.
+	Output string `yaml:"output"`
+}
+
+// Recycle bounds the life of a persistent process; 0 means no bound.
+type Recycle struct {
+	Items int             `yaml:"items"`
+	Age   gpumux.Duration `yaml:"age"`
+}
+
+var (
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
+)
+
+// catalog resolves every task, or reports what is wrong with it.
+func (c Config) catalog(r *report) *catalog {
+	if len(c.Tasks) == 0 && c.file != "" {
+		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
+	}
+	tasks := &catalog{exact: map[string]slot.Task{}}
+	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
+		at := entryPath("tasks", name)
+		t := c.Tasks[name]
+		task := c.task(name, at, t, r)
+		prefix, isFolder := folderPrefix(name)
+		switch {
+		case strings.TrimSpace(name) != name || name == "" || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }):
+			r.add(at, "%q is not a name; use letters, digits and . - _ / :", name)
+		case isFolder && t.PythonDir == "":
+			r.add(at, "a name with * stands for a folder of modules; give python_dir, or a name without *")
+		case !isFolder && t.PythonDir != "":
+			r.add(at, "python_dir makes many tasks; write the name as %q", name+"/*")
+		case isFolder:
+			tasks.folders = append(tasks.folders, folder{prefix: prefix, task: task})
+		default:
+			tasks.exact[name] = task
+		}
+	}
+	// The longest prefix is the most exact one.
+	slices.SortFunc(tasks.folders, func(a, b folder) int { return len(b.prefix) - len(a.prefix) })
+	return tasks
+}
+
+// folderPrefix is "sweep/" for "sweep/*" and "" for "*".
+func folderPrefix(name string) (string, bool) {
+	prefix, ok := strings.CutSuffix(name, "*")
+	return prefix, ok && (prefix == "" || strings.HasSuffix(prefix, "/"))
+}
+
+// task makes what a slot starts and reports every mistake on the way.
+func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
+	var kinds []string
+	for kind, given := range map[string]bool{
+		"python": t.Python != "", "python_dir": t.PythonDir != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
+	} {
+		if given {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	if len(kinds) == 0 {
+		r.add(at, "says not what to run; give one of python, python_dir, command and program")
+	} else if len(kinds) > 1 {
+		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
+	}
+	task := slot.Task{
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, Mode: t.Mode,
+		Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
+	}
+	isPython := t.Python != "" || t.PythonDir != ""
+	switch {
+	case t.Dir != "":
+		checkFolder(at+".dir", task.Dir, r)
+		if t.PythonDir != "" {
+			r.add(at+".dir", "python_dir is the working folder already; leave dir out")
+		}
+	case t.PythonDir != "":
+		task.Dir = c.path(t.PythonDir)
+		checkFolder(at+".python_dir", task.Dir, r)
+	default:
+		task.Dir = c.dir()
+	}
+	if isPython {
+		task.Interpreter = c.interpreter(at, t, r)
+	} else if t.Venv != "" || t.Interpreter != "" {
+		r.add(at, "venv and interpreter are for python and python_dir; a command or program starts by itself")
+	}
+	if t.Python != "" {
+		task.Python = t.Python
+		checkPython(at+".python", t.Python, task.Dir, r)
+	}
+	task.Command = program(at+".command", t.Command, task.Dir, r)
+	task.Program = program(at+".program", t.Program, task.Dir, r)
+	t.checkLimits(at, r)
+	checkEnv(at, t, r)
+	return task
+}
+
+func (t TaskConfig) checkLimits(at string, r *report) {
+	checkMode(at+".mode", t.Mode, r)
+	if len(t.Command) > 0 {
+		if t.Mode == gpumux.Persistent {
+			r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
+		}
+		if t.Recycle != (Recycle{}) {
+			r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
+		}
+	}
+	switch t.Output {
+	case "":
+	case "json", "text":
+		if len(t.Command) == 0 {
+			r.add(at+".output", "is for commands only; a function returns its result")
+		}
+	default:
+		r.add(at+".output", "%q is unknown; use json or text", t.Output)
+	}
+	if t.Timeout < 0 {
+		r.add(at+".timeout", "%s is negative; leave it out for no limit", t.Timeout)
+	}
+	if t.Recycle.Items < 0 {
+		r.add(at+".recycle.items", "%d is negative; leave it out for no limit", t.Recycle.Items)
+	}
+	if t.Recycle.Age < 0 {
+		r.add(at+".recycle.age", "%s is negative; leave it out for no limit", t.Recycle.Age)
+	}
+}
+
+// interpreter finds the Python of a task.
+func (c Config) interpreter(at string, t TaskConfig, r *report) string {
+	switch {
+	case t.Venv != "" && t.Interpreter != "":
+		r.add(at, "has venv and interpreter; give only one")
+		return ""
+	case t.Venv != "":
+		venv := c.path(t.Venv)
+		python := filepath.Join(venv, "bin", "python")
+		if !runnable(python) {
+			r.add(at+".venv", "%s is no Python environment (%s is missing); create it with: python3 -m venv %s", venv, python, venv)
+		}
+		return python
+	case t.Interpreter != "":
+		return find(at+".interpreter", t.Interpreter, c.dir(), r)
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		r.add(at, "there is no python3 on PATH; install Python, or give interpreter or venv")
+		return "python3"
+	}
+	return python
+}
+
+func checkFolder(at, path string, r *report) {
+	if info, err := os.Stat(path); err != nil {
+		r.add(at, "%s: %s", path, reason(err))
+	} else if !info.IsDir() {
+		r.add(at, "%s is not a folder", path)
+	}
+}
+
+// program makes the first word of a command absolute, so that it means the same whatever the working folder is.
+func program(at string, words []string, dir string, r *report) []string {
+	if len(words) == 0 {
+		return nil
+	}
+	words = slices.Clone(words)
+	words[0] = find(at, words[0], dir, r)
+	return words
+}
+
+// find is the absolute path of an executable: looked up on PATH, or from dir when it has a slash.
+func find(at, name, dir string, r *report) string {
+	if !strings.ContainsRune(name, filepath.Separator) {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			r.add(at, "%q is not on PATH; give its path, such as ./%s", name, name)
+			return name
+		}
+		return path
+	}
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if info, err := os.Stat(path); err != nil {
+		r.add(at, "%s: %s", path, reason(err))
+	} else if info.IsDir() || !runnable(path) {
+		r.add(at, "%s is not executable; make it so with: chmod +x %s", path, path)
+	}
+	return path
+}
+
+func runnable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}
+
+// checkPython looks at a target without importing it.
+func checkPython(at, target, dir string, r *report) {
+	i := strings.LastIndexByte(target, ':')
+	if i <= 0 || !moduleName.MatchString(target[i+1:]) {
+		r.add(at, "%q does not say which function; write it as file.py:function or module:function", target)
+		return
+	}
+	file, function := target[:i], target[i+1:]
+	if !strings.HasSuffix(file, ".py") {
+		if !moduleName.MatchString(file) {
+			r.add(at, "%q is no module name; write it as file.py:function or module:function", file)
+		}
+		return
+	}
+	path := file
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, file)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		r.add(at, "%s: %s", path, reason(err))
+		return
+	}
+	first, _, _ := strings.Cut(function, ".")
+	if !strings.Contains(string(source), first) {
+		functions := functionsOf(source)
+		what := "it has " + list(functions)
+		if hint := didYouMean(first, functions); hint != "" {
+			what = hint
+		}
+		r.add(at, "%s has no function %s; %s", path, first, what)
+	}
+}
+
+// slotNames belong to the slot: which device it sits on and how much of it is not the task's to say.
+func slotName(name string) bool {
+	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
+}
+
+func checkEnv(at string, t TaskConfig, r *report) {
+	check := func(field, name string) {
+		switch {
+		case !envName.MatchString(name):
+			r.add(field, "%q is no name of a variable", name)
+		case slotName(name):
+			r.add(field, "%s is set by the slot; leave it out, and choose devices in the pool", name)
+		case name == "XLA_PYTHON_CLIENT_MEM_FRACTION":
+			r.add(field, "XLA refuses %s beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		check(at+".env."+name, name)
+	}
+	for i, name := range t.PassEnv {
+		check(fmt.Sprintf("%s.pass_env[%d]", at, i), name)
+	}
+}
+
+// reason is the system's word without the operation and the path.
+func reason(err error) string {
+	if errors.Is(err, os.ErrNotExist) {
+		return "does not exist"
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+func hasScheme(url string) bool {
+	scheme, _, ok := strings.Cut(url, "://")
+	return ok && envName.MatchString(scheme)
+}

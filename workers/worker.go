@@ -1,0 +1,302 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+)
+
+// Options adjust a Worker; the zero value is right for a process of its own.
+type Options struct {
+	// Client is an open connection, which the worker does not close. Default: dialled as Config.Temporal says.
+	Client client.Client
+	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
+	Inventory *gpu.Inventory
+	// Version is what the worker says of itself. Default "dev".
+	Version string
+	// StopTimeout is how long Stop lets running chunks go on before it hands them back. Default 30 s.
+	StopTimeout time.Duration
+	// Grace is the time between TERM and KILL of a task process. Default 5 s.
+	Grace time.Duration
+	// StartLimit bounds a task process's start, imports included. Default 5 min.
+	StartLimit time.Duration
+	// Runtime is the folder that the Python runtime is written to. Default: gpumux in the user's cache folder.
+	Runtime string
+	// Log may be nil.
+	Log *zap.Logger
+}
+
+// Worker serves the pools of one host. Start and Stop may be called from any goroutine.
+type Worker struct {
+	o          Options
+	log        *zap.Logger
+	host       string
+	identity   string
+	config     Config
+	storeURL   string
+	placements []placement
+	tasks      *catalog
+	inventory  *gpu.Inventory
+	failed     chan error
+	life       context.Context // ends when Stop begins
+	end        context.CancelFunc
+	halt       context.Context // ends when running calls must be given up
+	giveUp     context.CancelCauseFunc
+
+	starting sync.Mutex // held through Start and by shutdown
+	started  bool
+	stopOnce sync.Once
+	stopped  chan struct{}
+	stopErr  error
+
+	// Made by Start, in this order.
+	scratch   string // a folder to remove
+	store     *store.Store
+	pools     []*pool
+	suppliers []*supplier
+	guarding  context.CancelFunc
+	guarded   chan struct{}
+	client    client.Client
+	serving   []worker.Worker
+}
+
+// New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
+func New(c Config, o Options) (*Worker, error) {
+	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
+	o.Grace = cmp.Or(o.Grace, 5*time.Second)
+	o.Version = cmp.Or(o.Version, "dev")
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{})}
+	w.life, w.end = context.WithCancel(context.Background())
+	w.halt, w.giveUp = context.WithCancelCause(context.Background())
+	var err error
+	if w.host, err = os.Hostname(); err != nil {
+		return nil, fmt.Errorf("find this host's name: %w", err)
+	}
+	w.identity = fmt.Sprintf("%s/%d", w.host, os.Getpid())
+	if w.inventory == nil {
+		if w.inventory, err = gpu.Open(gpu.Options{}); err != nil {
+			return nil, fmt.Errorf("list this host's devices: %w", err)
+		}
+	}
+	if w.placements, w.tasks, err = c.plan(w.inventory); err == nil {
+		w.storeURL, err = c.storeURL()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.closeInventory())
+	}
+	return w, nil
+}
+
+// Start opens the store, connects and returns when the worker asks for work. A failed start leaves nothing behind and can
+// not be tried again; another call after success does nothing.
+func (w *Worker) Start(ctx context.Context) error {
+	w.starting.Lock()
+	if w.life.Err() != nil {
+		w.starting.Unlock()
+		return errors.New("the worker was stopped; make a new one")
+	}
+	if w.started {
+		w.starting.Unlock()
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.life, cancel)()
+	err := w.start(ctx)
+	w.started = err == nil
+	w.starting.Unlock()
+	if err != nil {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		return errors.Join(err, w.Stop(now))
+	}
+	return nil
+}
+
+func (w *Worker) start(ctx context.Context) error {
+	runtime, err := w.runtime()
+	if err != nil {
+		return err
+	}
+	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
+		return err
+	}
+	if w.client = w.o.Client; w.client == nil {
+		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.log); err != nil {
+			return err
+		}
+	}
+	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
+	var queues []queue
+	for _, p := range w.placements {
+		pl := w.open(p, runtime)
+		watch.pools = append(watch.pools, guarded{pl, p.groups})
+		queues = append(queues, w.queues(p, pl, watch)...)
+	}
+	guarding, cancel := context.WithCancel(context.Background())
+	w.guarding, w.guarded = cancel, make(chan struct{})
+	go func() {
+		defer close(w.guarded)
+		watch.run(guarding)
+	}()
+	queues = append(queues, w.light())
+	for _, q := range queues {
+		served := worker.New(w.client, q.name, q.options)
+		q.register(served)
+		if err := served.Start(); err != nil {
+			return fmt.Errorf("serve queue %s: %w; check that the namespace exists and may be used", q.name, err)
+		}
+		w.serving = append(w.serving, served)
+	}
+	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.names()))
+	return ctx.Err()
+}
+
+// runtime writes the Python runtime, into a folder of its own when the user has no cache folder.
+func (w *Worker) runtime() (string, error) {
+	dir := w.o.Runtime
+	if dir == "" {
+		if cache, err := os.UserCacheDir(); err == nil {
+			dir = filepath.Join(cache, "gpumux")
+			if path, err := pyruntime.Install(dir); err == nil {
+				return path, nil
+			}
+		}
+		var err error
+		if dir, err = os.MkdirTemp("", "gpumux-"); err != nil {
+			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
+		}
+		w.scratch = dir
+	}
+	path, err := pyruntime.Install(dir)
+	if err != nil {
+		return "", fmt.Errorf("write the Python runtime: %w", err)
+	}
+	return path, nil
+}
+
+// open makes a pool's slots. A task process starts with the first call.
+func (w *Worker) open(p placement, runtime string) *pool {
+	var places []*place
+	for _, g := range p.groups {
+		env := environment(p.PoolConfig, g)
+		for range int(p.Slots) {
+			seat := slot.New(slot.Options{
+				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
+				Mode: p.Mode, Env: env, Runtime: runtime, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Log: w.log.With(zap.String(logPool, p.Name)),
+			})
+			places = append(places, &place{seat: seat, group: g.name})
+		}
+	}
+	opened := newPool(p.Name, places)
+	w.pools = append(w.pools, opened)
+	return opened
+}
+
+// Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. The worker should then
+// be stopped.
+func (w *Worker) Failed() <-chan error { return w.failed }
+
+// Describe is what the worker offers.
+func (w *Worker) Describe() gpumux.Describe {
+	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
+	for _, p := range w.placements {
+		info := gpumux.PoolInfo{Name: p.Name, Slots: int(p.Slots) * len(p.groups), Memory: p.Memory, Mode: p.Mode}
+		for _, g := range p.groups {
+			info.Devices = append(info.Devices, g.name)
+		}
+		d.Pools = append(d.Pools, info)
+	}
+	return d
+}
+
+// Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
+// and returns when nothing is left. When ctx ends before, running chunks are handed back at once. Every call waits for the
+// same end; a worker that never started stops too.
+func (w *Worker) Stop(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
+	w.stopOnce.Do(func() {
+		w.end()
+		go func() {
+			defer close(w.stopped)
+			w.stopErr = w.shutdown()
+		}()
+	})
+	<-w.stopped
+	return w.stopErr
+}
+
+// shutdown undoes Start, last thing first.
+func (w *Worker) shutdown() error {
+	w.starting.Lock() // Start has returned
+	defer w.starting.Unlock()
+	var errs []error
+
+	var all sync.WaitGroup
+	for _, served := range w.serving {
+		all.Go(served.Stop)
+	}
+	all.Wait()
+
+	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
+	limit := w.o.Grace + 10*time.Second
+	draining, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for i, s := range w.suppliers {
+		if err := s.drain(draining); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: chunks still run %s after the end: %w", w.placements[i].Name, limit, err))
+		}
+	}
+	w.giveUp(errPoolStopped)
+	if w.guarding != nil {
+		w.guarding()
+		<-w.guarded
+	}
+
+	stopping, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	pools := make([]error, len(w.pools))
+	for i, p := range w.pools {
+		all.Go(func() { pools[i] = p.stop(stopping) })
+	}
+	all.Wait()
+	errs = append(errs, pools...)
+
+	if w.client != nil && w.o.Client == nil {
+		w.client.Close()
+	}
+	if w.store != nil {
+		errs = append(errs, w.store.Close())
+	}
+	errs = append(errs, w.closeInventory())
+	if w.scratch != "" {
+		errs = append(errs, os.RemoveAll(w.scratch))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *Worker) closeInventory() error {
+	if w.o.Inventory != nil {
+		return nil
+	}
+	return w.inventory.Close()
+}

@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// target is the work that an automatic chunk aims for: long enough that starting it costs little, short enough that
+	// little is lost with it.
+	target = 1500 * time.Millisecond
+	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
+	// be like the others.
+	growth = 8
+	// firstWindow is the window before any worker has told how many slots it has.
+	firstWindow = 8
+	// leastWindow keeps a queue short even behind a single slot.
+	leastWindow = 4
+)
+
+// sizer decides how many items the next chunk has and how many chunks are in flight, from what finished chunks told.
+type sizer struct {
+	fixedChunk  int64
+	fixedWindow int
+	perItem     time.Duration
+	largest     int64
+	slots       map[string]int
+	seen        int
+}
+
+func newSizer(in gpumux.MapInput) sizer {
+	return sizer{fixedChunk: int64(in.Chunk), fixedWindow: in.Window, slots: map[string]int{}}
+}
+
+// size is the number of items of the next chunk when left items are not yet handed out.
+func (s *sizer) size(left int64) int64 {
+	if s.fixedChunk > 0 {
+		return s.fixedChunk
+	}
+	size := int64(1)
+	if s.largest > 0 {
+		size = s.largest * growth
+		if s.perItem > 0 {
+			size = min(size, int64(target/s.perItem))
+		}
+	}
+	// Toward the end the chunks shrink, so that no slot waits long for the last one.
+	slots := max(s.seen, 1)
+	size = min(size, left/int64(2*slots), gpumux.MaxChunk)
+	return max(1, size)
+}
+
+// window is the number of chunks to keep in flight: two per slot, so that a slot finds its next chunk waiting.
+func (s *sizer) window() int {
+	switch {
+	case s.fixedWindow > 0:
+		return s.fixedWindow
+	case s.seen == 0:
+		return firstWindow
+	}
+	return min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
+}
+
+// learn takes in a finished chunk. Newer chunks weigh as much as all older ones together.
+func (s *sizer) learn(result gpumux.ChunkResult) {
+	if result.Worker != "" && s.slots[result.Worker] != result.Slots {
+		s.seen += result.Slots - s.slots[result.Worker]
+		s.slots[result.Worker] = result.Slots
+	}
+	if result.Ran == 0 {
+		return
+	}
+	cost := time.Duration(result.Busy) / time.Duration(result.Ran)
+	if s.largest == 0 {
+		s.perItem = cost
+	} else {
+		s.perItem = (s.perItem + cost) / 2
+	}
+	s.largest = max(s.largest, result.Ran)
+}

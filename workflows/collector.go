@@ -1,0 +1,54 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+// collector holds the results that came back inline, and moves them into the store when they become too many to be the
+// result of a workflow.
+type collector struct {
+	results []gpumux.Result
+	bytes   int
+	spilled bool
+}
+
+func (c *collector) keep(parts string) func(workflow.Context, []gpumux.Result) error {
+	return func(ctx workflow.Context, results []gpumux.Result) error {
+		for _, r := range results {
+			c.bytes += size(r)
+		}
+		c.results = append(c.results, results...)
+		if c.bytes > gpumux.InlineBytes {
+			return c.spill(ctx, parts)
+		}
+		return nil
+	}
+}
+
+// size is about what a result takes in JSON.
+func size(r gpumux.Result) int {
+	n := 40 + len(r.Value) + len(r.Output)
+	if r.Fault != nil {
+		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
+	}
+	return n
+}
+
+// spill writes what has been collected as a part.
+func (c *collector) spill(ctx workflow.Context, parts string) error {
+	if len(c.results) == 0 {
+		return nil
+	}
+	input := gpumux.PartInput{Parts: parts, Results: c.sorted()}
+	c.results, c.bytes, c.spilled = nil, 0, true
+	return workflow.ExecuteActivity(light(ctx, "store results"), gpumux.WritePart, input).Get(ctx, nil)
+}
+
+func (c *collector) sorted() []gpumux.Result {
+	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
+	return c.results
+}

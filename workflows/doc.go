@@ -1,0 +1,13 @@
+// Package workflows is for authors of Temporal workflows: it maps a task over items from inside any workflow, and holds the
+// registered workflow gpumux.Map.
+//
+// It owns the decisions of a map: how the items are cut into chunks, how many chunks are in flight, which rung of the ladder
+// a piece runs on, when a map fails. It never runs an item, reads a file or asks a clock of its own: everything it knows
+// comes from its input and from finished activities, so that a replay decides the same. It stops with the workflow.
+//
+// Importing it costs the Temporal SDK and nothing else: no cgo, no NVML, no processes, no logging library.
+//
+// Files: map.go (Map for workflow code), registered.go (gpumux.Map), engine.go (the loop that keeps a window of chunks in
+// flight), chunking.go (sizes of chunks and of the window), collector.go (results that travel inline), progress.go (what
+// people see), steer.go (pause, resume, window).
+package workflows

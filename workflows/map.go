@@ -1,0 +1,130 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Options of Map. The zero value is right for most maps.
+type Options struct {
+	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
+	Ladder []string
+	// Mode is persistent or fresh. Default: the task's own.
+	Mode gpumux.Mode
+	// Chunk is the number of items per activity, Window the number of activities in flight. Default: learnt.
+	Chunk  int
+	Window int
+	// Timeout bounds one item. Default: the task's own.
+	Timeout time.Duration
+	// Attempts is how often an item that raises is tried. Default 1.
+	Attempts int
+	// FailFast makes the first failed item the error of the map.
+	FailFast bool
+	// Priority is 1 (first) to 5 (last); FairnessKey shares pools between keys.
+	Priority    int
+	FairnessKey string
+}
+
+// Result is what one item came to: Value, or Fault when it failed. Output is what the task printed for it.
+type Result[Out any] struct {
+	Value  Out
+	Fault  *gpumux.Fault
+	Output string
+}
+
+// Map runs the task over the items on the pools of the ladder and returns one result per item, in order. It is called from
+// workflow code and needs a gpumux worker on the pools, not in the caller's process.
+//
+// A failed item is a result with a Fault. The error is for what ends the whole map: an input that is not valid, a task that
+// no worker knows, cancellation, or a failed item with FailFast; FaultOf finds the fault behind it.
+//
+// Items and results travel through the workflow's history, whose size Temporal limits: use Map up to about 10,000 items and
+// a few MB in all, an item or result of at most 1 MiB. For more, start gpumux.Map with a source, as MapSource does.
+func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) ([]Result[Out], error) {
+	raw := make([]json.RawMessage, len(items))
+	for i := range items {
+		encoded, err := json.Marshal(items[i])
+		if err != nil {
+			return nil, invalid(fmt.Errorf("item %d of task %s is not JSON: %w", i, task, err))
+		}
+		if len(encoded) > largestItem {
+			return nil, invalid(fmt.Errorf("item %d of task %s has %s, more than the %s that travel inline; put the items "+
+				"in a file of the store and use MapSource", i, task, gpumux.Size(len(encoded)), gpumux.Size(largestItem)))
+		}
+		raw[i] = encoded
+	}
+	in := gpumux.MapInput{
+		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
+		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, FailFast: o.FailFast,
+		Priority: o.Priority, FairnessKey: o.FairnessKey,
+	}
+	if err := in.Validate(); err != nil {
+		return nil, invalid(err)
+	}
+	in.Items = raw
+	results := make([]Result[Out], len(items))
+	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
+	e.inline = true
+	e.keep = func(_ workflow.Context, got []gpumux.Result) error {
+		for _, r := range got {
+			results[r.Index] = decode[Out](r)
+		}
+		return nil
+	}
+	if err := e.run(ctx); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// largestItem is the most bytes of one item that travels inline.
+const largestItem = 1 << 20
+
+// decode turns a value that does not fit Out into a fault: one odd item must not lose the others.
+func decode[Out any](r gpumux.Result) Result[Out] {
+	result := Result[Out]{Fault: r.Fault, Output: r.Output}
+	if r.Fault == nil {
+		if err := json.Unmarshal(r.Value, &result.Value); err != nil {
+			result.Fault = &gpumux.Fault{
+				Kind: gpumux.TaskError, Op: "run", Message: fmt.Sprintf("the value %.200s does not fit %T: %v", r.Value, result.Value, err),
+				Hint: "let the task return what the workflow expects, or change the workflow's type",
+			}
+		}
+	}
+	return result
+}
+
+// Values returns the values alone, or the first fault as an error that names its item.
+func Values[Out any](results []Result[Out]) ([]Out, error) {
+	values := make([]Out, len(results))
+	for i, r := range results {
+		if r.Fault != nil {
+			return nil, faultError(fmt.Sprintf("item %d: %v", i, r.Fault), r.Fault)
+		}
+		values[i] = r.Value
+	}
+	return values, nil
+}
+
+// MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map over a file in the store or a range,
+// of any size. The results lie in the file that the summary's Output names.
+func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+	var summary gpumux.Summary
+	if err := in.Validate(); err != nil {
+		return summary, invalid(err)
+	}
+	options := workflow.GetChildWorkflowOptions(ctx)
+	options.TaskQueue = gpumux.Queue
+	options.StaticSummary = "map " + in.Task
+	options.WaitForCancellation = true
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
+	if err := child.Get(ctx, &summary); err != nil {
+		return summary, plain(err)
+	}
+	return summary, nil
+}

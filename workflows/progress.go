@@ -1,0 +1,55 @@
+package workflows
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+func (m *mapping) progress(now time.Time) gpumux.Progress {
+	p := gpumux.Progress{
+		Task: m.in.Task, Phase: m.phase, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
+		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.window(), Chunk: int(m.e.sizer.largest),
+		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
+	}
+	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
+		p.Rate = float64(m.e.counts.finished()) / elapsed
+	}
+	return p
+}
+
+// show sets the Markdown that the Web UI shows as the workflow's current details.
+func (m *mapping) show(ctx workflow.Context) {
+	workflow.SetCurrentDetails(ctx, details(m.progress(workflow.Now(ctx)), m.in.Rungs()))
+}
+
+func details(p gpumux.Progress, ladder []string) string {
+	var b strings.Builder
+	phase := string(p.Phase)
+	if p.Paused {
+		phase = "paused"
+	}
+	done := p.Succeeded + p.Failed
+	percent := 100.0
+	if p.Items > 0 {
+		percent = 100 * float64(done) / float64(p.Items)
+	}
+	fmt.Fprintf(&b, "**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase)
+	fmt.Fprintf(&b, "| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate)
+	for _, kind := range slices.Sorted(maps.Keys(p.Faults)) {
+		fmt.Fprintf(&b, "\n- %d × %s", p.Faults[kind], kind)
+	}
+	for _, r := range p.Recent {
+		if r.Fault != nil {
+			fmt.Fprintf(&b, "\n- item %d: %s", r.Index, strings.ReplaceAll(r.Fault.Error(), "\n", " "))
+		}
+	}
+	return b.String()
+}
