@@ -33,7 +33,7 @@ func ParseSize(text string) (Size, error) {
 		}
 	}
 	n, err := strconv.ParseFloat(s, 64)
-	if err != nil || n < 0 || n*factor >= 1<<63 {
+	if err != nil || !(n >= 0 && n*factor < 1<<63) {
 		return 0, fmt.Errorf("%q is not a size; write it as 8GiB, 512MB or a number of bytes", text)
 	}
 	return Size(n * factor), nil

@@ -184,7 +184,7 @@ func (w *watch) wait() bool {
 		e.Kind, e.Action = EventECC, ActionDrain
 		w.emit(e)
 	}
-
+	w.lookAt(g) // the recovery action may have changed with it
 	return true
 }
 

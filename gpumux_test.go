@@ -1,0 +1,114 @@
+package gpumux_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
+	many := make([]json.RawMessage, gpumux.InlineItems+1)
+	for i := range many {
+		many[i] = json.RawMessage(`0`)
+	}
+	for name, c := range map[string]struct {
+		in     string
+		fields []string
+	}{
+		"nothing":       {`{}`, []string{"task", "items"}},
+		"empty items":   {`{"task":"f","items":[]}`, nil},
+		"two sources":   {`{"task":"f","items":[1],"range":{"start":0,"end":1}}`, []string{"items"}},
+		"range":         {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
+		"pool":          {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},
+		"pinned":        {`{"task":"f","items":[],"ladder":["gpu@node1/GPU-5c"]}`, nil},
+		"pinned short":  {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
+		"mode":          {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
+		"counts":        {`{"task":"f","items":[],"chunk":-1,"window":5000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
+		"good settings": {`{"task":"f","items":[{"a":1}],"mode":"fresh","chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var in gpumux.MapInput
+			require.NoError(t, json.Unmarshal([]byte(c.in), &in))
+			err := in.Validate()
+			if c.fields == nil {
+				require.NoError(t, err)
+				return
+			}
+			var bad *gpumux.InputError
+			require.ErrorAs(t, err, &bad)
+			var fields []string
+			for _, p := range bad.Problems {
+				fields = append(fields, p.Field)
+				require.Contains(t, err.Error(), p.Field+": "+p.Message)
+			}
+			require.Equal(t, c.fields, fields)
+		})
+	}
+	require.ErrorContains(t, gpumux.MapInput{Task: "f", Items: many}.Validate(), "give source")
+	broken := []json.RawMessage{json.RawMessage(`{"a":`)}
+	require.ErrorContains(t, gpumux.MapInput{Task: "f", Items: broken}.Validate(), "item 0 is not JSON")
+}
+
+func TestSize_ReadsWhatPeopleWrite(t *testing.T) {
+	for text, want := range map[string]gpumux.Size{
+		"8GiB": 8 << 30, "8 gib": 8 << 30, "8G": 8 << 30, "8Gi": 8 << 30, "512MB": 512e6, "1.5g": 3 << 29, "17": 17, "17B": 17, "0": 0, "2T": 2 << 40,
+	} {
+		got, err := gpumux.ParseSize(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "GiB", "-1G", "8 apples", "1e30G", "NaN"} {
+		_, err := gpumux.ParseSize(text)
+		require.ErrorContains(t, err, "is not a size", text)
+	}
+	require.Equal(t, "8GiB", gpumux.Size(8<<30).String())
+	require.Equal(t, "1.5KiB", gpumux.Size(1536).String())
+	require.Equal(t, "17B", gpumux.Size(17).String())
+}
+
+func TestSize_SurvivesJSON(t *testing.T) {
+	for _, size := range []gpumux.Size{0, 1, 1<<40 + 1} {
+		data, err := json.Marshal(size)
+		require.NoError(t, err)
+		var back gpumux.Size
+		require.NoError(t, json.Unmarshal(data, &back))
+		require.Equal(t, size, back)
+	}
+}
+
+func TestDuration_ReadsTextAndSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{`"90s"`: 90 * time.Second, `"2h"`: 2 * time.Hour, `5`: 5 * time.Second, `0.5`: time.Second / 2, `"3"`: 3 * time.Second} {
+		var d gpumux.Duration
+		require.NoError(t, json.Unmarshal([]byte(text), &d), text)
+		require.Equal(t, want, time.Duration(d), text)
+	}
+	var d gpumux.Duration
+	require.ErrorContains(t, json.Unmarshal([]byte(`"soon"`), &d), "is not a duration")
+}
+
+func TestFault_SaysWhatWhereAndWhatNext(t *testing.T) {
+	f := &gpumux.Fault{
+		Kind: gpumux.DeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/1", Device: "GPU-5c",
+		Budget: 8 << 30, Peak: 7 << 30, Requested: 2 << 30, Hint: "use a smaller batch",
+	}
+	require.Equal(t, "device_oom in slot gpu/1 on GPU-5c: torch.OutOfMemoryError: CUDA out of memory; budget 8GiB, peak 7GiB, "+
+		"asked for 2GiB; use a smaller batch", f.Error())
+}
+
+func TestQueues_AreOnePerPoolAndDevice(t *testing.T) {
+	pool, err := gpumux.RungQueue("h200-16g")
+	require.NoError(t, err)
+	require.Equal(t, "gpumux.h200-16g", pool)
+	device, err := gpumux.RungQueue("gpu@node1/GPU-5c")
+	require.NoError(t, err)
+	require.Equal(t, gpumux.DeviceQueue("gpu", "node1", "GPU-5c"), device)
+	for _, bad := range []string{"", "Gpu", "-gpu", "gpu@", "gpu@host/", strings.Repeat("a", 64)} {
+		_, err := gpumux.RungQueue(bad)
+		require.Error(t, err, bad)
+	}
+}
