@@ -35,7 +35,7 @@ type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
-	Items []json.RawMessage `json:"items,omitempty"`
+	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
 	// a scheme is a key in the workers' store.
 	Source string `json:"source,omitempty"`

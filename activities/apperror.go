@@ -15,14 +15,14 @@ const retryDelay = 20 * time.Millisecond
 // again is the error after which Temporal runs the chunk again from its first unfinished item.
 func again(fault *gpumux.Fault, delay time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		Details: []any{fault}, NextRetryDelay: delay,
+		Details: []any{*fault}, NextRetryDelay: delay,
 	})
 }
 
 // final is the error that ends the map.
 func final(fault *gpumux.Fault) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{fault},
+		NonRetryable: true, Details: []any{*fault},
 	})
 }
 

@@ -172,10 +172,11 @@ func (r *run) loop() error {
 func (r *run) judge(spans []gpumux.Span, err error) error {
 	var fault *gpumux.Fault
 	switch {
-	case r.ctx.Err() != nil && errors.Is(context.Cause(r.ctx), activity.ErrWorkerShutdown):
+	case r.ctx.Err() != nil && errors.Is(context.Cause(r.ctx), worker.ErrWorkerShutdown):
 		return again(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
 	case r.ctx.Err() != nil:
-		return r.ctx.Err()
+		// The cause tells a cancellation from a pause or reset of the activity.
+		return context.Cause(r.ctx)
 	case !errors.As(err, &fault):
 		return err
 	case fault.Kind == gpumux.BadInput:

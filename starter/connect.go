@@ -118,6 +118,7 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	if o.Identity != "" {
 		options.Identity = o.Identity
 	}
+	options.WorkerHeartbeatInterval = 10 * time.Second // for workers on this client, so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,

@@ -184,3 +184,8 @@ func (h *Handle) steered(name string, err error) error {
 	}
 	return fmt.Errorf("%s map %s: %w", name, h.ID, err)
 }
+
+// Input is what the map was started with.
+func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
+	return h.starter.given(ctx, h.run)
+}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gpumux/gpumux"
 )
 
 // csvRows are the rows of a CSV file as JSON objects whose keys are the header's names, in their order. A cell that is
@@ -114,7 +116,7 @@ func (c *csvRows) failed(err error) error {
 	var parse *csv.ParseError
 	switch {
 	case errors.Is(err, errLongLine):
-		return &SourceError{c.name, 0, "a row is longer than 512 MiB", "",
+		return &SourceError{c.name, 0, "a row is longer than " + gpumux.Size(maxLine).String(), "",
 			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}
 	case errors.As(err, &parse):
 		problem := parse.Err.Error()

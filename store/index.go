@@ -112,7 +112,7 @@ func (s *Store) indexOf(ctx context.Context, src gpumux.Source) (index, error) {
 	}
 	head, err := s.bytes(ctx, src.Index, 0, indexHead)
 	if err != nil {
-		return index{}, err
+		return index{}, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
 	}
 	x.stride = int64(binary.LittleEndian.Uint64(head[8:]))
 	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > widestStride {
@@ -121,7 +121,7 @@ func (s *Store) indexOf(ctx context.Context, src gpumux.Source) (index, error) {
 	marks := (src.Items + x.stride - 1) / x.stride
 	tail, err := s.bytes(ctx, src.Index, indexHead+8*marks, indexTail)
 	if err != nil {
-		return index{}, err
+		return index{}, damaged(src, "it does not end where an index of %d items does: %w", src.Items, err)
 	}
 	if string(tail[24:]) != indexMagic {
 		return index{}, damaged(src, "it does not end where an index of %d items does", src.Items)
@@ -155,7 +155,7 @@ func (s *Store) stretch(ctx context.Context, src gpumux.Source, x index, start, 
 	marks := (x.items + x.stride - 1) / x.stride
 	data, err := s.bytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, marks)-low))
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, 0, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
 	}
 	from, to = int64(binary.LittleEndian.Uint64(data)), x.bytes
 	if high < marks {
@@ -182,6 +182,6 @@ func (s *Store) bytes(ctx context.Context, name string, offset, length int64) ([
 }
 
 func damaged(src gpumux.Source, format string, args ...any) error {
-	return fmt.Errorf("index %s of %s is damaged: %s; start the map anew to index the source again",
-		src.Index, src.URL, fmt.Sprintf(format, args...))
+	return fmt.Errorf("index %s of %s is damaged: %w; start the map anew to index the source again",
+		src.Index, src.URL, fmt.Errorf(format, args...))
 }

@@ -9,14 +9,16 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gpumux/gpumux"
 )
 
-const (
-	// maxLine is the most bytes of one line or one CSV row: larger values belong into files whose paths are the items.
-	maxLine = 512 << 20
-	// keepLine is the most bytes of a long line's buffer that are kept for the next one.
-	keepLine = 16 << 20
-)
+// maxLine is the most bytes of one line or one CSV row: larger values belong into files whose paths are the items. Only
+// tests change it.
+var maxLine = 512 << 20
+
+// keepLine is the most bytes of a long line's buffer that are kept for the next one.
+const keepLine = 16 << 20
 
 // SourceError is a mistake in an input file: trying again cannot help.
 type SourceError struct {
@@ -96,7 +98,7 @@ func (l *jsonLines) next() ([]byte, int64, error) {
 		l.number++
 		l.offset += int64(len(line))
 		if err == errLongLine {
-			return nil, 0, &SourceError{l.name, l.number, "the line is longer than 512 MiB", start(line),
+			return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), start(line),
 				"put large values into files and let the items be their paths"}
 		}
 		if err != nil {

@@ -60,6 +60,13 @@ func (s *s3Server) requests() []string {
 	return log
 }
 
+// pending is the number of uploads neither completed nor given up.
+func (s *s3Server) pending() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.uploads)
+}
+
 func (s *s3Server) keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

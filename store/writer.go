@@ -1,12 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"time"
 
 	"gocloud.dev/blob"
+	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
 )
 
@@ -54,7 +58,7 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 	if s.home.dir != "" {
 		w.into, err = newDiskSink(s.home.dir, key, c)
 	} else {
-		w.into, err = newBucketSink(ctx, s.home.bucket, key, c)
+		w.into = newBucketSink(ctx, s.home, key, c)
 	}
 	if err != nil {
 		return nil, w.failed(err)
@@ -111,30 +115,50 @@ func (w *Writer) Abort() {
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("write %s: %w", w.url, err) }
 
-// bucketSink writes through the blob library, which shows an object only when all of it arrived.
+// clearTime is how long an upload that was given up may take to delete on the server what it sent.
+const clearTime = 10 * time.Second
+
+// bucketSink hands the bytes to an upload of the blob library, which shows an object only when all of it arrived.
 type bucketSink struct {
-	*blob.Writer
+	*io.PipeWriter
+	giveUp func(error)
+	ignore func() bool
 	cancel context.CancelFunc
+	done   chan error
 }
 
-func newBucketSink(ctx context.Context, bucket *blob.Bucket, key string, c creation) (sink, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	w, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType:    "application/octet-stream",
-		IfNotExist:     c.exclusive,
-		BufferSize:     int(max(smallPart, c.bytes/mostParts)),
-		MaxConcurrency: 4,
-	})
-	if err != nil {
-		cancel()
-		return nil, err
+func newBucketSink(ctx context.Context, p *place, key string, c creation) sink {
+	// An upload whose context ends leaves pieces on an S3 server; one whose input breaks off deletes them.
+	uploading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	pr, pw := io.Pipe()
+	b := &bucketSink{PipeWriter: pw, cancel: cancel, done: make(chan error, 1)}
+	b.giveUp = func(why error) {
+		if p.scheme == s3blob.Scheme {
+			time.AfterFunc(clearTime, cancel)
+		} else {
+			cancel()
+		}
+		pw.CloseWithError(why)
 	}
-	return &bucketSink{w, cancel}, nil
+	b.ignore = context.AfterFunc(ctx, func() { b.giveUp(ctx.Err()) })
+	go func() {
+		err := p.bucket.Upload(uploading, key, pr, &blob.WriterOptions{
+			ContentType:    "application/octet-stream",
+			IfNotExist:     c.exclusive,
+			BufferSize:     int(max(smallPart, c.bytes/mostParts)),
+			MaxConcurrency: 4,
+		})
+		pr.CloseWithError(cmp.Or(err, fs.ErrClosed))
+		b.done <- err
+	}()
+	return b
 }
 
 func (b *bucketSink) commit() error {
 	defer b.cancel()
-	err := b.Writer.Close()
+	b.PipeWriter.Close()
+	err := <-b.done
+	b.ignore()
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
 		return errors.Join(fs.ErrExist, err)
 	}
@@ -142,6 +166,8 @@ func (b *bucketSink) commit() error {
 }
 
 func (b *bucketSink) abort() {
-	b.cancel()
-	b.Writer.Close()
+	defer b.cancel()
+	b.ignore()
+	b.giveUp(context.Canceled)
+	<-b.done
 }

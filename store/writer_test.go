@@ -122,9 +122,18 @@ func TestWriter_AbortEndsMultipartUpload(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.Write(make([]byte, 40<<20))
 	require.NoError(t, err)
-	require.Len(t, server.uploads, 1)
+	require.Equal(t, 1, server.pending())
 	w.Abort()
-	require.Empty(t, server.uploads)
+	require.Zero(t, server.pending())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err = s.Create(ctx, "large")
+	require.NoError(t, err)
+	_, err = w.Write(make([]byte, 40<<20))
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, w.Close(), context.Canceled)
+	require.Zero(t, server.pending())
 	require.Empty(t, server.keys())
 }
 

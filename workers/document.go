@@ -101,7 +101,8 @@ func (d *document) value(n ast.Node, path string, into reflect.Value) {
 		return
 	case yaml.InterfaceUnmarshaler:
 		if err := yaml.NodeToValue(n, target); err != nil {
-			d.add(line, path, "%v", plain(err))
+			name := path[strings.LastIndexByte(path, '.')+1:]
+			d.add(line, path, "%s", strings.TrimPrefix(plain(err), name+": "))
 		}
 		return
 	}

@@ -62,7 +62,10 @@ func (r *report) add(field, format string, args ...any) {
 
 // nearest is the known name that a person may have meant, or "".
 func nearest(name string, known []string) string {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", 2
+	if len(name) > 3 {
+		least = max(2, len(name)/3) + 1
+	}
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d

@@ -42,7 +42,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	defer r.pool.give(pl)
 	err = pl.Run(ctx, slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Items: slotItems(call.Items), Done: call.Done,
+		Items: slotItems(call.Items), Done: func(d slot.Done) { call.Done(d.Result) },
 	})
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {

@@ -72,7 +72,7 @@ func (c Config) catalog(r *report) *catalog {
 		case isFolder && t.PythonDir == "":
 			r.add(at, "a name with * stands for a folder of modules; give python_dir, or a name without *")
 		case !isFolder && t.PythonDir != "":
-			r.add(at, "python_dir makes many tasks; write the name as %q", name+"/*")
+			r.add(at, "python_dir makes many tasks; write the name as %q", strings.TrimRight(name, "*/")+"/*")
 		case isFolder:
 			tasks.folders = append(tasks.folders, folder{prefix: prefix, task: task})
 		default:

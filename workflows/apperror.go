@@ -23,6 +23,12 @@ func FaultOf(err error) *gpumux.Fault {
 
 // plain takes the wrapping of the activity off an error, so that a failed map says what happened in its first line.
 func plain(err error) error {
+	if err == nil || temporal.IsCanceledError(err) {
+		return err
+	}
+	if _, bare := err.(*temporal.ApplicationError); bare {
+		return err
+	}
 	if fault := FaultOf(err); fault != nil {
 		return faultError(fault.Error(), fault)
 	}
@@ -34,7 +40,7 @@ func faultError(message string, fault *gpumux.Fault) error {
 		fault = &gpumux.Fault{Kind: gpumux.TaskError, Message: message}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{fault},
+		NonRetryable: true, Details: []any{*fault},
 	})
 }
 

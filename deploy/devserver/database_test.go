@@ -36,6 +36,7 @@ func begin(t *testing.T, address, id string) {
 }
 
 func TestData_SurvivesStop(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "a b?c#d%20e:ü", "data")
 	s := start(t, Options{Data: data})
 	begin(t, s.Address(), "w")
@@ -45,6 +46,7 @@ func TestData_SurvivesStop(t *testing.T) {
 
 // After Stop the database is one file: copied alone, it holds everything.
 func TestData_OneFileAfterStop(t *testing.T) {
+	t.Parallel()
 	data, other := t.TempDir(), t.TempDir()
 	s := start(t, Options{Data: data})
 	begin(t, s.Address(), "w")
@@ -57,6 +59,7 @@ func TestData_OneFileAfterStop(t *testing.T) {
 
 // A folder that was removed and made again is new, even though the process has had it open.
 func TestData_FolderReplaced(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	s := start(t, Options{Data: data})
 	begin(t, s.Address(), "w")
@@ -72,6 +75,7 @@ func TestData_FolderReplaced(t *testing.T) {
 }
 
 func TestData_SurvivesKill(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	child := childCommand(t, data)
 	stdin, err := child.StdinPipe() // its end would be a clean stop
@@ -98,6 +102,7 @@ func TestData_SurvivesKill(t *testing.T) {
 
 // A whole life of a server in a process of its own leaves nothing on its terminal.
 func TestChild_PrintsNothing(t *testing.T) {
+	t.Parallel()
 	child := childCommand(t, t.TempDir()) // without standard input it stops as soon as it is ready
 	output, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -105,6 +110,7 @@ func TestChild_PrintsNothing(t *testing.T) {
 }
 
 func TestData_InUseInThisProcess(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := start(t, Options{Data: data})
 	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
@@ -114,6 +120,7 @@ func TestData_InUseInThisProcess(t *testing.T) {
 }
 
 func TestData_HalfCreated(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	half := filepath.Join(data, databaseName+unfinished)
 	db, err := openSQLite("file:" + uriPath(half) + "?mode=rwc")
@@ -130,6 +137,7 @@ func TestData_HalfCreated(t *testing.T) {
 }
 
 func TestData_OtherSchema(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	require.NoError(t, start(t, Options{Data: data}).Stop())
 	path := filepath.Join(data, databaseName)
@@ -147,6 +155,7 @@ func TestData_OtherSchema(t *testing.T) {
 }
 
 func TestData_NoDatabase(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	path := filepath.Join(data, databaseName)
 	text := []byte(strings.Repeat("a text that somebody keeps here\n", 1000))
@@ -160,6 +169,7 @@ func TestData_NoDatabase(t *testing.T) {
 }
 
 func TestFolder_NotAFolder(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := Start(t.Context(), anyPorts(Options{Data: filepath.Join(file, "data")}))

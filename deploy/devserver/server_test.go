@@ -40,6 +40,7 @@ func TestStart_RefusesBadOptions(t *testing.T) {
 }
 
 func TestStart_TakenPort(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
@@ -55,6 +56,7 @@ func TestStart_TakenPort(t *testing.T) {
 
 // The port is taken after the check and before the server binds it.
 func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
+	t.Parallel()
 	ports, err := choosePorts(AnyPort)
 	require.NoError(t, err)
 	for _, port := range []*int{&ports.frontend, &ports.http, &ports.history, &ports.worker} {
@@ -71,6 +73,7 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 }
 
 func TestStart_GivenPorts(t *testing.T) {
+	t.Parallel()
 	port, err := freePort()
 	require.NoError(t, err)
 	uiPort, err := freePort()
@@ -87,6 +90,7 @@ func TestStart_GivenPorts(t *testing.T) {
 }
 
 func TestStart_CancelledContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := Start(ctx, anyPorts(Options{}))
@@ -94,6 +98,7 @@ func TestStart_CancelledContext(t *testing.T) {
 }
 
 func TestStart_ReadyAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, data := range map[string]string{"memory": "", "file": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
@@ -111,6 +116,7 @@ func TestStart_ReadyAtOnce(t *testing.T) {
 }
 
 func TestStart_NamespaceAndRetention(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := start(t, Options{Data: data, Namespace: "lab", Headless: true})
 	require.Equal(t, 30*24*time.Hour, retention(t, s, "lab"))
@@ -149,6 +155,7 @@ func TestStart_TwoServers(t *testing.T) {
 }
 
 func TestStop_Repeatable(t *testing.T) {
+	t.Parallel()
 	s := start(t, Options{})
 	var stopping sync.WaitGroup
 	for range 3 {
@@ -164,6 +171,7 @@ func TestStop_Repeatable(t *testing.T) {
 
 // A person's terminal shows nothing of a server that does its work, also when it stops under open polls.
 func TestLog_QuietInUse(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := start(t, Options{Data: t.TempDir(), Log: zap.New(core)})
 	c := dial(t, s.Address())
@@ -174,6 +182,7 @@ func TestLog_QuietInUse(t *testing.T) {
 }
 
 func TestLog_PassesWarnings(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	q := newQuietLog(zap.New(core))
 	q.temporal().Info("info")
@@ -191,6 +200,7 @@ func TestLog_PassesWarnings(t *testing.T) {
 
 // Cancellation reaches an activity that never heartbeats; without the worker commands it would not before its timeout.
 func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
+	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())
 	started := work(t, c)
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "w", TaskQueue: gpumux.Queue}, longActivity)
@@ -205,6 +215,7 @@ func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
 }
 
 func TestServer_PauseActivityAndListWorkers(t *testing.T) {
+	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())
 	started := work(t, c)
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "w", TaskQueue: gpumux.Queue}, longActivity)

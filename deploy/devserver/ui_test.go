@@ -10,6 +10,7 @@ import (
 )
 
 func TestUI_ServesPagesAndAPI(t *testing.T) {
+	t.Parallel()
 	s := start(t, Options{})
 	for _, path := range []string{"/", "/namespaces/default/workflows"} {
 		require.Contains(t, string(get(t, s.UI()+path)), "<html")
@@ -28,6 +29,7 @@ func TestUI_ServesPagesAndAPI(t *testing.T) {
 }
 
 func TestUI_OpensOurNamespaceAndAsksNobodyElse(t *testing.T) {
+	t.Parallel()
 	s := start(t, Options{Namespace: "lab"})
 	var settings struct {
 		DefaultNamespace   string
@@ -43,6 +45,7 @@ func TestUI_OpensOurNamespaceAndAsksNobodyElse(t *testing.T) {
 
 // A page of another site must not steer workflows through a person's browser.
 func TestUI_RefusesForeignPosts(t *testing.T) {
+	t.Parallel()
 	s := start(t, Options{})
 	answer, err := http.Post(s.UI()+"/api/v1/namespaces/default/workflows/w/terminate", "text/plain", nil)
 	require.NoError(t, err)

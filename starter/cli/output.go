@@ -154,3 +154,14 @@ func failedLine(line []byte) bool {
 	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
 	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
 }
+
+// firstFaults are the first few failed items of results that travelled in a summary.
+func firstFaults(results []gpumux.Result) []gpumux.Result {
+	var first []gpumux.Result
+	for _, result := range results {
+		if result.Fault != nil && len(first) < faultsShown {
+			first = append(first, result)
+		}
+	}
+	return first
+}

@@ -3,6 +3,7 @@ package slot
 import (
 	"encoding/json"
 	"iter"
+	"reflect"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -85,3 +86,6 @@ func (c Call) timeout() time.Duration {
 }
 
 func (c Call) attempts() int { return max(1, c.Attempts) }
+
+// same says whether a process of one task can serve the other.
+func same(a, b Task) bool { return reflect.DeepEqual(a, b) }

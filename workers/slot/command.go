@@ -116,14 +116,9 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
-		d := Diagnose(Evidence{Exited: true, ExitCode: exit, Tail: output, Budget: int64(s.o.Memory)})
-		if d.Fault.Kind.Memory() {
-			fault = &d.Fault
-			break
-		}
-		fault.Message = fmt.Sprintf("%s ended with exit status %d", task.Command[0], exit)
-		fault.Exit = fmt.Sprintf("exit status %d", exit)
-		fault.Hint = "what it printed to standard error is the item's output"
+		d := Diagnose(Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(s.o.Memory)})
+		d.Fault.Tail = output
+		fault = &d.Fault
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"

@@ -14,7 +14,7 @@ func hint(e Evidence, d Diagnosis) string {
 	case gpumux.DeviceOOM:
 		return deviceMemoryHint(f)
 	case gpumux.Budget:
-		return fmt.Sprintf("give the pool memory: %s, or a smaller micro-batch, or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
+		return fmt.Sprintf("give the pool memory: %s, or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
 	case gpumux.HostOOM:
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.Timeout:
@@ -29,28 +29,21 @@ func hint(e Evidence, d Diagnosis) string {
 	return ""
 }
 
+// deviceMemoryHint leaves the sizes to the fault, which shows them itself.
 func deviceMemoryHint(f *gpumux.Fault) string {
 	const smaller = "a smaller micro-batch (@gpumux.batch)"
-	asked := ""
-	if f.Requested > 0 {
-		asked = fmt.Sprintf("asked for %s", gpumux.Size(f.Requested))
-		if f.Budget > 0 {
-			asked += fmt.Sprintf(" with a budget of %s", gpumux.Size(f.Budget))
-		}
-		asked += ": "
-	}
 	need := roomFor(f.Budget + f.Requested)
 	switch {
 	case f.Total > 0 && f.Requested > f.Total:
-		return fmt.Sprintf("%sthe device has %s in all, so use %s or a pool of larger devices", asked, gpumux.Size(f.Total), smaller)
+		return fmt.Sprintf("the device has %s in all, so use %s or a pool of larger devices", gpumux.Size(f.Total), smaller)
 	case f.Budget > 0 && f.Total > 0 && int64(need) > f.Total:
-		return fmt.Sprintf("%suse %s, or give the slot the whole device (slots: 1), or add a larger pool to the ladder", asked, smaller)
+		return fmt.Sprintf("use %s, or give the slot the whole device (slots: 1), or add a larger pool to the ladder", smaller)
 	case f.Budget > 0 && f.Requested > 0:
-		return fmt.Sprintf("%sgive the pool memory: %s, or %s, or add a larger pool to the ladder", asked, need, smaller)
+		return fmt.Sprintf("give the pool memory: %s, or use %s, or add a larger pool to the ladder", need, smaller)
 	case f.Requested > 0 && f.Free >= f.Requested:
-		return asked + "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True in the task's env, or use " + smaller
+		return "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True in the task's env, or use " + smaller
 	}
-	return asked + "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
+	return "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
 }
 
 // roomFor rounds up to what a person would write: whole GiB, or steps of 256 MiB below 4 GiB.

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -120,10 +121,10 @@ var rules = []rule{
 	{stack: "R", text: re(`cannot allocate vector of size`), kind: gpumux.HostOOM},
 	{stack: "C++", text: re(`std::bad_alloc`), kind: gpumux.HostOOM},
 	{stack: "errno", text: re(`\[Errno 12\] Cannot allocate memory`), kind: gpumux.HostOOM},
-	{stack: "a killed child", text: re(`killed by signal: Killed|exited unexpectedly|Signals\.SIGKILL|terminated abruptly|SIGKILL\(-9\)`), killed: true, kind: gpumux.HostOOM},
+	{stack: "a killed child", text: re(`killed by signal: Killed|exited unexpectedly|Signals\.SIGKILL|terminated abruptly|unexpectedly terminated|SIGKILL\(-9\)`), killed: true, kind: gpumux.HostOOM},
 
 	// A child or a call that failed for a reason which the process may have printed.
-	{stack: "PyTorch DataLoader", text: re(`DataLoader worker \(pid\(?s?\)? ?[\d, ]*\) (?:is killed by signal|exited unexpectedly)`), kind: gpumux.Crash, weak: true, hint: "a loader process of the task died; its own output, if any, is in the tail"},
+	{stack: "a dead child", text: re(`DataLoader worker \(pid\(?s?\)? ?[\d, ]*\) (?:is killed by signal|exited unexpectedly)|process pool was terminated abruptly|worker process managed by the executor was unexpectedly terminated`), kind: gpumux.Crash, weak: true, hint: "a child of the task process died; what it printed, if anything, is in the tail"},
 	{stack: "NCCL", text: re(`unhandled (?:cuda|system) error|ncclUnhandledCudaError`), kind: gpumux.Crash, poisoned: true, weak: true, hint: "set NCCL_DEBUG=WARN in the task's env to see which call failed"},
 	{stack: "CUDA libraries", text: re(`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)`), kind: gpumux.Crash, poisoned: true, weak: true, hint: hintKernel},
 
@@ -152,11 +153,12 @@ type subject struct {
 	tail bool
 }
 
-// finding is a rule that holds, with the text and the place in it that says so.
+// finding is a rule that holds, with the text and the place in it, or the number, that says so.
 type finding struct {
 	rule    *rule
 	subject subject
 	at      int
+	code    int
 }
 
 // find tries the admitted rules in order, each against all subjects. The code is that of the first subject.
@@ -168,10 +170,10 @@ func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) 
 		}
 		for j, s := range subjects {
 			if at, ok := r.holds(s); ok {
-				return finding{r, s, at}, true
+				return finding{rule: r, subject: s, at: at}, true
 			}
 			if j == 0 && code != 0 && slices.Contains(r.codes, code) && !otherCodes.MatchString(s.class) {
-				return finding{rule: r, subject: s}, true
+				return finding{rule: r, subject: s, code: code}, true
 			}
 		}
 	}
@@ -181,8 +183,7 @@ func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) 
 // otherCodes are the classes whose numbers are not CUDA's own.
 var otherCodes = re(`cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvrtc`)
 
-// holds says whether the rule describes the subject, and where its words stand. The last ones count: they are nearest to the
-// end.
+// holds says whether the rule describes the subject, and where its words stand: in a tail the last ones, nearest to the end.
 func (r *rule) holds(s subject) (at int, ok bool) {
 	if r.class != nil && (s.tail || !r.class.MatchString(s.class)) {
 		return 0, false
@@ -192,7 +193,10 @@ func (r *rule) holds(s subject) (at int, ok bool) {
 		return 0, true
 	}
 	if found := r.text.FindAllStringIndex(text, -1); found != nil {
-		return found[len(found)-1][0], true
+		if s.tail {
+			return found[len(found)-1][0], true
+		}
+		return found[0][0], true
 	}
 	if len(r.codes) == 0 {
 		return 0, false
@@ -221,10 +225,14 @@ var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:er
 func (f finding) diagnosis() Diagnosis {
 	text := f.rule.reads(f.subject)
 	start := strings.LastIndexByte(text[:f.at], '\n') + 1
-	d := plain(f.rule.kind, oneLine(text[start:]))
+	d := plain(f.rule.kind, strings.TrimPrefix(oneLine(text[start:]), "what():  "))
 	d.Fault.Class = f.subject.class
-	if d.Fault.Message == "" {
-		d.Fault.Message = strings.TrimPrefix(f.subject.class+" ("+f.rule.stack+")", " ")
+	switch {
+	case d.Fault.Message == "":
+		d.Fault.Message = f.wordless()
+	case f.code != 0:
+		// The number may say something else than the words.
+		d.Fault.Message += fmt.Sprintf(" (CUDA error %d)", f.code)
 	}
 	d.Fault.Hint = f.rule.hint
 	d.Poisoned, d.Device, d.MPSWide, d.Blameless = f.rule.poisoned, f.rule.device, f.rule.mpsWide, f.rule.blameless
@@ -235,4 +243,15 @@ func (f finding) diagnosis() Diagnosis {
 		readSizes(&d.Fault, text)
 	}
 	return d
+}
+
+// wordless is the message for an exception that has none.
+func (f finding) wordless() string {
+	switch {
+	case f.rule.kind == gpumux.DeviceOOM:
+		return "out of device memory (" + f.rule.stack + ")"
+	case f.rule.kind == gpumux.HostOOM:
+		return "out of host memory (" + f.rule.stack + ")"
+	}
+	return fmt.Sprintf("CUDA error %d", f.code)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // amount is a number of bytes as frameworks write it: "2.00 GiB", "8.00GiB", "1,234 bytes", "7.5 Gb", "33762398024".
-const amount = `([\d,]+(?:\.\d+)?\s?(?:[KMGT]i?B?\b|B\b|bytes\b)?)`
+const amount = `([\d,]+(?:\.\d+)?\s?(?:[KMGT]i?[Bb]?\b|B\b|bytes\b)?)`
 
 var (
 	requestedWords = patterns(

@@ -22,7 +22,27 @@ func (e Evidence) printed() []subject {
 	}
 	out := tracebacks(e.Tail)
 	slices.Reverse(out)
-	return append(out, subject{text: e.Tail, calm: progressLog.ReplaceAllString(e.Tail, ""), tail: true})
+	text := ominous(e.Tail)
+	return append(out, subject{text: text, calm: progressLog.ReplaceAllString(text, ""), tail: true})
+}
+
+// omens are words of which each rule's text needs one, in small letters.
+var omens = []string{
+	"memory", "error", "fail", "alloc", "assert", "illegal", "misaligned", "launch", "context", "address", "counter", "stack",
+	"mps", "device", "bus", "oom", "exhausted", "killed", "unexpectedly", "terminated", "sigkill", "resource", "kernel",
+	"toolchain", "driver", "initialized", "lost", "cuda", "cudnn",
+}
+
+// ominous keeps the lines that some rule may be about. It makes a failing item that prints a lot cheap to diagnose.
+func ominous(text string) string {
+	var b strings.Builder
+	small := strings.Split(strings.ToLower(text), "\n")
+	for i, line := range strings.Split(text, "\n") {
+		if slices.ContainsFunc(omens, func(omen string) bool { return strings.Contains(small[i], omen) }) {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may tell of an allocation that failed and was
@@ -80,7 +100,7 @@ func lastWords(tail string) (words, class string) {
 			continue
 		}
 		span := at[len(at)-1]
-		words = oneLine(strings.ReplaceAll(tail[span[0]:span[1]], "\n", ": "))
+		words = oneLine(strings.Join(strings.Fields(tail[span[0]:span[1]]), " "))
 		if m := pythonFrame.FindStringSubmatch(tail[span[0]:]); i == 0 && m != nil {
 			words += fmt.Sprintf(" in %s (%s:%s)", m[3], m[1], m[2])
 		}
@@ -121,7 +141,7 @@ func exitText(e Evidence) string {
 	case !e.Exited:
 		return ""
 	case shell:
-		return fmt.Sprintf("exit status %d (a child ended by %s)", e.ExitCode, signalName(sig))
+		return fmt.Sprintf("exit status %d, a child's %s", e.ExitCode, signalName(sig))
 	case sig == 0:
 		return "exit status " + strconv.Itoa(e.ExitCode)
 	case e.CoreDumped:

@@ -52,7 +52,6 @@ func environ(task Task, device map[string]string, tokens map[string]string) []st
 	}
 	if len(task.Command) == 0 && len(task.Program) == 0 {
 		env["PYTHONUNBUFFERED"] = "1"
-		env["PYTHONDONTWRITEBYTECODE"] = "1"
 	}
 	maps.Copy(env, tokens)
 	list := make([]string, 0, len(env))

@@ -1,7 +1,6 @@
 package slot
 
 import (
-
 	"go.uber.org/zap"
 )
 
@@ -19,6 +18,6 @@ const (
 	logFault  key = "fault"
 )
 
-func (k key) text(value string) zap.Field         { return zap.String(string(k), value) }
-func (k key) int(value int) zap.Field             { return zap.Int(string(k), value) }
-func (k key) err(err error) zap.Field             { return zap.String(string(k), err.Error()) }
+func (k key) text(value string) zap.Field { return zap.String(string(k), value) }
+func (k key) int(value int) zap.Field     { return zap.Int(string(k), value) }
+func (k key) err(err error) zap.Field     { return zap.String(string(k), err.Error()) }

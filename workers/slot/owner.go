@@ -63,17 +63,12 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.cmd.Process.Pid))
 		return p, nil
 	}
+	evidence.Loading = true
 	fault := s.diagnose(p, evidence)
 	fault.Op, fault.Traceback = "start", trace
 	if evidence.Canceled {
 		s.retire(false, "cancelled")
 		return nil, s.ending(ctx)
-	}
-	if evidence.Class != "" && !fault.Kind.Memory() {
-		fault.Kind = gpumux.BadInput
-		if fault.Hint == "" {
-			fault.Hint = "mend the task's module; nothing has run yet"
-		}
 	}
 	s.failures++
 	s.retire(false, "did not get ready")

@@ -47,11 +47,7 @@ type heard struct {
 func launch(task Task, o Options, limit int) (*process, error) {
 	argv := task.Program
 	if task.Python != "" {
-		interpreter := task.Interpreter
-		if interpreter == "" {
-			interpreter = "python3"
-		}
-		argv = []string{interpreter, o.Runtime}
+		argv = []string{interpreter(task.Interpreter), o.Runtime}
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -180,6 +176,8 @@ func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <
 			case wire.ProcessHello:
 			case wire.Ready:
 				p.batch = m.Batch
+				// What the import printed belongs to no item.
+				p.out.rest()
 				return nil, ""
 			case wire.Fault:
 				return raised(m.Raised), m.Raised.Traceback

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,9 +31,18 @@ var spawner = sync.OnceValue(func() chan<- func() {
 func spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
-	spawner() <- func() { started <- cmd.Start() }
+	spawner() <- func() {
+		err := cmd.Start()
+		if err == nil {
+			leaders.Store(cmd.Process.Pid, true)
+		}
+		started <- err
+	}
 	return <-started
 }
+
+// leaders are the processes that await will reap; every other child of the worker that leads no such group is an orphan.
+var leaders sync.Map
 
 // await blocks until the process has ended, then kills what is left of its group, then reaps it. In this order the group's
 // number cannot have passed to a stranger.
@@ -46,7 +56,26 @@ func await(cmd *exec.Cmd) *os.ProcessState {
 	}
 	killGroup(cmd.Process.Pid, syscall.SIGKILL)
 	cmd.Wait()
+	leaders.Delete(cmd.Process.Pid)
+	reap(cmd.Process.Pid)
 	return cmd.ProcessState
+}
+
+// reapLimit is how long the killed members of a group are awaited. Only one that hangs in the kernel takes that long.
+const reapLimit = 5 * time.Second
+
+// reap waits for the members of a group, which have become children of the worker when their parents ended: what they held
+// is free when they are gone, not when they are killed.
+func reap(group int) {
+	for end := time.Now().Add(reapLimit); time.Now().Before(end); {
+		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		if err != nil && err != syscall.EINTR {
+			return
+		}
+		if pid == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }

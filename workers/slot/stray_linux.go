@@ -17,13 +17,20 @@ func strays(token string) {
 	for range 100 {
 		found := false
 		for _, pid := range children() {
-			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil || !carries(env, mark) {
+			if _, leader := leaders.Load(pid); leader {
 				continue
 			}
-			found = true
-			syscall.Kill(pid, syscall.SIGKILL)
-			syscall.Wait4(pid, nil, 0, nil)
+			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			switch {
+			case err != nil:
+			case carries(env, mark):
+				found = true
+				syscall.Kill(pid, syscall.SIGKILL)
+				reap(group(pid))
+			case len(env) == 0 && group(pid) != syscall.Getpgrp():
+				// An orphan that ended by itself; nobody else waits for it.
+				syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			}
 		}
 		if !found {
 			return
@@ -55,4 +62,12 @@ func children() []int {
 		}
 	}
 	return pids
+}
+
+func group(pid int) int {
+	group, err := syscall.Getpgid(pid)
+	if err != nil {
+		return pid
+	}
+	return group
 }

@@ -30,6 +30,7 @@ type header struct {
 	Sizes    []int           `json:"sizes"`
 	Busy     json.RawMessage `json:"busy"`
 	Attempts json.RawMessage `json:"attempts"`
+	Out      int64           `json:"out"`
 	Fault    *Raised         `json:"fault"`
 	Value    json.RawMessage `json:"value"`
 }
@@ -96,10 +97,12 @@ func fromWorker(h *header, body []byte) (Message, error) {
 		}
 		attempts, err := optional[int](h, "attempts", h.Attempts)
 		return Run{Run: h.Run, Attempts: attempts, Items: items}, errors.Join(err, h.place())
+	case "next":
+		return Next{}, h.empty(body)
 	case "stop":
 		return Stop{}, h.empty(body)
 	}
-	return nil, broken("a worker cannot say %q; it says hello, run and stop", h.Type)
+	return nil, broken("a worker cannot say %q; it says hello, run, next and stop", h.Type)
 }
 
 func fromProcess(h *header, body []byte) (Message, error) {
@@ -137,7 +140,7 @@ func (h *header) results(body []byte) (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := Results{Run: h.Run, N: h.N, Values: values, Busy: busy, Attempts: attempts}
+	r := Results{Run: h.Run, N: h.N, Values: values, Busy: busy, Attempts: attempts, Out: h.Out}
 	return r, errors.Join(h.place(), r.check())
 }
 
@@ -156,7 +159,7 @@ func (h *header) fault(body []byte) (Message, error) {
 	if h.Run < 0 || h.N < 0 {
 		return nil, h.place()
 	}
-	return Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Raised: *h.Fault}, h.empty(body)
+	return Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Raised: *h.Fault}, h.empty(body)
 }
 
 func (r *Results) check() error {
@@ -201,6 +204,10 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		if m.Attempts != nil {
 			b = append(b, `,"attempts":`...)
 			b = appendList(b, m.Attempts, appendInt)
+		}
+		if m.Out > 0 {
+			b = append(b, `,"out":`...)
+			b = strconv.AppendInt(b, m.Out, 10)
 		}
 		return append(b, "}\n"...), m.Values, whole(m, m.Values)
 	}

@@ -16,7 +16,7 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run and Stop (from the worker), or ProcessHello, Ready, Results, Fault and ProgressReport (from
+// Message is one of Hello, Run, Next and Stop (from the worker), or ProcessHello, Ready, Results, Fault and ProgressReport (from
 // the task process).
 type Message interface{ kind() string }
 
@@ -35,7 +35,8 @@ type Hello struct {
 	Mode   gpumux.Mode `json:"mode"`
 }
 
-// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next.
+// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and
+// after a Fault waits for Next.
 type Run struct {
 	// Run numbers the runs of one process from 1.
 	Run int64 `json:"run"`
@@ -43,6 +44,10 @@ type Run struct {
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items"`
 }
+
+// Next lets the process go on after a Fault: between the two it waits, so that a worker that ends the process because of the
+// fault ends it before another item has begun.
+type Next struct{}
 
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
 type Stop struct{}
@@ -71,6 +76,9 @@ type Results struct {
 	Busy []float64 `json:"busy"`
 	// Attempts is how often each was tried; nil means once each.
 	Attempts []int `json:"attempts,omitempty"`
+	// Out is the size of the file behind standard output once the items had ended, where that is a file that the process
+	// appends to; 0 means that nothing was printed since the last message. What lies before it belongs to these items.
+	Out int64 `json:"out,omitempty"`
 }
 
 // Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
@@ -81,8 +89,10 @@ type Fault struct {
 	// Attempts is how often the item was tried; 0 means once.
 	Attempts int `json:"attempts,omitempty"`
 	// Busy is how many seconds all attempts took.
-	Busy   float64 `json:"busy,omitempty"`
-	Raised Raised  `json:"fault"`
+	Busy float64 `json:"busy,omitempty"`
+	// Out is as in Results.
+	Out    int64  `json:"out,omitempty"`
+	Raised Raised `json:"fault"`
 }
 
 // Raised is an exception, not yet classified.
@@ -112,6 +122,7 @@ type ProgressReport struct {
 
 func (Hello) kind() string          { return "hello" }
 func (Run) kind() string            { return "run" }
+func (Next) kind() string           { return "next" }
 func (Stop) kind() string           { return "stop" }
 func (ProcessHello) kind() string   { return "hello" }
 func (Ready) kind() string          { return "ready" }

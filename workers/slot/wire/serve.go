@@ -71,9 +71,12 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err := conn.Write(Ready{}); err != nil {
 		return err
 	}
+	var ahead []Message
 	for {
-		m, err := conn.Read()
-		if err != nil {
+		var m Message
+		if len(ahead) > 0 {
+			m, ahead = ahead[0], ahead[1:]
+		} else if m, err = conn.Read(); err != nil {
 			return err
 		}
 		run, ok := m.(Run)
@@ -85,6 +88,21 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 			answer := at.item(context.WithValue(ctx, runningKey{}, at), handler, item, max(1, run.Attempts))
 			if err := conn.Write(answer); err != nil {
 				return err
+			}
+			// After a fault the worker may end this process; until it says otherwise no item begins.
+			for _, wait := answer.(Fault); wait; {
+				m, err := conn.Read()
+				if err != nil {
+					return err
+				}
+				switch m.(type) {
+				case Next:
+					wait = false
+				case Run:
+					ahead = append(ahead, m)
+				default:
+					return nil
+				}
 			}
 		}
 	}

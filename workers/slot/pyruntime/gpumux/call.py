@@ -104,6 +104,8 @@ class Caller:
         else:
             self._wire.results(self._run, n, [data], [busy], [tried])
         self._answered()
+        if fault is not None:
+            self._wire.go_on()
 
     def _one(self, raw: memoryview) -> bytes:
         try:
@@ -197,6 +199,7 @@ class Caller:
                 values, total = [], 0
             if failed:
                 self._wire.fault(describe(answer), self._run, n + i, 1, busy)
+                self._wire.go_on()
             else:
                 values.append(answer)
                 total += len(answer)

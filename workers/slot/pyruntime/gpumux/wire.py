@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import threading
 
@@ -46,6 +47,18 @@ def take() -> socket.socket:
     return sock
 
 
+def _output() -> int | None:
+    """A descriptor of the file behind standard output that the task cannot close, or None where it is no file."""
+    try:
+        fd = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
+
+
 class Wire:
     """One end of the wire. The main thread reads and answers; any thread may report progress."""
 
@@ -54,6 +67,8 @@ class Wire:
         self._lock = threading.Lock()
         self._main = threading.get_ident()
         self._waiting = bytearray()
+        self._ahead: list[tuple[dict, memoryview]] = []
+        self._out, self._printed = _output(), 0
         self.sending = False
         """The main thread is answering: a signal handler lets it come to the end of the answer."""
 
@@ -70,6 +85,21 @@ class Wire:
 
     def read(self) -> tuple[dict, memoryview] | None:
         """The next message, as header and body, or None at the end of the stream."""
+        if self._ahead:
+            return self._ahead.pop(0)
+        return self._read()
+
+    def go_on(self) -> None:
+        """Wait for the worker's leave to run another item: after a fault it may end this process instead."""
+        while True:
+            message = self._read()
+            if message is None or message[0].get("type") == "stop":
+                raise SystemExit(0)
+            if message[0].get("type") == "next":
+                return
+            self._ahead.append(message)
+
+    def _read(self) -> tuple[dict, memoryview] | None:
         prefix = self._take(4, True)
         if prefix is None:
             return None
@@ -118,14 +148,15 @@ class Wire:
 
     def result(self, run: int, n: int, value: bytes, busy: float) -> None:
         """One value that took one attempt: the frame of most items, so it is put together by hand."""
-        self._send(b'{"type":"results","run":%d,"n":%d,"sizes":[%d],"busy":[%.6f]}\n' % (run, n, len(value), busy), value)
+        head = b'{"type":"results","run":%d,"n":%d,"sizes":[%d],"busy":[%.6f]%b}\n'
+        self._send(head % (run, n, len(value), busy, self._new_output()), value)
 
     def results(self, run: int, n: int, values: list[bytes], busy: list[float], attempts: list[int]) -> None:
         """The values of consecutive items, the first at position n."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
         sizes = ",".join([str(len(value)) for value in values])
         seconds = ",".join(["%.6f" % each for each in busy])
-        head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'
+        head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}{self._new_output().decode()}}}\n'
         self._send(head.encode(), b"".join(values))
 
     def fault(self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0) -> None:
@@ -139,6 +170,8 @@ class Wire:
             header["attempts"] = attempts
         if busy:
             header["busy"] = round(busy, 6)
+        if run and self._new_output():
+            header["out"] = self._printed
         header["fault"] = fault
         self._header(header)
 
@@ -150,6 +183,16 @@ class Wire:
         else:
             with self._lock:
                 self._sock.sendall(_length.pack(len(head)) + head)
+
+    def _new_output(self) -> bytes:
+        """The field that says where the output so far ends, when there is more of it than at the last answer."""
+        if self._out is None:
+            return b""
+        size = os.fstat(self._out).st_size
+        if size == self._printed:
+            return b""
+        self._printed = size
+        return b',"out":%d' % size
 
     def _header(self, header: dict) -> None:
         self._send(_dumps(header).encode() + b"\n", b"")

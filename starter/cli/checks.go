@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+)
+
+// probing bounds a check that starts a process.
+const probing = 2 * time.Minute
+
+// checkPython starts the interpreter and reads its version.
+func checkPython(ctx context.Context, python string) finding {
+	f := finding{Check: "python", Verdict: bad}
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, python, "-c",
+		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 8))").CombinedOutput()
+	f.Detail = oneLine(string(out), 200)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		f.Verdict = good
+	case errors.As(err, &exit) && len(out) > 0:
+		f.Fix = "gpumux needs Python 3.8 or newer; give one with --python"
+	default:
+		f.Detail = oneLine(err.Error(), 200)
+		f.Fix = "install Python 3.8 or newer, or give one with --python; commands need none"
+	}
+	return f
+}
+
+// importer loads a target as a task process does: the file's folder, or the current one, comes first on the path.
+const importer = `
+import importlib, importlib.util, os, sys
+target, _, name = sys.argv[1].rpartition(":")
+if target.endswith(".py"):
+    path = os.path.abspath(target)
+    sys.path.insert(0, os.path.dirname(path))
+    stem = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    spec.loader.exec_module(module)
+else:
+    sys.path.insert(0, os.getcwd())
+    module = importlib.import_module(target)
+found = module
+for part in name.split("."):
+    if not hasattr(found, part):
+        known = [n for n in dir(module) if callable(getattr(module, n)) and not n.startswith("_")]
+        sys.exit("%s has no %s; it has: %s" % (target, part, ", ".join(known) or "no functions"))
+    found = getattr(found, part)
+if not callable(found):
+    sys.exit("%s is not a function" % sys.argv[1])
+`
+
+// checkTask imports a task in a process of its own.
+func checkTask(ctx context.Context, python, task string) finding {
+	f := finding{Check: "task", Verdict: bad, Fix: "correct the task; it must import without a GPU call that fails here"}
+	if target, function, ok := cutLast(task, ":"); !ok || target == "" || function == "" {
+		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
+		return f
+	}
+	library, remove, err := runtimeFolder()
+	if err != nil {
+		f.Detail, f.Fix = err.Error(), "make room in the folder for temporary files (TMPDIR)"
+		return f
+	}
+	defer remove()
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	started := time.Now()
+	command := exec.CommandContext(ctx, python, "-c", importer, task)
+	command.Env = append(os.Environ(), "PYTHONPATH="+strings.Join([]string{library, os.Getenv("PYTHONPATH")}, string(os.PathListSeparator)))
+	command.WaitDelay = time.Second
+	out, err := command.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		f.Detail = task + ": " + oneLine(lines[len(lines)-1], 200)
+		if ctx.Err() != nil {
+			f.Detail = fmt.Sprintf("%s: importing it took longer than %s", task, probing)
+		}
+		return f
+	}
+	return finding{Check: "task", Verdict: good, Detail: fmt.Sprintf("%s imports in %s", task, span(time.Since(started)))}
+}
+
+// checkDevices has a line per device, or says why there is no GPU.
+func checkDevices() []finding {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return []finding{{Check: "devices", Verdict: bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
+	}
+	defer inventory.Close()
+	var findings []finding
+	for _, d := range inventory.Devices() {
+		if d.Kind == gpu.KindCPU || !d.Usable() {
+			continue
+		}
+		f := finding{Check: "device " + selector(d), Verdict: good}
+		status, err := inventory.Status(d.UUID)
+		if err != nil {
+			f.Verdict, f.Detail, f.Fix = bad, err.Error(), "look at it with nvidia-smi; leave it out of devices until it works"
+		} else {
+			f.Detail = fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total))
+		}
+		findings = append(findings, f)
+	}
+	if reason := inventory.Reason(); reason != "" {
+		findings = append(findings, finding{Check: "gpu", Verdict: note, Detail: oneLine(reason, 300)})
+	}
+	return findings
+}
+
+// checkState finds out whether local maps can keep their state.
+func checkState() finding {
+	f := finding{Check: "state", Verdict: bad, Fix: "make the folder writable, or set XDG_STATE_HOME, or give --data"}
+	folder, err := stateFolder()
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err == nil {
+		var trial *os.File
+		if trial, err = os.CreateTemp(folder, ".check-*"); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	return finding{Check: "state", Verdict: good, Detail: folder + " is writable"}
+}
+
+// checkTemporal connects. Without an address it may be that nobody wanted a server yet.
+func (a *app) checkTemporal(ctx context.Context) (*connection, finding) {
+	storeURL := a.storeURL
+	a.storeURL = "" // it has a check of its own
+	conn, err := a.connect(ctx)
+	a.storeURL = storeURL
+	if err == nil {
+		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.namespace)
+		if conn.ui != "" {
+			detail += ", web UI " + conn.ui
+		}
+		return conn, finding{Check: "temporal", Verdict: good, Detail: detail}
+	}
+	f := finding{Check: "temporal", Verdict: bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
+	var connect *starter.ConnectError
+	if errors.As(err, &connect) {
+		f.Detail, f.Fix = fmt.Sprintf("%s: %v", connect.Address, connect.Err), connect.Hint
+	}
+	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
+		f.Verdict = note
+	}
+	return nil, f
+}
+
+// checkWorkers asks the workers what they offer and tries their store.
+func (a *app) checkWorkers(ctx context.Context, conn *connection) []finding {
+	offer, err := conn.Offer(ctx)
+	var none *starter.NoWorker
+	switch {
+	case errors.As(err, &none):
+		return []finding{{Check: "workers", Verdict: bad, Detail: "nobody serves queue " + none.Queue,
+			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
+	case err != nil:
+		found := []finding{{Check: "workers", Verdict: note, Detail: err.Error()}}
+		if a.storeURL != "" {
+			found = append(found, checkStore(ctx, a.storeURL))
+		}
+		return found
+	}
+	findings := []finding{{Check: "workers", Verdict: good, Detail: fmt.Sprintf("%s (gpumux %s) offers %s", offer.Host, offer.Version, offered(offer.Pools))}}
+	if len(offer.Tasks) == 0 {
+		findings = append(findings, finding{Check: "tasks", Verdict: bad, Detail: "the worker offers none", Fix: "name tasks in the worker's file"})
+	} else {
+		findings = append(findings, finding{Check: "tasks", Verdict: good, Detail: oneLine(strings.Join(offer.Tasks, ", "), 200)})
+	}
+	for _, pool := range offer.Pools {
+		rungs, err := conn.Serving(ctx, []string{pool.Name})
+		if err != nil {
+			findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: bad, Detail: err.Error(), Fix: "check the connection to Temporal"})
+			continue
+		}
+		rung := rungs[1]
+		if !rung.Served() {
+			findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: bad, Detail: "nobody polls " + rung.Queue, Fix: "restart the worker and read its log"})
+			continue
+		}
+		findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: good, Detail: "served on queue " + rung.Queue})
+	}
+	url := a.storeURL
+	if url == "" {
+		url = offer.Store
+		if here, _ := os.Hostname(); strings.HasPrefix(url, "file:") && offer.Host != here {
+			return append(findings, finding{Check: "store", Verdict: note,
+				Detail: fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", url, offer.Host)})
+		}
+	}
+	return append(findings, checkStore(ctx, url))
+}
+
+// checkStore writes, reads and deletes an object.
+func checkStore(ctx context.Context, url string) finding {
+	f := finding{Check: "store", Verdict: bad, Fix: "check the URL, the credentials and the permissions; see docs/store.md"}
+	st, err := store.Open(ctx, url)
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	defer st.Close()
+	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
+	w, err := st.Create(ctx, key)
+	if err == nil {
+		if _, err = w.Write([]byte("gpumux doctor\n")); err != nil {
+			w.Abort()
+		} else {
+			err = w.Close()
+		}
+	}
+	if err == nil {
+		err = st.Delete(ctx, key)
+	}
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	return finding{Check: "store", Verdict: good, Detail: url + " can be written"}
+}
+
+// checkPort finds out whether `gpumux dev` could listen.
+func checkPort(name, flag string, port int) finding {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return finding{Check: name, Verdict: bad, Detail: err.Error(),
+			Fix: fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag)}
+	}
+	_ = listener.Close()
+	return finding{Check: name, Verdict: good, Detail: "free for `gpumux dev`"}
+}
+
+// runtimeFolder writes the Python side of gpumux, which tasks import.
+func runtimeFolder() (library string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "gpumux-doctor-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	main, err := pyruntime.Install(dir)
+	if err != nil {
+		remove()
+		return "", nil, err
+	}
+	return filepath.Dir(filepath.Dir(main)), remove, nil
+}

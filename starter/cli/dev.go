@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/workers"
+)
+
+// devFlags are the flags of `gpumux dev`.
+type devFlags struct {
+	localFlags
+	tasks        string
+	port, uiPort int
+	headless     bool
+	noWorker     bool
+}
+
+func (a *app) devCommand() *cobra.Command {
+	f := &devFlags{}
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Start Temporal, its Web UI and a worker on this machine",
+		Long: `Start Temporal, its Web UI and a worker on this machine, all on loopback, until Ctrl-C. The worker offers
+every function of the Python modules in a folder as module:function, on the pool gpu when there is a GPU
+and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.`,
+		Example: `  gpumux dev --tasks .
+  gpumux dev --tasks ./tasks --slots 4 --memory 8GiB
+  gpumux dev --no-worker --port 7300 --ui-port 8300`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
+	flags.IntVar(&f.slots, "slots", 0, "slots per device (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
+	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
+	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
+	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
+	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
+	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
+	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
+	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runDev(c, f) })
+	return c
+}
+
+func (f *devFlags) check(c *cobra.Command) error {
+	var m mistakes
+	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
+		if port < 1 || port > 65535 {
+			m.add("--%s %d is outside 1 to 65535", name, port)
+		}
+	}
+	if f.port == f.uiPort && !f.headless {
+		m.add("--port and --ui-port are both %d", f.port)
+	}
+	task := taskFlags{localFlags: f.localFlags}
+	task.local = true
+	task.check(&m, func(name string) bool { return name == "slots" && c.Flags().Changed("slots") })
+	if f.noWorker {
+		for _, name := range []string{"tasks", "slots", "memory", "python", "pass-env"} {
+			if c.Flags().Changed(name) {
+				m.add("--%s does not go with --no-worker", name)
+			}
+		}
+	}
+	return m.err()
+}
+
+func (a *app) runDev(c *cobra.Command, f *devFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	if err := a.needLocal("gpumux dev"); err != nil {
+		return err
+	}
+	data, err := f.data, error(nil)
+	if data == "" {
+		if data, err = stateFolder("dev"); err != nil {
+			return err
+		}
+	}
+	o := sessionOptions{data: data, port: f.port, uiPort: f.uiPort, headless: f.headless, stopTimeout: 10 * time.Second}
+	haveGPU, why := hasGPU()
+	if !f.noWorker {
+		if o.dir, err = filepath.Abs(f.tasks); err != nil {
+			return usage("--tasks %s: %v", f.tasks, err)
+		}
+		if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
+			return usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+		}
+		names := []string{"cpu"}
+		if haveGPU {
+			names = []string{"gpu", "cpu"}
+		}
+		if o.pools, err = localPools(names, f.localFlags, "", haveGPU); err != nil {
+			return err
+		}
+		if haveGPU {
+			o.pools[1].Memory = 0 // the budget is meant for GPUs
+		}
+		o.tasks = map[string]workers.TaskConfig{"*": {PythonDir: o.dir, Interpreter: f.python, PassEnv: f.passEnv}}
+	}
+	ctx := c.Context()
+	s, err := a.open(ctx, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return err
+	}
+	defer s.close()
+	if s.worker != nil {
+		if err := s.serve(ctx); err != nil {
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			return err
+		}
+	}
+	a.greet(s, o, why)
+	if s.worker == nil {
+		<-ctx.Done()
+	} else {
+		select {
+		case <-ctx.Done():
+		case err := <-s.worker.Failed():
+			return unavailableError{err}
+		}
+	}
+	a.console.say("stopping; Ctrl-C again ends at once")
+	return nil
+}
+
+// greet says what runs where, and what to do next.
+func (a *app) greet(s *session, o sessionOptions, noGPU string) {
+	say := func(name, format string, args ...any) { field(a.console, name, format, args...) }
+	say("temporal", "%s", s.address)
+	if s.ui != "" {
+		say("web UI", "%s", s.ui)
+	}
+	say("store", "%s", s.store.URL())
+	say("data", "%s", s.data)
+	example := "embed:embed"
+	if s.worker != nil {
+		offer := s.worker.Describe()
+		say("pools", "%s", offered(offer.Pools))
+		if len(offer.Tasks) > 0 {
+			example = offer.Tasks[0]
+			say("tasks", "%s", oneLine(strings.Join(offer.Tasks, ", "), 200))
+		} else {
+			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(o.dir, "embed.py"))
+		}
+		if noGPU != "" {
+			say("no GPU", "%s", noGPU)
+		}
+	}
+	pool := ""
+	if s.worker != nil && o.pools[0].Name != "gpu" {
+		pool = " --pool " + o.pools[0].Name
+	}
+	address := ""
+	if s.address != "127.0.0.1:7233" {
+		address = " --address " + s.address
+	}
+	a.console.say("\ntry it:   gpumux map %s --range 0:100%s%s\nCtrl-C stops", example, pool, address)
+}

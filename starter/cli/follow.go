@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// began says in a line how the caller came to a map.
+func began(h *starter.Handle) string {
+	switch h.Entry {
+	case starter.Attached:
+		return "map " + h.ID + " runs already"
+	case starter.Continued:
+		return "map " + h.ID + " goes on with the items that have no result"
+	case starter.Retried:
+		return "map " + h.ID + " runs its failed items again"
+	case starter.Found:
+		return "map " + h.ID + " is finished"
+	}
+	return "map " + h.ID + " started"
+}
+
+// comeBack says how to return to a map that goes on without this process.
+func (a *app) comeBack(id string) {
+	a.console.note("  follow it   gpumux wait %s\n  look at it  gpumux show %s\n  results     gpumux results %s\n  stop it     gpumux cancel %s",
+		id, id, id, id)
+}
+
+// follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
+func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, ladder []string) (*report, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if ladder != nil && h.Running() {
+			a.diagnose(watching, conn.Starter, ladder)
+		}
+	}()
+	b := newBar(a.console)
+	summary, err := h.Watch(ctx, b.show)
+	stop()
+	<-over
+	a.console.close()
+	if err != nil {
+		return nil, err
+	}
+	return &report{ID: h.ID, Summary: summary, Page: conn.link(h.ID)}, nil
+}
+
+// diagnosing is how often it is asked who serves a map's queues while nobody does.
+const diagnosing = 3 * time.Second
+
+// diagnose says when nobody serves a map, and when somebody does again.
+func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string) {
+	said := false
+	for {
+		err := served(ctx, s, ladder)
+		var missing *starter.NoWorker
+		switch {
+		case errors.As(err, &missing) && !said:
+			said = true
+			a.console.say("%v; the map waits (--no-wait fails instead)", err)
+		case err == nil && said:
+			a.console.say("a worker has come")
+			return
+		case err == nil:
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(diagnosing):
+		}
+	}
+}
+
+// served is a *starter.NoWorker when nobody serves the workflows or the first rung, where a map begins.
+func served(ctx context.Context, s *starter.Starter, ladder []string) error {
+	rungs, err := s.Serving(ctx, ladder)
+	if err != nil {
+		return err
+	}
+	for _, rung := range rungs[:min(2, len(rungs))] {
+		if !rung.Served() {
+			return &starter.NoWorker{Queue: rung.Queue}
+		}
+	}
+	return nil
+}
+
+// explain prints what a person needs of a map's failure beyond one line, and gives the error back.
+func (a *app) explain(err error) error {
+	var failed *starter.MapFailed
+	if errors.As(err, &failed) {
+		a.console.Write([]byte(faultText(failed.Fault)))
+	}
+	return err
+}
+
+// faultText is what a fault says beyond its one line: the traceback and what the process printed last.
+func faultText(f gpumux.Fault) string {
+	var b strings.Builder
+	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
+		if text := strings.TrimSpace(part.text); text != "" {
+			fmt.Fprintf(&b, "%s:\n  %s\n", part.title, strings.ReplaceAll(text, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}

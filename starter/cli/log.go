@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"io"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newLog is a log for people: short lines with the time of day, warnings and up, or all from info up.
+func newLog(to io.Writer, verbose bool) *zap.Logger {
+	level := zapcore.WarnLevel
+	if verbose {
+		level = zapcore.InfoLevel
+	}
+	encoding := zap.NewDevelopmentEncoderConfig()
+	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
+	encoding.CallerKey, encoding.StacktraceKey = "", ""
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
+}
+
+// machineLog is a log for programs: a JSON object per line, from info up.
+func machineLog(to io.Writer) *zap.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/starter"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var limit int
+	var running, asJSON bool
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List maps, the newest first",
+		Example: "  gpumux ls\n  gpumux ls --running --json",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "the most maps to list")
+	c.Flags().BoolVar(&running, "running", false, "only maps that run")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	a.connectionFlags(c)
+	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return usage("--limit %d: give at least 1", limit)
+		}
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		maps, err := conn.List(c.Context(), starter.ListOptions{Limit: limit, Running: running, Counts: true})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if maps == nil {
+				maps = []starter.Listed{}
+			}
+			return printJSON(a.Stdout, maps)
+		}
+		if len(maps) == 0 {
+			a.console.say("no maps; start one with `gpumux map`")
+			return nil
+		}
+		return printMaps(a.Stdout, maps, time.Now())
+	})
+	return c
+}
+
+// printMaps writes a row per map.
+func printMaps(to io.Writer, maps []starter.Listed, now time.Time) error {
+	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK", "INPUT"}}
+	for _, m := range maps {
+		done, failed := "-", "-"
+		if m.Succeeded >= 0 {
+			done, failed = humanize.Comma(m.Succeeded+m.Failed), humanize.Comma(m.Failed)
+		}
+		end := m.Closed
+		if end.IsZero() {
+			end = now
+		}
+		rows = append(rows, []string{m.ID, string(m.Status), count(m.Items), done, failed, ago(now, m.Started),
+			span(max(0, end.Sub(m.Started))), oneLine(orDash(m.Input), 40)})
+	}
+	return table(to, rows)
+}
+
+// count writes a number that may be unknown.
+func count(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return humanize.Comma(n)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// field writes a line of a description.
+func field(to io.Writer, name, format string, args ...any) {
+	fmt.Fprintf(to, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+}

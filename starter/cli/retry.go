@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func (a *app) retryCommand() *cobra.Command {
+	f := &mapFlags{}
+	c := &cobra.Command{
+		Use:   "retry ID",
+		Short: "Run the failed items of a finished map again and merge the results",
+		Long: `Run the failed items of a finished map again. The results of both runs end up in one file, under the same
+ID. Of a map that was cancelled or failed, the items without a result run.`,
+		Example: "  gpumux retry embed-3fa92c01d4e5\n  gpumux retry embed-3fa92c01d4e5 --pool big --timeout 10m",
+		Args:    oneID,
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use (default: the map's)")
+	flags.StringVar(&f.mode, "mode", "", "persistent or fresh (default: the map's)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item (default: the map's)")
+	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried (default: the map's)")
+	flags.Lookup("attempts").DefValue = "0"
+	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
+	flags.BoolVar(&f.detach, "detach", false, "start the retry, print the ID and leave")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
+	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
+	a.connectionFlags(c)
+	a.storeFlag(c)
+	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runRetry(c, args[0], f) })
+	return c
+}
+
+func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
+	var m mistakes
+	f.taskFlags.check(&m, c.Flags().Changed)
+	if f.attempts < 1 || f.attempts > 100 {
+		m.add("--attempts %d is outside 1 to 100", f.attempts)
+	}
+	if err := m.err(); err != nil {
+		return err
+	}
+	a.console.quiet = f.quiet
+	out, err := a.chooseOutput(f.out, f.json)
+	if err != nil {
+		return err
+	}
+	o := starter.RetryOptions{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)}
+	if c.Flags().Changed("attempts") {
+		o.Attempts = f.attempts
+	}
+	ctx := c.Context()
+	conn, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	if f.noWait && len(f.pools) > 0 {
+		if err := served(ctx, conn.Starter, f.pools); err != nil {
+			return err
+		}
+	}
+	h, err := conn.Retry(ctx, id, o)
+	var nothing *starter.NothingFailed
+	if errors.As(err, &nothing) {
+		a.console.say("%v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.console.note("%s", began(h))
+	if f.detach {
+		a.comeBack(h.ID)
+		_, err := fmt.Fprintln(a.Stdout, h.ID)
+		return err
+	}
+	in, err := h.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return a.finish(ctx, conn, h, in.Rungs(), out, f)
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// runFlags are the flags of `gpumux run`.
+type runFlags struct {
+	taskFlags
+	noWait, json bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	f := &runFlags{}
+	c := &cobra.Command{
+		Use:   "run TASK [ITEM]",
+		Short: "Run a task on one item, with the result on standard output",
+		Long: `Run a task on one item. ITEM is a JSON value, - reads it from standard input, and without it the item is
+null. The result goes to standard output, what the task printed to standard error.`,
+		Example: `  gpumux run embed '{"text":"hello"}'
+  gpumux run embed.py:embed '"hello"' --local
+  jq -c .[0] items.json | gpumux run embed -`,
+		Args: cobra.ArbitraryArgs,
+	}
+	f.register(c.Flags())
+	c.Flags().BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
+	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
+	a.connectionFlags(c)
+	a.storeFlag(c)
+	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runOne(c, args, f) })
+	return c
+}
+
+// checkRun reads the command line of `run`: with --local a command after -- takes the place of TASK.
+func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string, command []string, err error) {
+	var m mistakes
+	dash := c.ArgsLenAtDash()
+	if dash >= 0 {
+		args, command = args[:dash], args[dash:]
+		if !f.local {
+			m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
+		} else if len(command) == 0 {
+			m.add("no command after --")
+		}
+	} else if len(args) == 0 {
+		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+	} else {
+		task, args = args[0], args[1:]
+	}
+	if len(args) > 1 {
+		m.add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(args, " "))
+	} else if len(args) == 1 {
+		item = args[0]
+	}
+	f.taskFlags.check(&m, c.Flags().Changed)
+	return task, item, command, m.err()
+}
+
+func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
+	task, text, command, err := f.checkRun(c, args)
+	if err != nil {
+		return err
+	}
+	if f.local {
+		if err := a.needLocal("--local"); err != nil {
+			return err
+		}
+	}
+	item, err := a.item(text)
+	if err != nil {
+		return err
+	}
+	m := starter.Map{Inline: true, Label: "one item", Input: gpumux.MapInput{
+		Task: task, Items: []json.RawMessage{item}, Ladder: f.pools, Mode: gpumux.Mode(f.mode),
+		Timeout: gpumux.Duration(f.timeout), Chunk: 1,
+	}}
+	ctx := c.Context()
+	if !f.local {
+		conn, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		if f.noWait {
+			if err := served(ctx, conn.Starter, m.Input.Rungs()); err != nil {
+				return err
+			}
+		}
+		return a.call(ctx, conn, m, m.Input.Rungs(), f.json)
+	}
+	local, err := parseLocalTask(task, command, f.localFlags, m.Input.Mode)
+	if err != nil {
+		return err
+	}
+	m.Input.Task = local.name
+	haveGPU, _ := hasGPU()
+	pools, err := localPools(f.pools, f.localFlags, m.Input.Mode, haveGPU)
+	if err != nil {
+		return err
+	}
+	m.Input.Ladder = poolNames(pools)
+	data := f.data
+	if data == "" {
+		if data, err = os.MkdirTemp("", "gpumux-run-"); err != nil {
+			return unavailableError{err}
+		}
+		defer os.RemoveAll(data)
+	}
+	s, err := a.open(ctx, sessionOptions{data: data, headless: true, pools: pools, dir: local.dir,
+		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.alone(ctx, ""); err != nil {
+		return err
+	}
+	if err := s.serve(ctx); err != nil {
+		return err
+	}
+	return a.call(ctx, &s.connection, m, nil, f.json)
+}
+
+// item reads ITEM.
+func (a *app) item(text string) (json.RawMessage, error) {
+	name := "ITEM"
+	if text == "-" {
+		data, err := io.ReadAll(a.Stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		text, name = string(data), "standard input"
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return json.RawMessage("null"), nil
+	}
+	if !json.Valid([]byte(text)) {
+		hint := "write it as JSON"
+		if quoted, err := json.Marshal(text); err == nil && !strings.ContainsAny(text, `{[`) {
+			hint = fmt.Sprintf("a text is written with quotes: '%s'", quoted)
+		}
+		return nil, usage("%s is not JSON: %s; %s", name, oneLine(text, 60), hint)
+	}
+	if len(text) > gpumux.InlineBytes {
+		return nil, usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
+			gpumux.Size(len(text)), gpumux.Size(gpumux.InlineBytes))
+	}
+	return json.RawMessage(text), nil
+}
+
+// call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
+func (a *app) call(ctx context.Context, conn *connection, m starter.Map, ladder []string, whole bool) error {
+	m.ID = "run-" + starter.Identify(m.Input, "", "") + "-" + strings.ToLower(rand.Text()[:8])
+	h, err := conn.Start(ctx, m)
+	if err != nil {
+		return err
+	}
+	a.console.quiet = true
+	end, err := a.follow(ctx, conn, h, ladder)
+	if errors.Is(err, errInterrupted) {
+		canceling, cancel := context.WithTimeout(a.hard, 5*time.Second)
+		defer cancel()
+		if err := h.Cancel(canceling); err != nil {
+			a.console.say("%v", err)
+		}
+		return errInterrupted
+	}
+	if err != nil {
+		return a.explain(err)
+	}
+	for result, err := range conn.ResultsOf(ctx, end.Summary) {
+		if err != nil {
+			return err
+		}
+		return a.printResult(result, whole)
+	}
+	return fmt.Errorf("map %s ended without a result", h.ID)
+}
+
+func (a *app) printResult(result gpumux.Result, whole bool) error {
+	if result.Output != "" {
+		a.console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
+	}
+	if whole {
+		if err := printJSON(a.Stdout, result); err != nil {
+			return err
+		}
+	} else if result.Fault == nil {
+		if _, err := a.Stdout.Write(append(bytes.TrimSpace(result.Value), '\n')); err != nil {
+			return err
+		}
+	}
+	if result.Fault != nil {
+		a.console.Write([]byte(faultText(*result.Fault)))
+		a.console.say("gpumux: %s", oneLine(result.Fault.Error(), 1000))
+		return exitError(ExitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// session is a server and a worker in this process, with a data folder that outlives them.
+type session struct {
+	connection
+	app    *app
+	data   string
+	server Server
+	worker *workers.Worker
+}
+
+// sessionOptions say what to run. Zero ports mean any free one.
+type sessionOptions struct {
+	data         string
+	port, uiPort int
+	headless     bool
+	// pools and tasks are the worker's; no pools means no worker.
+	pools []workers.PoolConfig
+	tasks map[string]workers.TaskConfig
+	dir   string
+	// stopTimeout is how long running chunks may go on at the end.
+	stopTimeout time.Duration
+}
+
+// open checks the worker's set-up, starts the server, then the worker. What it started is stopped again when it fails.
+func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error) {
+	data, err := filepath.Abs(o.data)
+	if err != nil {
+		return nil, unavailableError{err}
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
+	}
+	s := &session{app: a, data: data}
+	storeURL := (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
+	config := workers.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
+	if len(o.pools) > 0 {
+		if err := checkWorker(config); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	s.server, err = a.Local.Start(ctx, LocalOptions{
+		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: a.log(),
+	})
+	if err != nil {
+		return nil, unavailableError{err}
+	}
+	if s.store, err = store.Open(ctx, storeURL); err != nil {
+		return nil, unavailableError{err}
+	}
+	c, err := starter.Connect(ctx, starter.ConnectOptions{
+		Address: s.server.Address(), Namespace: client.DefaultNamespace, Plain: true, Timeout: 15 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	s.connection.Starter = &starter.Starter{Client: c, Store: s.store}
+	s.address, s.namespace, s.ui = s.server.Address(), client.DefaultNamespace, s.server.UI()
+	if len(o.pools) == 0 {
+		return s, nil
+	}
+	if s.worker, err = workers.New(config, workers.Options{
+		Client: c, Version: a.Version, StopTimeout: o.stopTimeout, Log: a.log(),
+	}); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// serve starts the worker.
+func (s *session) serve(ctx context.Context) error {
+	if err := s.worker.Start(ctx); err != nil {
+		return unavailableError{fmt.Errorf("start the worker: %w", err)}
+	}
+	return nil
+}
+
+// checkWorker finds mistakes in tasks and pools before a server is started for them.
+func checkWorker(config workers.Config) error {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
+	}
+	return errors.Join(config.Validate(inventory), inventory.Close())
+}
+
+// close stops worker and server; after a second signal it leaves them to die with the process, which loses nothing that is
+// stored.
+func (s *session) close() {
+	if s.worker != nil {
+		if err := s.worker.Stop(s.app.hard); err != nil && s.app.hard.Err() == nil {
+			s.app.console.say("stop the worker: %v", err)
+		}
+	}
+	if s.connection.Starter != nil {
+		s.Client.Close()
+	}
+	if s.store != nil {
+		_ = s.store.Close()
+	}
+	if s.server != nil && s.app.hard.Err() == nil {
+		if err := s.server.Stop(); err != nil {
+			s.app.console.say("stop the server: %v", err)
+		}
+	}
+}
+
+// remove deletes the data folder, when its map needs nothing of it any more.
+func (s *session) remove() {
+	if err := os.RemoveAll(s.data); err != nil {
+		s.app.console.say("delete %s: %v", s.data, err)
+	}
+}
+
+// log is the log of server and workers in this process: warnings for people, all with --verbose.
+func (a *app) log() *zap.Logger { return newLog(a.console, a.verbose) }
+
+// stateFolder is where local state lies by default.
+func stateFolder(parts ...string) (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", usage("--data: there is no home folder for a default: %v", err)
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(append([]string{state, "gpumux"}, parts...)...), nil
+}
+
+// hasGPU says whether this machine has a GPU that tasks can use, and if not, why.
+func hasGPU() (bool, string) {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return false, err.Error()
+	}
+	defer inventory.Close()
+	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+// mostCPUSlots is the most slots that a CPU pool gets without being told.
+const mostCPUSlots = 4
+
+// localPools makes a pool per name: the one called cpu on the CPU, others on all GPUs if there are any. No names means one
+// pool, gpu or cpu.
+func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([]workers.PoolConfig, error) {
+	if len(names) == 0 {
+		names = []string{"cpu"}
+		if haveGPU {
+			names = []string{"gpu"}
+		}
+	}
+	var memory gpumux.Size
+	if f.memory != "" {
+		var err error
+		if memory, err = gpumux.ParseSize(f.memory); err != nil {
+			return nil, usage("--memory: %v", err)
+		}
+	}
+	var pools []workers.PoolConfig
+	for _, name := range names {
+		pool := workers.PoolConfig{Name: name, Devices: gpu.Selection{"all"}, Slots: 1, Memory: memory, Mode: mode}
+		if name == "cpu" || !haveGPU {
+			pool.Devices = gpu.Selection{"cpu"}
+			pool.Slots = workers.Slots(min(runtime.GOMAXPROCS(0), mostCPUSlots))
+		}
+		if f.slots > 0 {
+			pool.Slots = workers.Slots(f.slots)
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}
+
+// poolNames lists the pools for a map's ladder.
+func poolNames(pools []workers.PoolConfig) []string {
+	names := make([]string, len(pools))
+	for i, pool := range pools {
+		names[i] = pool.Name
+	}
+	return names
+}
+
+// offered describes pools in a line each: "gpu: 2 slots per device on all".
+func offered(pools []gpumux.PoolInfo) string {
+	var lines []string
+	for _, p := range pools {
+		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		if p.Memory > 0 {
+			line += " of " + p.Memory.String()
+		}
+		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+	}
+	return strings.Join(lines, ", ")
+}

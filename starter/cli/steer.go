@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// steering is a command that asks a running map for something.
+func (a *app) steering(c *cobra.Command, do func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
+	c.Args = oneID
+	a.connectionFlags(c)
+	c.RunE = ran(func(c *cobra.Command, args []string) error {
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		h, err := conn.Open(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		said, err := do(c.Context(), h)
+		if err != nil {
+			return err
+		}
+		a.console.say("map %s: %s", h.ID, said)
+		return nil
+	})
+	return c
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.steering(&cobra.Command{
+		Use:     "pause ID",
+		Short:   "Hand out no more chunks; those in flight finish",
+		Example: "  gpumux pause embed-3fa92c01d4e5",
+	}, func(ctx context.Context, h *starter.Handle) (string, error) {
+		return "paused; chunks in flight finish, `gpumux resume " + h.ID + "` goes on", h.Pause(ctx)
+	})
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	window := -1
+	c := a.steering(&cobra.Command{
+		Use:     "resume ID",
+		Short:   "End a pause, and change how many chunks are in flight",
+		Example: "  gpumux resume embed-3fa92c01d4e5\n  gpumux resume embed-3fa92c01d4e5 --window 16",
+	}, func(ctx context.Context, h *starter.Handle) (string, error) {
+		if window > gpumux.MaxWindow || window < -1 {
+			return "", usage("--window %d is outside 1 to %d (0: learnt)", window, gpumux.MaxWindow)
+		}
+		said := "resumed"
+		if window >= 0 {
+			if err := h.Window(ctx, window); err != nil {
+				return "", err
+			}
+			said += ", window " + strconv.Itoa(window)
+			if window == 0 {
+				said = "resumed, window learnt"
+			}
+		}
+		return said, h.Resume(ctx)
+	})
+	c.Flags().IntVar(&window, "window", -1, "chunks in flight from now on; 0 lets the map learn it")
+	c.Flags().Lookup("window").DefValue = ""
+	return c
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	return a.steering(&cobra.Command{
+		Use:     "cancel ID",
+		Short:   "Stop a map; its finished items stay, and starting it again goes on",
+		Example: "  gpumux cancel embed-3fa92c01d4e5",
+	}, func(ctx context.Context, h *starter.Handle) (string, error) {
+		if err := h.Cancel(ctx); err != nil {
+			return "", err
+		}
+		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over", nil
+	})
+}

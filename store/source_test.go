@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/stretchr/testify/require"
+)
+
+func itemsOf(t testing.TB, s *Store, src gpumux.Source, start, end int64) []string {
+	texts := []string{}
+	for item, err := range s.Items(t.Context(), src, start, end) {
+		require.NoError(t, err)
+		texts = append(texts, string(item))
+	}
+	return texts
+}
+
+// numbered are n items, some of them long, as they are and as a file that is not tidy.
+func numbered(n int) (items []string, tidy, untidy string) {
+	var a, b strings.Builder
+	b.WriteString(bom)
+	for i := range n {
+		item := fmt.Sprintf(`{"n":%d,"x":"%s"}`, i, strings.Repeat("x", rand.IntN(40)*rand.IntN(40)))
+		items = append(items, item)
+		a.WriteString(item + "\n")
+		b.WriteString(strings.Repeat("\r\n", rand.IntN(3)) + " " + item + "\t\r\n")
+	}
+	return items, a.String(), strings.TrimRight(b.String(), "\r\n")
+}
+
+func TestSource_EveryStretch(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
+			want, tidy, untidy := numbered(n)
+			stored, err := s.PutSource(t.Context(), spool(t, untidy, JSONLines))
+			require.NoError(t, err)
+			require.Equal(t, tidy, get(t, s, stored.URL))
+			key := fmt.Sprintf("in/%d.ndjson", n)
+			put(t, s, key, untidy)
+			indexed, err := s.IndexSource(t.Context(), key, fmt.Sprintf("maps/%d/source.index", n))
+			require.NoError(t, err)
+			require.Equal(t, s.Locate(key), indexed.URL)
+			require.EqualValues(t, len(untidy), indexed.Bytes)
+			for _, src := range []gpumux.Source{stored, indexed} {
+				require.EqualValues(t, n, src.Items)
+				require.Equal(t, append([]string{}, want...), itemsOf(t, s, src, 0, int64(n)))
+				for range 20 {
+					start := rand.IntN(n + 1)
+					end := start + rand.IntN(n+1-start)
+					require.Equal(t, append([]string{}, want[start:end]...), itemsOf(t, s, src, int64(start), int64(end)))
+				}
+			}
+		}
+	})
+}
+
+func TestSource_CSVInTheStore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
+		src, err := s.IndexSource(t.Context(), s.Locate("in/x.CSV"), "maps/1/source.index")
+		require.NoError(t, err)
+		require.Equal(t, gpumux.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32}, src)
+		require.Equal(t, []string{`{"a":2,"b":"y"}`}, itemsOf(t, s, src, 1, 2))
+	})
+}
+
+func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
+	server := newS3(t)
+	s := open(t, server.store(""), Options{})
+	in := spool(t, "1\n2\n", JSONLines)
+	first, err := s.PutSource(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"sources/" + in.Hash + ".index", "sources/" + in.Hash + ".jsonl"}, server.keys())
+	server.requests()
+	second, err := s.PutSource(t.Context(), spool(t, "1\n\n2", JSONLines))
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	for _, request := range server.requests() {
+		require.NotContains(t, request, "PUT")
+	}
+}
+
+func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
+	server := newS3(t)
+	s := open(t, server.store(""), Options{})
+	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
+	require.NoError(t, err)
+	require.Equal(t, []string{"12345"}, itemsOf(t, s, src, 0, 1))
+	server.requests()
+	require.Len(t, itemsOf(t, s, src, 50_000, 50_001), 1)
+	path := strings.TrimPrefix(src.URL, "s3:/")
+	block := 50_000 / 128
+	require.Equal(t, []string{
+		fmt.Sprintf("GET /bucket/%s bytes=%d-%d", src.Index, 16+8*block, 16+8*block+15),
+		fmt.Sprintf("GET %s bytes=%d-%d", path, block*128*6, (block+1)*128*6-1),
+	}, server.requests())
+}
+
+func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, "file://"+dir, Options{})
+	large := `"` + strings.Repeat("x", 1<<20) + `"`
+	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
+	require.NoError(t, err)
+	x, err := s.indexOf(t.Context(), src)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, x.stride)
+	require.Equal(t, []string{large}, itemsOf(t, s, src, 39, 40))
+}
+
+func TestSource_SaysWhatIsWrong(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		put(t, s, "in/bad.jsonl", "1\nx\n")
+		put(t, s, "in/bad.csv", "a\n1,2\n")
+		put(t, s, "in/bad.txt", "1\n")
+		for name, want := range map[string]string{
+			"in/bad.jsonl": s.Locate("in/bad.jsonl") + ":2: not JSON",
+			"in/bad.csv":   s.Locate("in/bad.csv") + ":2: 2 cells",
+			"in/bad.txt":   "name it .jsonl",
+		} {
+			_, err := s.IndexSource(ctx, name, "maps/1/source.index")
+			var mistake *SourceError
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, want)
+			for _, key := range []string{"maps/1/source.index", "maps/1/source.jsonl"} {
+				there, err := s.Exists(ctx, key)
+				require.NoError(t, err)
+				require.False(t, there)
+			}
+		}
+		_, err := s.IndexSource(ctx, "in/none.jsonl", "maps/1/source.index")
+		require.ErrorIs(t, err, os.ErrNotExist)
+		_, err = s.IndexSource(ctx, "/etc/x.jsonl", "maps/1/source.index")
+		require.ErrorContains(t, err, "is a path of a machine; use a key")
+
+		put(t, s, "in/a.jsonl", "1\n2\n3\n")
+		src, err := s.IndexSource(ctx, "in/a.jsonl", "maps/1/source.index")
+		require.NoError(t, err)
+		fails := func(src gpumux.Source, start, end int64, want string) {
+			count := 0
+			for item, err := range s.Items(ctx, src, start, end) {
+				require.Nil(t, item)
+				require.ErrorContains(t, err, want)
+				count++
+			}
+			require.Equal(t, 1, count)
+		}
+		fails(src, 0, 4, "items 0 to 4 are not all in")
+		fails(src, -1, 2, "which has 3")
+		other := src
+		other.Items = 300
+		fails(other, 0, 1, "index maps/1/source.index")
+		other = src
+		other.Index = "in/a.jsonl"
+		fails(other, 0, 1, "in/a.jsonl")
+		put(t, s, "in/a.jsonl", "1\n2\n3\n4\n")
+		fails(src, 0, 1, "changed after it was indexed")
+		require.NoError(t, s.Delete(ctx, "in/a.jsonl"))
+		fails(src, 0, 1, "file does not exist")
+	})
+}
+
+func TestSource_SameSizeButLaterIsAnotherFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, "file://"+dir, Options{})
+	put(t, s, "a.jsonl", "1\n")
+	src, err := s.IndexSource(t.Context(), "a.jsonl", "a.index")
+	require.NoError(t, err)
+	later := time.Now().Add(time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "a.jsonl"), later, later))
+	for _, err := range s.Items(t.Context(), src, 0, 1) {
+		require.ErrorContains(t, err, "changed after it was indexed")
+	}
+	again, err := s.IndexSource(t.Context(), "a.jsonl", "a.index")
+	require.NoError(t, err)
+	require.Equal(t, []string{"1"}, itemsOf(t, s, again, 0, 1))
+}
+
+func TestItems_StopsAndCancels(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("1\n", 1000), JSONLines))
+	require.NoError(t, err)
+	count := 0
+	for _, err := range s.Items(t.Context(), src, 0, 1000) {
+		require.NoError(t, err)
+		if count++; count == 10 {
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	count = 0
+	var last error
+	for _, err := range s.Items(ctx, src, 0, 1000) {
+		if count++; count == 10 {
+			cancel()
+		}
+		last = err
+	}
+	require.Equal(t, 11, count)
+	require.ErrorIs(t, last, context.Canceled)
+}
+
+func TestItems_AreTheCallersToKeep(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	want, tidy, _ := numbered(1000)
+	src, err := s.PutSource(t.Context(), spool(t, tidy, JSONLines))
+	require.NoError(t, err)
+	var kept []json.RawMessage
+	for item, err := range s.Items(t.Context(), src, 0, 1000) {
+		require.NoError(t, err)
+		kept = append(kept, item)
+	}
+	for i := range want {
+		require.Equal(t, want[i], string(kept[i]))
+	}
+}

@@ -1,0 +1,208 @@
+package store
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func spool(t testing.TB, text string, format Format) *Spooled {
+	s, err := Spool(strings.NewReader(text), SpoolOptions{Format: format, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Remove()) })
+	return s
+}
+
+func lines(t testing.TB, s *Spooled) []string {
+	all, err := s.All()
+	require.NoError(t, err)
+	require.Len(t, all, int(s.Items))
+	texts, bytes := []string{}, int64(0)
+	for _, item := range all {
+		texts = append(texts, string(item))
+		bytes += int64(len(item)) + 1
+	}
+	require.Equal(t, bytes, s.Bytes)
+	return texts
+}
+
+func TestSpool_JSONLines(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                 {},
+		"\n \r\n\t\n":                      {},
+		"\xef\xbb\xbf":                     {},
+		"1":                                {"1"},
+		"\xef\xbb\xbf1\r\n2\r\n":           {"1", "2"},
+		"\n\n {\"a\" : 1 } \n\n[1]":        {`{"a" : 1 }`, "[1]"},
+		"1.50\n1e2\n\"é\\u00e9\"\n":        {"1.50", "1e2", `"é\u00e9"`},
+		"null\ntrue\n12345678901234567890": {"null", "true", "12345678901234567890"},
+	} {
+		require.Equal(t, want, lines(t, spool(t, text, JSONLines)), "%q", text)
+	}
+	a, b := spool(t, "1\n2", JSONLines), spool(t, "\xef\xbb\xbf1\r\n\r\n 2 \r\n", JSONLines)
+	require.Equal(t, a.Hash, b.Hash)
+	require.NotEqual(t, a.Hash, spool(t, "2\n1", JSONLines).Hash)
+}
+
+func TestSpool_CSV(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":      {},
+		"a,b\n": {},
+		"\xef\xbb\xbfa,b\r\n1,x\r\n\r\n-2.5e3,\r\n": {`{"a":1,"b":"x"}`, `{"a":-2.5e3,"b":""}`},
+		"z,a\n007,1 \n 1,1.\n+1,0x1\nNaN,1e5":       {`{"z":"007","a":"1 "}`, `{"z":" 1","a":"1."}`, `{"z":"+1","a":"0x1"}`, `{"z":"NaN","a":1e5}`},
+		"\"a \"\"b\"\"\",ü\n\"x,\ny\",<&>\\\n":      {`{"a \"b\"":"x,\ny","ü":"<&>\\"}`},
+		"a\n12345678901234567890\ntrue\n":           {`{"a":12345678901234567890}`, `{"a":"true"}`},
+	} {
+		require.Equal(t, want, lines(t, spool(t, text, CSV)), "%q", text)
+	}
+}
+
+func TestSpool_SaysWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		format     Format
+		text, want string
+	}{
+		{JSONLines, "1\n\n{\"a\":1\n3", `in:3: not JSON: unexpected end of JSON input: "{\"a\":1"; the value goes on over several lines`},
+		{JSONLines, "[\n1,\n2]", "jq -c '.[]'"},
+		{JSONLines, "1\nhello\n", `in:2: not JSON: invalid character 'h' looking for beginning of value: "hello"; write one JSON value per line`},
+		{JSONLines, "1 2", `in:1: not JSON: invalid character '2' after top-level value: "1 2"`},
+		{JSONLines, `{"a": NaN}`, "write null"},
+		{JSONLines, "1\n\"\xff\"", "in:2: not UTF-8"},
+		{JSONLines, "\"" + strings.Repeat("ü", 100), "ü…\";"},
+		{JSONLines, "\x1f\x8b\x08\x00", "in:1: not text; it is compressed with gzip"},
+		{JSONLines, "\xff\xfe1\x00", "it is UTF-16"},
+		{CSV, "PK\x03\x04", "spreadsheet"},
+		{CSV, "a,b\n1,2\n1,2,3\n", `in:3: 3 cells, but the header has 2: "1,2,3"; put cells`},
+		{CSV, "a,b\n\"x\ny\",2\n1\n", "in:4: 1 cells, but the header has 2"},
+		{CSV, "a,b,a\n", `in:1: columns 1 and 3 are both named "a": "a,b,a"; rename one`},
+		{CSV, "a, ,c\n", "in:1: column 2 has no name"},
+		{CSV, "a\n\"x\ny\"z\n", "in:3: extraneous or missing \" in quoted-field (the row begins at line 2)"},
+		{CSV, "a\nx\"y\n", `in:2: bare " in non-quoted-field; put the cell in double quotes`},
+		{CSV, "a\n\xff\n", "in:2: not UTF-8"},
+		{CSV, "\xffa\n", "in:1: the header is not UTF-8"},
+	} {
+		dir := t.TempDir()
+		_, err := Spool(strings.NewReader(c.text), SpoolOptions{Name: "in", Format: c.format, Dir: dir})
+		var mistake *SourceError
+		require.ErrorAs(t, err, &mistake, "%q", c.text)
+		require.ErrorContains(t, err, c.want)
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+func TestSpool_BrokenInput(t *testing.T) {
+	broken := errors.New("broken pipe")
+	for _, text := range []string{"", "1\n2\n"} {
+		for _, format := range []Format{JSONLines, CSV} {
+			dir := t.TempDir()
+			_, err := Spool(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)), SpoolOptions{Name: "in", Format: format, Dir: dir})
+			require.ErrorIs(t, err, broken)
+			require.ErrorContains(t, err, "read in: ")
+			left, _ := os.ReadDir(dir)
+			require.Empty(t, left)
+		}
+	}
+	_, err := Spool(strings.NewReader("1"), SpoolOptions{Dir: "/nowhere"})
+	require.ErrorContains(t, err, "check the space of the folder for temporary files")
+}
+
+func TestSpool_LongLines(t *testing.T) {
+	long := `"` + strings.Repeat("x", 100<<20) + `"`
+	s, err := Spool(strings.NewReader("1\n"+long+"\n2\n"+long), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer s.Remove()
+	require.EqualValues(t, 4, s.Items)
+	require.EqualValues(t, 2*len(long)+6, s.Bytes)
+
+	defer func(before int) { maxLine = before }(maxLine)
+	maxLine = 4 << 20
+	endless := io.LimitReader(zeros{}, int64(maxLine)+(1<<20))
+	_, err = Spool(endless, SpoolOptions{Name: "in", Dir: t.TempDir()})
+	require.ErrorContains(t, err, "in:1: the line is longer than 4MiB")
+	quote := io.MultiReader(strings.NewReader("a\n\""), io.LimitReader(zeros{}, int64(maxLine)+(1<<20)))
+	_, err = Spool(quote, SpoolOptions{Name: "in", Format: CSV, Dir: t.TempDir()})
+	require.ErrorContains(t, err, "in: a row is longer than 4MiB; look for a double quote")
+}
+
+// zeros is an endless line.
+type zeros struct{}
+
+func (zeros) Read(data []byte) (int, error) {
+	for i := range data {
+		data[i] = '0'
+	}
+	return len(data), nil
+}
+
+func FuzzSpool_JSONLines(f *testing.F) {
+	for _, text := range []string{"", "1\n2", "\xef\xbb\xbf{}\r\n\r\n[]", "\"\xff\"", "{\n}", "1 \x0c 2"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Spool(bytes.NewReader(text), SpoolOptions{Dir: t.TempDir()})
+		var want []string
+		valid := true
+		for i, line := range bytes.Split(text, []byte("\n")) {
+			if i == 0 {
+				line = bytes.TrimPrefix(line, []byte(bom))
+			}
+			line = bytes.Trim(line, " \t\r")
+			if len(line) > 0 {
+				want = append(want, string(line))
+				valid = valid && json.Valid(line) && utf8.Valid(line)
+			}
+		}
+		if !valid || err != nil {
+			var mistake *SourceError
+			require.ErrorAs(t, err, &mistake)
+			return
+		}
+		defer s.Remove()
+		require.Equal(t, append([]string{}, want...), lines(t, s))
+	})
+}
+
+func FuzzSpool_CSV(f *testing.F) {
+	for _, text := range []string{"a,b\n1,2\n", "\xef\xbb\xbfa\r\n\"x\n\"\"y\"\r\n", "a,a\n", "a\n\"", "a\n\xff", ",\n1,2", "a\n1e999\n-0\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Spool(bytes.NewReader(text), SpoolOptions{Format: CSV, Dir: t.TempDir()})
+		if err != nil {
+			var mistake *SourceError
+			require.ErrorAs(t, err, &mistake)
+			return
+		}
+		defer s.Remove()
+		rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte(bom)))).ReadAll()
+		require.NoError(t, err)
+		got := lines(t, s)
+		require.Len(t, got, max(0, len(rows)-1))
+		for i, line := range got {
+			var object map[string]any
+			decoder := json.NewDecoder(strings.NewReader(line))
+			decoder.UseNumber()
+			require.NoError(t, decoder.Decode(&object), line)
+			require.Len(t, object, len(rows[0]))
+			for column, name := range rows[0] {
+				switch value := object[name].(type) {
+				case json.Number:
+					require.Equal(t, rows[i+1][column], string(value))
+				default:
+					require.Equal(t, rows[i+1][column], value)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package workers
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+func testCatalog(t *testing.T) (*catalog, string) {
+	dir := site(t)
+	c, err := load(t, dir, complete)
+	require.NoError(t, err)
+	_, tasks, err := c.plan(twoGPUs(t))
+	require.NoError(t, err)
+	return tasks, dir
+}
+
+func TestCatalog_Names(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	require.Equal(t, []string{"embed", "serve", "sweep/score:score", "sweep/sweep:fit", "train"}, tasks.names())
+	// A module that is added later is there at once.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "later.py"), []byte("def now(item): pass\n"), 0o644))
+	require.Contains(t, tasks.names(), "sweep/later:now")
+	_, err := tasks.find("sweep/later:now")
+	require.NoError(t, err)
+}
+
+func TestCatalog_OneNameHoweverAsked(t *testing.T) {
+	tasks, _ := testCatalog(t)
+	a, err := tasks.find("sweep/sweep:fit")
+	require.NoError(t, err)
+	b, err := tasks.find("sweep/sweep.py:fit")
+	require.NoError(t, err)
+	require.Equal(t, a, b)
+	require.Equal(t, "sweep/sweep:fit", a.Name)
+}
+
+// A map's input reaches nothing that the operator did not name.
+func TestCatalog_Refuses(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "evil.py"), []byte("from os import system\nsystem2 = system\n"), 0o644))
+	for _, name := range []string{
+		"", "*", "sweep/*", "sweep/", "sweep/sweep", "sweep/sweep:", "sweep/:fit",
+		"sweep/../outside:outside", "sweep/../outside.py:outside", "sweep/deeper/secret:open", "sweep/deeper.secret:open",
+		"sweep//sweep:fit", "sweep/./sweep:fit", "sweep/" + dir + "/outside:outside",
+		"sweep/sweep:os.system", "sweep/sweep:system", "sweep/sweep:os", "sweep/evil:system", "sweep/evil:system2",
+		"sweep/sweep:inner", "sweep/sweep:train", "sweep/sweep:Model", "sweep/sweep:fit:fit", "sweep/sweep.py.py:fit",
+		"sweep/sweep:fit\n", "sweep/sweep\x00:fit", "embed.py:embed", "embed.py:_hidden", "outside:outside",
+		"/bin/sh", "./train", "train --json", "python3:-c",
+	} {
+		_, err := tasks.find(name)
+		var fault *gpumux.Fault
+		require.True(t, errors.As(err, &fault), "%q", name)
+		require.Equal(t, gpumux.BadInput, fault.Kind, "%q", name)
+	}
+}
+
+func TestCatalog_SaysWhatThereIs(t *testing.T) {
+	tasks, _ := testCatalog(t)
+	for name, want := range map[string]string{
+		"embd":            `bad_input: no task "embd"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "embed"?`,
+		"sweep/sweep:fyt": `bad_input: no task "sweep/sweep:fyt"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "sweep/sweep:fit"?`,
+		"quite different": `bad_input: no task "quite different"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; name the task in the worker's file, or use one of these`,
+	} {
+		_, err := tasks.find(name)
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestCatalog_TheLongestPrefixWins(t *testing.T) {
+	dir := site(t)
+	c, err := load(t, dir, `
+pools: [{name: cpu, devices: cpu}]
+tasks:
+  "*": {python_dir: .}
+  "a/*": {python_dir: tasks}
+  "a/b/*": {python_dir: tasks/deeper}
+`)
+	require.NoError(t, err)
+	_, tasks, err := c.plan(onlyCPU(t))
+	require.NoError(t, err)
+	for name, want := range map[string]string{"embed:embed": "", "a/sweep:fit": "tasks", "a/b/secret:open": "tasks/deeper"} {
+		task, err := tasks.find(name)
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(dir, want), task.Dir, name)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"embed", "train", "gpus_per_slot"}
+	require.Equal(t, "embed", nearest("Embde", append(known, "embde")[:3]))
+	require.Equal(t, "gpus_per_slot", nearest("gpu_per_slots", known))
+	require.Empty(t, nearest("zebra", known))
+	require.Empty(t, nearest("x", nil))
+	require.Equal(t, 3, distance("kitten", "sitting"))
+	require.Equal(t, 5, distance("", "train"))
+}

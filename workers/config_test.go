@@ -1,0 +1,367 @@
+package workers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// twoGPUs is a host with two GPUs of 80 GiB and 64 GiB of its own.
+func twoGPUs(t testing.TB) *gpu.Inventory {
+	return static(t,
+		gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aaaa", Name: "H100", Memory: 80 << 30},
+		gpu.Device{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-bbbb", Name: "H100", Memory: 80 << 30},
+		gpu.Device{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 64 << 30},
+	)
+}
+
+func onlyCPU(t testing.TB) *gpu.Inventory {
+	return static(t, gpu.Device{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 64 << 30})
+}
+
+func static(t testing.TB, devices ...gpu.Device) *gpu.Inventory {
+	inv, err := gpu.Open(gpu.Options{Static: devices})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, inv.Close()) })
+	return inv
+}
+
+// site is a folder with what the files of the tests refer to.
+func site(t testing.TB) string {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	write := func(name, content string, mode os.FileMode) {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), mode))
+	}
+	write("embed.py", "from os import system\n\ndef embed(item):\n    return item\n\nasync def other(item):\n    return item\n\ndef _hidden(item):\n    pass\n", 0o644)
+	write("tasks/sweep.py", "import os\nfrom os import system\n\ndef fit(item):\n    def inner(): pass\n    return item\n\nclass Model:\n    def train(self): pass\n", 0o644)
+	write("tasks/score.py", "def score(item): return item\n", 0o644)
+	write("tasks/not-a-module.py", "def f(item): return item\n", 0o644)
+	write("tasks/deeper/secret.py", "def open(item): return item\n", 0o644)
+	write("outside.py", "def outside(item): return item\n", 0o644)
+	write("train", "#!/bin/sh\ncat\n", 0o755)
+	write("plain.txt", "no program\n", 0o644)
+	write("venv/bin/python", "#!/bin/sh\nexec python3 \"$@\"\n", 0o755)
+	return dir
+}
+
+// load writes a file into the site and reads it as the command does.
+func load(t testing.TB, dir, text string) (Config, error) {
+	path := filepath.Join(dir, "gpumux.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return Load(path)
+}
+
+const complete = `
+temporal: {address: "10.0.0.1:7233", namespace: prod}
+store: s3://bucket/gpumux?region=eu-west-1
+pools:
+  - name: gpu
+    devices: all
+    slots: 4
+    memory: 8GiB
+    mode: persistent
+    sharing: default
+    gpus_per_slot: 1
+  - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
+  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh}
+tasks:
+  embed: {python: "embed.py:embed", venv: venv, mode: persistent, recycle: {items: 1000, age: 1h}}
+  train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
+  serve: {program: [./train], dir: .}
+  "sweep/*": {python_dir: ./tasks, interpreter: python3}
+`
+
+func TestLoad_Complete(t *testing.T) {
+	dir := site(t)
+	c, err := load(t, dir, complete)
+	require.NoError(t, err)
+	require.NoError(t, c.Validate(twoGPUs(t)))
+
+	require.Equal(t, TemporalConfig{Address: "10.0.0.1:7233", Namespace: "prod"}, c.Temporal)
+	placements, tasks, err := c.plan(twoGPUs(t))
+	require.NoError(t, err)
+	require.Len(t, placements, 3)
+	require.Equal(t, []string{"GPU-aaaa", "GPU-bbbb"}, []string{placements[0].groups[0].name, placements[0].groups[1].name})
+	require.Equal(t, gpumux.Size(8<<30), placements[0].Memory)
+	require.Len(t, placements[1].groups, 1)
+	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].groups[0].name)
+	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
+	require.Equal(t, gpumux.Fresh, placements[2].Mode)
+
+	embed, err := tasks.find("embed")
+	require.NoError(t, err)
+	require.Equal(t, "embed.py:embed", embed.Python)
+	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
+	require.Equal(t, dir, embed.Dir)
+	require.Equal(t, 1000, embed.RecycleItems)
+	require.Equal(t, time.Hour, embed.RecycleAge)
+
+	train, err := tasks.find("train")
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "train"), "--json"}, train.Command)
+	require.True(t, train.Text)
+	require.Equal(t, 2*time.Hour, train.Timeout)
+	require.Equal(t, map[string]string{"A": "1"}, train.Env)
+	require.Equal(t, []string{"HF_HOME"}, train.PassEnv)
+
+	fit, err := tasks.find("sweep/sweep:fit")
+	require.NoError(t, err)
+	require.Equal(t, "sweep.py:fit", fit.Python)
+	require.Equal(t, filepath.Join(dir, "tasks"), fit.Dir)
+	require.True(t, filepath.IsAbs(fit.Interpreter), fit.Interpreter)
+}
+
+func TestLoad_AnchorsAndMergeKeys(t *testing.T) {
+	dir := site(t)
+	c, err := load(t, dir, `
+pools: [{name: cpu, devices: cpu}]
+tasks:
+  a: &base {python: "embed.py:embed", timeout: 5m, env: {A: "1"}}
+  b: {<<: *base, timeout: 9m}
+  c: *base
+`)
+	require.NoError(t, err)
+	require.NoError(t, c.Validate(onlyCPU(t)))
+	require.Equal(t, gpumux.Duration(9*time.Minute), c.Tasks["b"].Timeout)
+	require.Equal(t, "embed.py:embed", c.Tasks["b"].Python)
+	require.Equal(t, c.Tasks["a"], c.Tasks["c"])
+}
+
+// Every mistake is named with its line, the value, and what to do.
+func TestLoad_Mistakes(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"unknown fields, all at once": {`
+pools:
+  - name: gpu
+    memroy: 8GiB
+    zzz: 1
+task: {}
+`, `3 mistakes in FILE
+  FILE:4: pools[0].memroy: unknown field; did you mean "memory"?
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, memory, mode, name, sharing, slots
+  FILE:6: task: unknown field; did you mean "tasks"?`},
+		"wrong shapes": {`
+temporal: here
+store: [a]
+pools:
+  - {name: [x], slots: many, memory: 8 apples, gpus_per_slot: two}
+  - {name: b, slots: 0, devices: {a: 1}}
+  - gpu
+tasks:
+  a: {command: ./train, timeout: soon, recycle: 5, env: [A]}
+`, `13 mistakes in FILE
+  FILE:2: temporal: give fields as name: value, not "here"
+  FILE:3: store: give one value, not a list
+  FILE:5: pools[0].name: give one value, not a list
+  FILE:5: pools[0].slots: "many" is not a number of slots; give 1 to 256
+  FILE:5: pools[0].memory: "8 apples" is not a size; write it as 8GiB, 512MB or a number of bytes
+  FILE:5: pools[0].gpus_per_slot: "two" is not a whole number
+  FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256
+  FILE:6: pools[1].devices: map[a:1] is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs
+  FILE:7: pools[2]: give fields as name: value, not "gpu"
+  FILE:9: tasks.a.command: give a list, not "./train"
+  FILE:9: tasks.a.timeout: "soon" is not a duration; write it as 30s, 5m or 2h
+  FILE:9: tasks.a.recycle: give fields as name: value, not "5"
+  FILE:9: tasks.a.env: give fields as name: value, not a list`},
+		"slots: auto": {`
+pools:
+  - name: gpu
+    slots: auto
+`, `1 mistake in FILE
+  FILE:4: pools[0].slots: "auto" is not available in this version; give a number, and find the best one with gpumux bench`},
+		"not YAML": {"pools: [\n", `1 mistake in FILE
+  FILE:1: sequence end token ']' not found`},
+		"a key twice": {"store: a\nstore: b\n", `1 mistake in FILE
+  FILE:2: mapping key "store" already defined at [1:1]`},
+		"two documents": {"store: a\n---\nstore: b\n", `1 mistake in FILE
+  FILE:3: a second YAML document; give one`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := site(t)
+			_, err := load(t, dir, test.text)
+			require.Error(t, err)
+			require.Equal(t, test.want, strings.ReplaceAll(err.Error(), filepath.Join(dir, "gpumux.yaml"), "FILE"))
+		})
+	}
+}
+
+func TestLoad_NoFile(t *testing.T) {
+	_, err := Load("/nowhere/gpumux.yaml")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "give the worker's file with -f")
+}
+
+func TestConfig_Validate(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"an empty file": {"", `2 mistakes in FILE
+  pools: none given; name at least one, such as {name: gpu, devices: all, slots: 1}
+  tasks: none given; name at least one, such as embed: {python: "embed.py:embed"}`},
+		"pools": {`
+metrics: 127.0.0.1:9464
+store: /var/lib/gpumux
+pools:
+  - {name: GPU}
+  - {name: a, devices: [7]}
+  - {name: a, devices: [GPU-aaaa], mode: fast, sharing: mps}
+  - {devices: cpu, sharing: wild, gpus_per_slot: 2}
+  - {name: d, devices: [0, 1], gpus_per_slot: -1}
+tasks:
+  embed: {python: "embed.py:embed"}
+`, `11 mistakes in FILE
+  FILE:2: metrics: "127.0.0.1:9464": this version serves no metrics; leave the field out
+  FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
+  FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
+  FILE:6: pools[1].devices: unknown device "7": this host has 0 (GPU-aaaa, H100), 1 (GPU-bbbb, H100), cpu (host)
+  FILE:7: pools[2].name: "a" is the name of an earlier pool too; give each pool its own
+  FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
+  FILE:7: pools[2].sharing: "mps" is not available in this version; use default or exclusive (an instance of a GPU in MIG mode can be named in devices)
+  FILE:8: pools[3].name: is missing; name the pool, such as gpu
+  FILE:8: pools[3].sharing: "wild" is unknown; use default or exclusive
+  FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
+  FILE:9: pools[4].gpus_per_slot: -1 is below 1`},
+		"shares of devices": {`
+pools:
+  - {name: a, devices: [0], slots: 4, memory: 16GiB}
+  - {name: b, devices: [0], slots: 2, memory: 16GiB}
+  - {name: c, devices: [1], sharing: exclusive, slots: 2}
+  - {name: d, devices: [1]}
+  - {name: e, devices: cpu, slots: 2, memory: 40GiB}
+tasks:
+  embed: {python: "embed.py:embed"}
+`, `4 mistakes in FILE
+  FILE:4: pools[1].memory: 4 × 16GiB in pool a + 2 × 16GiB in pool b is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
+  FILE:5: pools[2].slots: 2 slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default
+  FILE:5: pools[2].sharing: exclusive, but pool d uses 1 (GPU-bbbb, H100) too; give them different devices
+  FILE:7: pools[4].memory: 2 × 40GiB in pool e is more than the 64GiB of cpu (host); lower memory or slots`},
+		"groups that do not divide": {`
+pools: [{name: a, gpus_per_slot: 3}]
+tasks:
+  embed: {python: "embed.py:embed"}
+`, `1 mistake in FILE
+  FILE:2: pools[0].gpus_per_slot: 2 GPUs do not divide into groups of 3; name a multiple of 3 in devices`},
+		"tasks": {`
+pools: [{name: cpu, devices: cpu}]
+tasks:
+  nothing: {mode: fresh}
+  two: {python: "embed.py:embed", command: [./train]}
+  gone: {python: "gone.py:f"}
+  typo: {python: "embed.py:embd"}
+  far: {python: "embed.py:transmogrify"}
+  shapeless: {python: embed}
+  badmodule: {python: "a b:c"}
+  venv: {python: "embed.py:embed", venv: ./plain}
+  both: {python: "embed.py:embed", venv: venv, interpreter: python3}
+  nopython: {python: "embed.py:embed", interpreter: ./plain.txt}
+  folder: {python_dir: tasks}
+  "star/*": {python: "embed.py:embed"}
+  "odd*": {python_dir: tasks}
+  "gone/*": {python_dir: nowhere}
+  "file/*": {python_dir: plain.txt}
+  notfound: {command: [no-such-program-here]}
+  notexec: {command: [./plain.txt], mode: persistent, recycle: {items: 1}, venv: venv}
+  out: {python: "embed.py:embed", output: text}
+  out2: {command: [./train], output: xml}
+  negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
+  env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
+`, `30 mistakes in FILE
+  FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, command and program
+  FILE:5: tasks.two: has command and python; give only one
+  FILE:6: tasks.gone.python: DIR/gone.py: does not exist
+  FILE:7: tasks.typo.python: DIR/embed.py has no function embd; did you mean "embed"?
+  FILE:8: tasks.far.python: DIR/embed.py has no function transmogrify; it has embed, other
+  FILE:9: tasks.shapeless.python: "embed" does not say which function; write it as file.py:function or module:function
+  FILE:10: tasks.badmodule.python: "a b" is no module name; write it as file.py:function or module:function
+  FILE:11: tasks.venv.venv: DIR/plain is no Python environment (DIR/plain/bin/python is missing); create it with: python3 -m venv DIR/plain
+  FILE:12: tasks.both: has venv and interpreter; give only one
+  FILE:13: tasks.nopython.interpreter: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
+  FILE:14: tasks.folder: python_dir makes many tasks; write the name as "folder/*"
+  FILE:15: tasks["star/*"]: a name with * stands for a folder of modules; give python_dir, or a name without *
+  FILE:16: tasks["odd*"]: python_dir makes many tasks; write the name as "odd/*"
+  FILE:17: tasks["gone/*"].python_dir: DIR/nowhere: does not exist
+  FILE:18: tasks["file/*"].python_dir: DIR/plain.txt is not a folder
+  FILE:19: tasks.notfound.command: "no-such-program-here" is not on PATH; give its path, such as ./no-such-program-here
+  FILE:20: tasks.notexec: venv and interpreter are for python and python_dir; a command or program starts by itself
+  FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
+  FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
+  FILE:20: tasks.notexec.recycle: a command runs once per item, so there is nothing to recycle; leave it out
+  FILE:21: tasks.out.output: is for commands only; a function returns its result
+  FILE:22: tasks.out2.output: "xml" is unknown; use json or text
+  FILE:23: tasks.negative.dir: DIR/nowhere: does not exist
+  FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist
+  FILE:23: tasks.negative.timeout: -1s is negative; leave it out for no limit
+  FILE:23: tasks.negative.recycle.items: -1 is negative; leave it out for no limit
+  FILE:23: tasks.negative.recycle.age: -1s is negative; leave it out for no limit
+  FILE:24: tasks.env.env.A B: "A B" is no name of a variable
+  FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices in the pool
+  FILE:24: tasks.env.pass_env[0]: XLA refuses XLA_PYTHON_CLIENT_MEM_FRACTION beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := site(t)
+			c, err := load(t, dir, test.text)
+			require.NoError(t, err)
+			err = c.Validate(twoGPUs(t))
+			require.Error(t, err)
+			got := strings.ReplaceAll(err.Error(), filepath.Join(dir, "gpumux.yaml"), "FILE")
+			require.Equal(t, test.want, strings.ReplaceAll(got, dir, "DIR"))
+		})
+	}
+}
+
+func TestConfig_NoGPU(t *testing.T) {
+	c, err := load(t, site(t), "pools: [{name: gpu}]\ntasks:\n  a: {python: \"embed.py:embed\"}\n")
+	require.NoError(t, err)
+	err = c.Validate(onlyCPU(t))
+	require.ErrorContains(t, err, "gpumux.yaml:1: pools[0].devices: there is no GPU on this host")
+	require.ErrorContains(t, err, "devices: cpu")
+}
+
+func TestConfig_DefaultStore(t *testing.T) {
+	t.Setenv("XDG_DATA_HOME", "/data/home")
+	url, err := Config{}.storeURL()
+	require.NoError(t, err)
+	require.Equal(t, "file:///data/home/gpumux/store", url)
+	t.Setenv("XDG_DATA_HOME", "")
+	t.Setenv("HOME", "/home/ada")
+	url, err = Config{}.storeURL()
+	require.NoError(t, err)
+	require.Equal(t, "file:///home/ada/.local/share/gpumux/store", url)
+}
+
+func TestLocal_UsesTheCPUWithoutGPU(t *testing.T) {
+	dir := site(t)
+	c := Local(LocalOptions{
+		Slots: 3, Memory: 1 << 30, Dir: dir, TasksDir: "tasks",
+		Tasks: map[string]TaskConfig{"embed.py:embed": {Python: "embed.py:embed"}},
+	})
+	for _, test := range []struct {
+		inventory *gpu.Inventory
+		groups    int
+		first     string
+	}{{onlyCPU(t), 1, gpu.CPU}, {twoGPUs(t), 2, "GPU-aaaa"}} {
+		placements, tasks, err := c.plan(test.inventory)
+		require.NoError(t, err)
+		require.Equal(t, "gpu", placements[0].Name)
+		require.Len(t, placements[0].groups, test.groups)
+		require.Equal(t, test.first, placements[0].groups[0].name)
+		for _, name := range []string{"embed.py:embed", "sweep:fit", "score.py:score"} {
+			_, err := tasks.find(name)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestLocal_Mistakes(t *testing.T) {
+	c := Local(LocalOptions{Slots: -1, Dir: site(t), Tasks: map[string]TaskConfig{"x": {Python: "gone.py:f"}}})
+	err := c.Validate(onlyCPU(t))
+	require.ErrorContains(t, err, "2 mistakes in the worker's configuration\n  pools[0].slots: -1 is outside 1 to 256\n  tasks.x.python: ")
+}

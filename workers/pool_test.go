@@ -1,0 +1,228 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// fakeSeat is a slot whose process is whatever the test says.
+type fakeSeat struct {
+	mu      sync.Mutex
+	state   slot.State
+	task    string
+	stops   atomic.Int32
+	running atomic.Int32
+	run     func(ctx context.Context, call slot.Call) error
+}
+
+func (f *fakeSeat) Run(ctx context.Context, call slot.Call) error {
+	if f.running.Add(1) != 1 {
+		return errors.New("two calls in one slot")
+	}
+	defer f.running.Add(-1)
+	f.load(call.Task.Name, slot.Ready)
+	if f.run != nil {
+		return f.run(ctx, call)
+	}
+	return nil
+}
+
+func (f *fakeSeat) load(task string, s slot.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.task, f.state = task, s
+}
+
+func (f *fakeSeat) State() slot.State { f.mu.Lock(); defer f.mu.Unlock(); return f.state }
+func (f *fakeSeat) Task() string      { f.mu.Lock(); defer f.mu.Unlock(); return f.task }
+
+func (f *fakeSeat) Stop(context.Context) error { f.stops.Add(1); return nil }
+
+// fakePool has n slots on each device.
+func fakePool(n int, devices ...string) (*pool, []*fakeSeat) {
+	var places []*place
+	var fakes []*fakeSeat
+	for _, d := range devices {
+		for range n {
+			f := &fakeSeat{state: slot.Vacant}
+			fakes = append(fakes, f)
+			places = append(places, &place{seat: f, group: d})
+		}
+	}
+	return newPool("gpu", places), fakes
+}
+
+// queued waits until n calls wait in the pool.
+func queued(t *testing.T, p *pool, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.waiting) == n
+	}, 5*time.Second, time.Millisecond)
+}
+
+func mustTake(t *testing.T, p *pool, task, group string) *place {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	pl, err := p.take(ctx, task, group)
+	require.NoError(t, err)
+	return pl
+}
+
+func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
+	p, _ := fakePool(1, "A")
+	held := mustTake(t, p, "x", "")
+	order := make(chan string, 8)
+	for i, group := range []string{"", "", "A", "", "A"} {
+		name := fmt.Sprintf("%d%s", i, group)
+		go func() {
+			pl, err := p.take(t.Context(), "x", group)
+			if err == nil {
+				order <- name
+				p.give(pl)
+			}
+		}()
+		queued(t, p, i+1)
+	}
+	p.give(held)
+	var got []string
+	for range 5 {
+		got = append(got, <-order)
+	}
+	require.Equal(t, []string{"2A", "4A", "0", "1", "3"}, got)
+}
+
+func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	held := mustTake(t, p, "x", "B")
+	require.Equal(t, "B", held.group)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("no longer wanted")
+	done := make(chan error, 1)
+	go func() { _, err := p.take(ctx, "x", "B"); done <- err }()
+	queued(t, p, 1) // although A is free
+	// A call for any device passes it.
+	require.Equal(t, "A", mustTake(t, p, "x", "").group)
+	cancel(why)
+	require.ErrorIs(t, <-done, why)
+	queued(t, p, 0)
+	p.give(held)
+	require.Equal(t, "B", mustTake(t, p, "x", "B").group)
+}
+
+func TestPool_PrefersALoadedProcess(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	fakes[0].load("other", slot.Ready)
+	fakes[1].load("mine", slot.Backoff)
+	fakes[2].load("", slot.Vacant)
+	fakes[3].load("mine", slot.Ready)
+	var got []seat
+	for range 4 {
+		got = append(got, mustTake(t, p, "mine", "").seat)
+	}
+	// The process with the task, then no process, then another task's, then one that waits after a failed start.
+	require.Equal(t, []seat{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
+}
+
+func TestPool_SpreadsLoadOverDevices(t *testing.T) {
+	p, _ := fakePool(2, "A", "B", "C")
+	var got []string
+	for range 6 {
+		got = append(got, mustTake(t, p, "x", "").group)
+	}
+	require.Equal(t, []string{"A", "B", "C", "A", "B", "C"}, got)
+}
+
+func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	var changes atomic.Int32
+	p.changed = func() { changes.Add(1) }
+	require.True(t, p.cordon("A", "Xid 79"))
+	require.False(t, p.cordon("A", "Xid 79"))
+	require.Equal(t, 1, p.slots(""))
+	require.Equal(t, 0, p.slots("A"))
+	require.Positive(t, changes.Load())
+	b := mustTake(t, p, "x", "")
+	require.Equal(t, "B", b.group)
+
+	// A pinned call is refused at once: another host, or a later attempt, may do it.
+	_, err := p.take(t.Context(), "x", "A")
+	var fault *gpumux.Fault
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, gpumux.DeviceLost, fault.Kind)
+	require.Contains(t, fault.Error(), "A is cordoned: Xid 79")
+
+	// A call that waits while the last device goes is refused too.
+	refused := make(chan error, 1)
+	go func() { _, err := p.take(t.Context(), "x", ""); refused <- err }()
+	queued(t, p, 1)
+	p.cordon("B", "lost")
+	require.ErrorAs(t, <-refused, &fault)
+	p.give(b)
+
+	require.True(t, p.restore("A"))
+	require.False(t, p.restore("A"))
+	require.Equal(t, "A", mustTake(t, p, "x", "").group)
+}
+
+func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	for range 4 {
+		mustTake(t, p, "x", "")
+	}
+	refused := make(chan error, 1)
+	go func() { _, err := p.take(t.Context(), "x", ""); refused <- err }()
+	queued(t, p, 1)
+	require.NoError(t, p.stop(t.Context()))
+	require.ErrorIs(t, <-refused, errPoolStopped)
+	_, err := p.take(t.Context(), "x", "A")
+	require.ErrorIs(t, err, errPoolStopped)
+	for _, f := range fakes {
+		require.EqualValues(t, 1, f.stops.Load())
+	}
+}
+
+// Many calls at once, some given up: no slot is ever used twice at a time, none is lost.
+func TestPool_ManyCallsAtOnce(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	var all sync.WaitGroup
+	var ran atomic.Int32
+	for i := range 200 {
+		group := []string{"", "A", "B"}[i%3]
+		limit := time.Duration(1+rand.IntN(20)) * time.Millisecond
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if i%2 == 0 {
+				ctx = t.Context()
+			}
+			pl, err := p.take(ctx, "x", group)
+			if err != nil {
+				return
+			}
+			if pl.Run(ctx, slot.Call{Task: slot.Task{Name: "x"}}) == nil {
+				ran.Add(1)
+			}
+			p.give(pl)
+		})
+	}
+	all.Wait()
+	require.GreaterOrEqual(t, ran.Load(), int32(100))
+	require.Equal(t, 4, p.free(""))
+	queued(t, p, 0)
+	require.True(t, slices.ContainsFunc(fakes, func(f *fakeSeat) bool { return f.Task() == "x" }))
+}

@@ -1,0 +1,290 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func frame(text string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)
+}
+
+func TestConn_Read_SaysWhatWasWrong(t *testing.T) {
+	for _, c := range []struct{ name, from, text, want string }{
+		{"no header line", "worker", `{"type":"stop"}`, "no header line"},
+		{"empty", "worker", "", "no header line"},
+		{"header not JSON", "worker", "{nope\n", "not the JSON it should be"},
+		{"header not an object", "process", "[1]\n", "not the JSON it should be"},
+		{"field of the wrong kind", "process", `{"type":"ready","batch":"many"}` + "\n", "batch"},
+		{"unknown type", "worker", `{"type":"dance"}` + "\n", `a worker cannot say "dance"`},
+		{"type of the other side", "process", `{"type":"run","run":1}` + "\n", `a task process cannot say "run"`},
+		{"sizes beyond the body", "worker", `{"type":"run","run":1,"sizes":[2,5]}` + "\n" + "12345", "sizes[1] reaches beyond"},
+		{"sizes short of the body", "worker", `{"type":"run","run":1,"sizes":[2]}` + "\n" + "12345", "3 bytes more"},
+		{"negative size", "worker", `{"type":"run","run":1,"sizes":[-1,6]}` + "\n" + "12345", "sizes[0] is -1"},
+		{"empty value", "process", `{"type":"results","run":1,"sizes":[0],"busy":[0]}` + "\n", "at least one byte"},
+		{"no values", "process", `{"type":"results","run":1}` + "\n", "no values"},
+		{"busy of another length", "process", `{"type":"results","run":1,"sizes":[1],"busy":[]}` + "\n1", "0 entries in busy"},
+		{"busy below zero", "process", `{"type":"results","run":1,"sizes":[1],"busy":[-1]}` + "\n1", "busy[0] is -1"},
+		{"attempts of another length", "process", `{"type":"results","run":1,"sizes":[1],"busy":[0],"attempts":[1,1]}` + "\n1", "2 entries in attempts"},
+		{"run zero", "process", `{"type":"results","run":0,"sizes":[1],"busy":[0]}` + "\n1", "runs count from 1"},
+		{"position below zero", "process", `{"type":"progress","run":1,"n":-1,"value":1}` + "\n", "positions from 0"},
+		{"fault without fault", "process", `{"type":"fault"}` + "\n", "what was raised"},
+		{"progress without value", "process", `{"type":"progress","run":1}` + "\n", "no value"},
+		{"body where none belongs", "process", `{"type":"ready"}` + "\nx", "must have none"},
+		{"batch below zero", "process", `{"type":"ready","batch":-1}` + "\n", "batch is -1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := reader(c.from, frame(c.text))
+			_, err := conn.Read()
+			var broke *ProtocolError
+			require.ErrorAs(t, err, &broke)
+			require.ErrorContains(t, err, c.want)
+			_, again := conn.Read()
+			require.Equal(t, err, again, "a broken stream stays broken")
+		})
+	}
+}
+
+func TestConn_Read_Ends(t *testing.T) {
+	_, err := reader("worker", nil).Read()
+	require.Equal(t, io.EOF, err)
+
+	whole := frame(`{"type":"stop"}` + "\n")
+	for cut := 1; cut < len(whole); cut++ {
+		_, err := reader("worker", whole[:cut]).Read()
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut after %d bytes", cut)
+	}
+}
+
+func TestConn_Read_HelloComesFirstAndOnce(t *testing.T) {
+	conn := NewProcess(&pipe{Reader: bytes.NewReader(written(t, Stop{}))})
+	_, err := conn.Read()
+	require.ErrorContains(t, err, `the first message is "stop"`)
+
+	conn = NewProcess(&pipe{Reader: bytes.NewReader(written(t, Hello{Version: 1}, Hello{Version: 1}))})
+	_, err = conn.Read()
+	require.NoError(t, err)
+	_, err = conn.Read()
+	require.ErrorContains(t, err, "a second hello")
+}
+
+func TestConn_Read_RefusesAnotherVersion(t *testing.T) {
+	conn := NewWorker(&pipe{Reader: bytes.NewReader(written(t, ProcessHello{Version: 2, PID: 1}))})
+	_, err := conn.Read()
+	var version *VersionError
+	require.ErrorAs(t, err, &version)
+	require.Equal(t, VersionError{Ours: 1, Theirs: 2}, *version)
+	require.ErrorContains(t, err, "version 1 here, 2 on the other side")
+}
+
+func TestConn_Read_GarbageLengthCostsNoMemory(t *testing.T) {
+	claim := binary.BigEndian.AppendUint32(nil, MaxFrame)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := reader("worker", append(claim, "few bytes"...)).Read()
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+
+	_, err = reader("worker", binary.BigEndian.AppendUint32(nil, MaxFrame+1)).Read()
+	require.ErrorContains(t, err, fmt.Sprintf("claims %d bytes; at most %d", MaxFrame+1, MaxFrame))
+}
+
+func TestConn_Read_ValuesBelongToTheCaller(t *testing.T) {
+	one := Results{Run: 1, N: 0, Values: raws(`"first"`), Busy: []float64{0}}
+	two := Results{Run: 1, N: 1, Values: raws(`"other"`, `"third"`), Busy: []float64{0, 1}, Attempts: []int{1, 2}}
+	conn := reader("process", written(t, one, two))
+	first, err := conn.Read()
+	require.NoError(t, err)
+	second, err := conn.Read()
+	require.NoError(t, err)
+	require.Equal(t, one, first)
+	require.Equal(t, two, second)
+	values := second.(Results).Values
+	_ = append(values[0], "overwritten"...)
+	require.Equal(t, `"third"`, string(values[1]), "a value has no room beyond its end")
+}
+
+func TestConn_Write_RefusesBeforeSending(t *testing.T) {
+	p := &pipe{Reader: bytes.NewReader(nil)}
+	conn := NewWorker(p)
+	big := json.RawMessage(strings.Repeat("1", 1<<20))
+	many := make([]json.RawMessage, MaxFrame>>20)
+	for i := range many {
+		many[i] = big
+	}
+	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: many}), "send fewer items at once")
+	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: raws("1", "")}), "value 1 is empty")
+	require.ErrorContains(t, conn.Write(Results{Run: 1, Values: raws("1")}), "0 entries in busy")
+	require.ErrorContains(t, conn.Write(ProgressReport{Run: 1, Value: json.RawMessage("{")}), "progress")
+	require.Zero(t, p.Buffer.Len())
+}
+
+func TestConn_Write_LargeItemsOverASocket(t *testing.T) {
+	for _, size := range []int{1, gatherBytes - 1, gatherBytes, 3 << 20} {
+		items := make([]json.RawMessage, 5)
+		for i := range items {
+			items[i] = json.RawMessage(strings.Repeat(fmt.Sprint(i+1), size))
+		}
+		worker, process := ends(t)
+		sent := make(chan error, 1)
+		go func() {
+			sent <- errors.Join(worker.Write(Hello{Version: 1}), worker.Write(Run{Run: 1, Attempts: 1, Items: items}))
+		}()
+		_, err := process.Read()
+		require.NoError(t, err)
+		m, err := process.Read()
+		require.NoError(t, err)
+		require.NoError(t, <-sent)
+		require.Equal(t, items, m.(Run).Items)
+	}
+}
+
+func TestConn_Write_FromManyGoroutines(t *testing.T) {
+	worker, process := ends(t)
+	require.NoError(t, process.Write(ProcessHello{Version: 1}))
+	var writers sync.WaitGroup
+	for g := range 8 {
+		writers.Go(func() {
+			for n := range 100 {
+				if err := process.Write(ProgressReport{Run: int64(g + 1), N: n, Value: json.RawMessage(`"x"`)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() { writers.Wait(); process.Close() }()
+	_, err := worker.Read()
+	require.NoError(t, err)
+	next := map[int64]int{}
+	for {
+		m, err := worker.Read()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		p := m.(ProgressReport)
+		require.Equal(t, next[p.Run], p.N)
+		next[p.Run]++
+	}
+	require.Len(t, next, 8)
+}
+
+// ends are both ends of a real socket pair, in this process.
+func ends(t testing.TB) (worker, process *Conn) {
+	near, file, err := Pair()
+	require.NoError(t, err)
+	far, err := stream(file)
+	require.NoError(t, err)
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return NewWorker(near), NewProcess(far)
+}
+
+func FuzzRead(f *testing.F) {
+	for _, g := range goldens {
+		f.Add(written(f, g.message), g.from == "worker")
+	}
+	f.Add(written(f, ProcessHello{Version: 1}, Ready{}, Stop{}), false)
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true)
+	f.Fuzz(func(t *testing.T, data []byte, worker bool) {
+		from := "process"
+		if worker {
+			from = "worker"
+		}
+		conn := reader(from, data)
+		for {
+			m, err := conn.Read()
+			if err != nil {
+				return
+			}
+			// What was understood can be said again and means the same.
+			p := &pipe{Reader: bytes.NewReader(nil)}
+			if err := NewWorker(p).Write(m); err != nil {
+				t.Fatalf("read %#v, cannot write it: %v", m, err)
+			}
+			again, err := reader(from, p.Buffer.Bytes()).Read()
+			if err != nil {
+				t.Fatalf("wrote %#v, cannot read it: %v", m, err)
+			}
+			if again.kind() != m.kind() {
+				t.Fatalf("wrote %#v, read %#v", m, again)
+			}
+		}
+	})
+}
+
+func BenchmarkConn_WriteRun100(b *testing.B) {
+	run := Run{Run: 1, Attempts: 1}
+	for i := range 100 {
+		run.Items = append(run.Items, json.RawMessage(fmt.Sprintf(`{"id":%d,"text":"a short text for an item"}`, i)))
+	}
+	conn := NewWorker(discard{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := conn.Write(run); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkConn_ReadRun100(b *testing.B) {
+	run := Run{Run: 1, Attempts: 1}
+	for i := range 100 {
+		run.Items = append(run.Items, json.RawMessage(fmt.Sprintf(`{"id":%d,"text":"a short text for an item"}`, i)))
+	}
+	benchmarkRead(b, "worker", run)
+}
+
+func BenchmarkConn_ReadResult(b *testing.B) {
+	benchmarkRead(b, "process", Results{Run: 1, N: 17, Values: raws(`{"score":0.5}`), Busy: []float64{0.001}})
+}
+
+func BenchmarkConn_WriteResult(b *testing.B) {
+	conn := NewWorker(discard{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := conn.Write(Results{Run: 1, N: 17, Values: raws(`{"score":0.5}`), Busy: []float64{0.001}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchmarkRead(b *testing.B, from string, m Message) {
+	conn := reader(from, nil)
+	conn.greeted = true
+	conn.reader.Reset(&loop{data: written(b, m)})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Read(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// loop reads the same bytes for ever.
+type loop struct {
+	data []byte
+	at   int
+}
+
+func (l *loop) Read(b []byte) (int, error) {
+	n := copy(b, l.data[l.at:])
+	l.at = (l.at + n) % len(l.data)
+	return n, nil
+}
+
+type discard struct{}
+
+func (discard) Read([]byte) (int, error)    { return 0, io.EOF }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) Close() error                { return nil }

@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.golden anew; a change breaks every task process in the field")
+
+// golden is a file of testdata: one message as people read it, and the frame that carries it. The Python tests read them too.
+type golden struct {
+	// From is worker or process.
+	From    string          `json:"from"`
+	Type    string          `json:"type"`
+	Message json.RawMessage `json:"message"`
+	// Length is the frame's first four bytes in hexadecimal, Frame the rest.
+	Length string `json:"length"`
+	Frame  string `json:"frame"`
+}
+
+var goldens = []struct {
+	name    string
+	from    string
+	message Message
+}{
+	{"hello", "worker", Hello{Version: 1, Task: "embed", Target: "embed.py:embed", Dir: "/srv/tasks", Slot: "gpu/0",
+		Device: "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f", Memory: 8 << 30, Mode: gpumux.Persistent}},
+	{"hello-cpu", "worker", Hello{Version: 1, Task: "sweep/a <b>", Target: "a:b.c", Dir: "/srv/tasks", Slot: "cpu/3",
+		Device: "CPU", Mode: gpumux.Fresh}},
+	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},
+	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
+	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},
+	{"stop", "worker", Stop{}},
+	{"process-hello", "process", ProcessHello{Version: 1, PID: 4711, Runtime: "python 3.11.7"}},
+	{"ready", "process", Ready{}},
+	{"ready-batch", "process", Ready{Batch: 64}},
+	{"result", "process", Results{Run: 7, N: 4, Values: raws(`{"score":0.5}`), Busy: []float64{0.001234}}},
+	{"results", "process", Results{Run: 7, N: 0, Values: raws(`1`, `"zażółć 😀"`, `null`), Busy: []float64{0.25, 0.25, 12}}},
+	{"results-attempts", "process", Results{Run: 7, N: 2, Values: raws(`1`, `2`), Busy: []float64{0, 1.5}, Attempts: []int{1, 3}}},
+	{"fault", "process", Fault{Run: 7, N: 3, Attempts: 2, Busy: 0.25, Raised: Raised{Class: "torch.OutOfMemoryError",
+		Message: "CUDA out of memory. Tried to allocate 2.00 GiB.", Traceback: "Traceback (most recent call last):\n  …\n",
+		Chain: []Cause{{Class: "RuntimeError", Message: "CUDA error: <out> & of memory"}}, Code: 2}}},
+	{"fault-first", "process", Fault{Run: 7, Raised: Raised{Class: "ValueError", Message: "no"}}},
+	{"fault-load", "process", Fault{Raised: Raised{Class: "AttributeError", Message: "embed.py has no function embd; it has: embed"}}},
+	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
+}
+
+func raws(values ...string) []json.RawMessage {
+	list := make([]json.RawMessage, len(values))
+	for i, v := range values {
+		list[i] = json.RawMessage(v)
+	}
+	return list
+}
+
+func TestGolden_FramesAndMessages(t *testing.T) {
+	for _, g := range goldens {
+		t.Run(g.name, func(t *testing.T) {
+			frame := written(t, g.message)
+			text, err := plain(g.message)
+			require.NoError(t, err)
+			if *update {
+				data, err := json.MarshalIndent(golden{g.from, g.message.kind(), text, hex.EncodeToString(frame[:4]), string(frame[4:])}, "", "  ")
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join("testdata", g.name+".golden"), append(data, '\n'), 0o644))
+			}
+			data, err := os.ReadFile(filepath.Join("testdata", g.name+".golden"))
+			require.NoError(t, err)
+			var want golden
+			require.NoError(t, json.Unmarshal(data, &want))
+			require.Equal(t, want.Length, hex.EncodeToString(frame[:4]))
+			require.Equal(t, want.Frame, string(frame[4:]))
+			require.JSONEq(t, string(want.Message), string(text))
+
+			got, err := reader(g.from, frame).Read()
+			require.NoError(t, err)
+			require.Equal(t, g.message, got)
+		})
+	}
+}
+
+func TestGolden_NoFileIsLeftOver(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.golden")
+	require.NoError(t, err)
+	require.Len(t, names, len(goldens))
+}
+
+// pipe is a stream that reads what it was given and keeps what is written.
+type pipe struct {
+	*bytes.Reader
+	bytes.Buffer
+}
+
+func (p *pipe) Read(b []byte) (int, error) { return p.Reader.Read(b) }
+func (p *pipe) WriteTo(w interface{ Write([]byte) (int, error) }) (int64, error) {
+	return p.Reader.WriteTo(w)
+}
+func (p *pipe) Close() error { return nil }
+
+func written(t testing.TB, messages ...Message) []byte {
+	p := &pipe{Reader: bytes.NewReader(nil)}
+	c := NewWorker(p)
+	for _, m := range messages {
+		require.NoError(t, c.Write(m))
+	}
+	return p.Buffer.Bytes()
+}
+
+// reader reads what the side named from says; a hello of that side goes before everything that is none.
+func reader(from string, frames []byte) *Conn {
+	p := &pipe{Reader: bytes.NewReader(frames)}
+	c := NewWorker(p)
+	if from == "worker" {
+		c = NewProcess(p)
+	}
+	if !bytes.HasPrefix(frames[min(4, len(frames)):], []byte(`{"type":"hello"`)) {
+		c.greeted = true
+	}
+	return c
+}

@@ -1,0 +1,202 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain turns the test binary into a task process when a test starts it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("GPUMUX_TEST_TASK") == "" {
+		os.Exit(m.Run())
+	}
+	failures := 0
+	err := Serve(context.Background(), map[string]Handler{
+		"double": Func(func(_ context.Context, x float64) (float64, error) { return 2 * x, nil }),
+		"fail": Func(func(_ context.Context, x int) (int, error) {
+			return 0, fmt.Errorf("item %d: %w", x, errors.Join(os.ErrNotExist, &os.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}))
+		}),
+		"panic": Func(func(_ context.Context, list []int) (int, error) { return list[5], nil }),
+		"third": Func(func(_ context.Context, x int) (int, error) {
+			if failures++; failures%3 != 0 {
+				return 0, errors.New("not yet")
+			}
+			return x, nil
+		}),
+		"nothing": func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil },
+		"where": Func(func(ctx context.Context, x int) (string, error) {
+			hello, ok := Slot(ctx)
+			if !ok {
+				return "", errors.New("not in a slot")
+			}
+			return hello.Slot, Progress(ctx, map[string]int{"seen": x})
+		}),
+		"child": Func(func(context.Context, any) (string, error) {
+			out, err := exec.Command("sh", "-c", "ls /proc/self/fd | tr '\\n' ' '").Output()
+			return string(out), err
+		}),
+		"wait": Func(func(ctx context.Context, _ any) (any, error) {
+			if err := Progress(ctx, "waiting"); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+type task struct {
+	*Conn
+	cmd *exec.Cmd
+}
+
+// start runs the test binary as a task process and greets it.
+func start(t *testing.T, target string) *task {
+	t.Helper()
+	near, file, err := Pair()
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GPUMUX_TEST_TASK=1")
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	require.NoError(t, file.Close())
+	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
+	p := &task{NewWorker(near), cmd}
+	t.Cleanup(func() { near.Close(); cmd.Process.Kill(); cmd.Wait() })
+	hello := p.next(t).(ProcessHello)
+	require.Equal(t, cmd.Process.Pid, hello.PID)
+	require.Contains(t, hello.Runtime, "go1.")
+	require.NoError(t, p.Write(Hello{Version: Version, Task: "t", Target: target, Slot: "cpu/1", Device: "CPU"}))
+	return p
+}
+
+func (p *task) next(t *testing.T) Message {
+	t.Helper()
+	m, err := p.Read()
+	require.NoError(t, err)
+	return m
+}
+
+func TestServe_RunsItemsAndStops(t *testing.T) {
+	p := start(t, "double")
+	require.Equal(t, Ready{}, p.next(t))
+	for run := int64(1); run <= 2; run++ {
+		require.NoError(t, p.Write(Run{Run: run, Items: raws("1", "2.5", `"x"`)}))
+		for n, want := range []string{"2", "5"} {
+			r := p.next(t).(Results)
+			require.Equal(t, Results{Run: run, N: n, Values: raws(want), Busy: r.Busy}, r)
+		}
+		f := p.next(t).(Fault)
+		require.Equal(t, 2, f.N)
+		require.Contains(t, f.Raised.Message, "item is not a float64")
+		require.Equal(t, "json.UnmarshalTypeError", f.Raised.Chain[0].Class)
+	}
+	require.NoError(t, p.Write(Stop{}))
+	require.NoError(t, p.cmd.Wait())
+}
+
+func TestServe_EndOfStreamIsStop(t *testing.T) {
+	p := start(t, "double")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Close())
+	require.NoError(t, p.cmd.Wait())
+}
+
+func TestServe_UnknownTaskListsTheKnown(t *testing.T) {
+	p := start(t, "dubble")
+	f := p.next(t).(Fault)
+	require.Equal(t, "bad_input", f.Raised.Class)
+	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, third, wait, where`, f.Raised.Message)
+	_, err := p.Read()
+	require.Equal(t, io.EOF, err)
+	require.Error(t, p.cmd.Wait())
+}
+
+func TestServe_ErrorsPanicsAttempts(t *testing.T) {
+	p := start(t, "fail")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Attempts: 3, Items: raws("7")}))
+	f := p.next(t).(Fault)
+	require.Equal(t, 3, f.Attempts)
+	require.Contains(t, f.Raised.Message, "item 7: ")
+	require.Contains(t, f.Raised.Chain, Cause{Class: "fs.PathError", Message: "open x: no such file or directory"})
+
+	p = start(t, "panic")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Items: raws("[1]", "[0,0,0,0,0,9]")}))
+	f = p.next(t).(Fault)
+	require.Contains(t, f.Raised.Message, "index out of range [5] with length 1")
+	require.Contains(t, f.Raised.Traceback, "serve_test.go")
+	require.NotContains(t, f.Raised.Traceback, "debug.Stack")
+	require.Equal(t, raws("9"), p.next(t).(Results).Values, "the process lives on")
+
+	p = start(t, "third")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Attempts: 5, Items: raws("4")}))
+	require.Equal(t, []int{3}, p.next(t).(Results).Attempts)
+}
+
+func TestServe_SlotProgressAndNull(t *testing.T) {
+	p := start(t, "where")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 3, Items: raws("1", "2")}))
+	for n := range 2 {
+		require.Equal(t, ProgressReport{Run: 3, N: n, Value: json.RawMessage(fmt.Sprintf(`{"seen":%d}`, n+1))}, p.next(t))
+		require.Equal(t, raws(`"cpu/1"`), p.next(t).(Results).Values)
+	}
+	p = start(t, "nothing")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Items: raws("1")}))
+	require.Equal(t, raws("null"), p.next(t).(Results).Values)
+	require.NoError(t, Progress(context.Background(), 1), "outside of a slot")
+}
+
+func TestServe_ChildrenDoNotInheritTheWire(t *testing.T) {
+	p := start(t, "child")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Items: raws("null")}))
+	// 3 is the folder that ls itself reads.
+	require.Equal(t, raws(`"0 1 2 3 "`), p.next(t).(Results).Values)
+}
+
+func TestServe_TermEndsTheItem(t *testing.T) {
+	p := start(t, "wait")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Items: raws("null")}))
+	require.Equal(t, json.RawMessage(`"waiting"`), p.next(t).(ProgressReport).Value)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	var exit *exec.ExitError
+	require.ErrorAs(t, p.cmd.Wait(), &exit)
+	require.Equal(t, 1, exit.ExitCode())
+}
+
+func TestServe_RefusesAnotherVersion(t *testing.T) {
+	near, file, err := Pair()
+	require.NoError(t, err)
+	defer near.Close()
+	far, err := stream(file)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- serve(t.Context(), far, nil) }()
+	require.NoError(t, NewWorker(near).Write(Hello{Version: 9}))
+	var version *VersionError
+	require.ErrorAs(t, <-served, &version)
+	require.Equal(t, 9, version.Theirs)
+}

@@ -1,0 +1,332 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// worker stands in for gpumux workers: it squares numbers, and does to each chunk what the test says.
+type worker struct {
+	mu      sync.Mutex
+	chunks  []gpumux.Chunk
+	queues  []string
+	perItem time.Duration
+	odd     func(gpumux.Chunk, string) (*gpumux.ChunkResult, error)
+	stored  map[int64]bool
+	found   gpumux.Found
+}
+
+func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
+	queue := activity.GetInfo(ctx).TaskQueue
+	w.mu.Lock()
+	w.chunks = append(w.chunks, c)
+	w.queues = append(w.queues, queue)
+	w.mu.Unlock()
+	if w.odd != nil {
+		if result, err := w.odd(c, queue); result != nil || err != nil {
+			return *cmpOr(result), err
+		}
+	}
+	n := c.End - c.Start
+	result := gpumux.ChunkResult{
+		Next: c.End, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: 2,
+	}
+	for i := c.Start; i < c.End; i++ {
+		if c.Parts != "" && !c.Inline {
+			w.mu.Lock()
+			w.stored[i] = true
+			w.mu.Unlock()
+			continue
+		}
+		result.Results = append(result.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
+	}
+	return result, nil
+}
+
+func cmpOr(r *gpumux.ChunkResult) *gpumux.ChunkResult {
+	if r == nil {
+		return &gpumux.ChunkResult{}
+	}
+	return r
+}
+
+func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
+	w.stored = map[int64]bool{}
+	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
+	env.RegisterActivityWithOptions(w.run, name(gpumux.RunChunk))
+	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
+		return gpumux.Source{URL: in.Source, Index: in.Index, Items: 100}, nil
+	}, name(gpumux.IndexSource))
+	env.RegisterActivityWithOptions(func(context.Context, gpumux.PartsInput) (gpumux.Found, error) { return w.found, nil }, name(gpumux.FindParts))
+	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.PartInput) error {
+		for _, r := range in.Results {
+			w.stored[r.Index] = true
+		}
+		return nil
+	}, name(gpumux.WritePart))
+	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.MergeInput) (gpumux.Merged, error) {
+		for _, span := range w.found.Spans {
+			for i := span.Start; i < span.End; i++ {
+				w.stored[i] = true
+			}
+		}
+		if int64(len(w.stored)) != in.Items {
+			return gpumux.Merged{}, temporal.NewNonRetryableApplicationError(fmt.Sprintf("%d of %d stored", len(w.stored), in.Items), "missing", nil)
+		}
+		return gpumux.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
+	}, name(gpumux.MergeParts))
+	workflows.Register(env)
+}
+
+func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Result[int], error) {
+	items := make([]int, n)
+	for i := range items {
+		items[i] = i
+	}
+	return workflows.Map[int, int](ctx, "square", items, o)
+}
+
+func run(t *testing.T, w *worker, f any, args ...any) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(20 * time.Second)
+	w.register(env)
+	env.ExecuteWorkflow(f, args...)
+	require.True(t, env.IsWorkflowCompleted())
+	return env
+}
+
+func TestMap_ResultsAreInOrderWhateverTheChunks(t *testing.T) {
+	for _, o := range []workflows.Options{{}, {Chunk: 7}, {Window: 1}, {Chunk: 1000}} {
+		w := &worker{perItem: time.Millisecond}
+		env := run(t, w, square, 500, o)
+		var results []workflows.Result[int]
+		require.NoError(t, env.GetWorkflowResult(&results))
+		require.Len(t, results, 500)
+		for i, r := range results {
+			require.Nil(t, r.Fault)
+			require.Equal(t, i*i, r.Value)
+		}
+		seen := make([]int, 500)
+		for _, c := range w.chunks {
+			for i := c.Start; i < c.End; i++ {
+				seen[i]++
+			}
+		}
+		require.Equal(t, slices.Repeat([]int{1}, 500), seen, "each item is handed out once")
+	}
+}
+
+func TestMap_OneItemIsOneActivity(t *testing.T) {
+	w := &worker{}
+	env := run(t, w, square, 1, workflows.Options{})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, w.chunks, 1)
+}
+
+func TestMap_NoItems(t *testing.T) {
+	w := &worker{}
+	env := run(t, w, square, 0, workflows.Options{})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	require.Empty(t, results)
+	require.Empty(t, w.chunks)
+}
+
+func TestMap_ChunksGrowToWorkOfASecondAndShrinkAtTheEnd(t *testing.T) {
+	w := &worker{perItem: 10 * time.Millisecond}
+	env := run(t, w, square, 3000, workflows.Options{})
+	require.NoError(t, env.GetWorkflowError())
+	sizes := make([]int64, len(w.chunks))
+	for i, c := range w.chunks {
+		sizes[i] = c.End - c.Start
+	}
+	require.EqualValues(t, 1, sizes[0], "the first chunk is small")
+	require.EqualValues(t, 150, slices.Max(sizes), "1.5 s of 10 ms items")
+	require.Less(t, sizes[len(sizes)-1], int64(10), "the last chunk is small")
+}
+
+func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
+	w := &worker{odd: func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+		if queue != "gpumux.small" || c.Start > 3 || c.End <= 3 {
+			return nil, nil
+		}
+		r := gpumux.ChunkResult{Next: c.End, Ran: c.End - c.Start, Escalate: []int64{3}}
+		for i := c.Start; i < c.End; i++ {
+			if i != 3 {
+				r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
+			}
+		}
+		return &r, nil
+	}}
+	env := run(t, w, square, 10, workflows.Options{Ladder: []string{"small", "large"}, Chunk: 5})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	for i, r := range results {
+		require.Equal(t, i*i, r.Value)
+	}
+	at := slices.Index(w.queues, "gpumux.large")
+	require.GreaterOrEqual(t, at, 0)
+	require.Equal(t, gpumux.Chunk{Start: 3, End: 4}, gpumux.Chunk{Start: w.chunks[at].Start, End: w.chunks[at].End})
+	require.False(t, w.chunks[at].Larger, "the last rung has none above it")
+	require.True(t, w.chunks[0].Larger)
+}
+
+func TestMap_AFaultIsAResult(t *testing.T) {
+	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "boom"}
+	w := &worker{odd: func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		if c.Start != 2 {
+			return nil, nil
+		}
+		failed := gpumux.Result{Index: 2, Fault: fault}
+		return &gpumux.ChunkResult{Next: c.End, Ran: 1, Failed: 1, Results: []gpumux.Result{failed}, Recent: []gpumux.Result{failed}}, nil
+	}}
+	env := run(t, w, square, 4, workflows.Options{Chunk: 1})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	require.Equal(t, fault, results[2].Fault)
+	require.Nil(t, results[3].Fault)
+	_, err := workflows.Values(results)
+	require.ErrorContains(t, err, "item 2: task_error: boom")
+	require.Equal(t, fault, workflows.FaultOf(err))
+
+	env = run(t, w, square, 4, workflows.Options{Chunk: 1, FailFast: true})
+	require.ErrorContains(t, env.GetWorkflowError(), "item 2 failed and the map is to fail fast")
+	require.Equal(t, "boom", workflows.FaultOf(env.GetWorkflowError()).Message)
+}
+
+func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
+	first := true
+	w := &worker{}
+	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		if !first {
+			return nil, nil
+		}
+		first = false
+		return &gpumux.ChunkResult{Next: c.Start + 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: c.Start, Value: json.RawMessage("0")}}}, nil
+	}
+	env := run(t, w, square, 10, workflows.Options{Chunk: 10})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	require.Equal(t, 81, results[9].Value)
+	require.Equal(t, [][2]int64{{0, 10}, {1, 10}}, [][2]int64{{w.chunks[0].Start, w.chunks[0].End}, {w.chunks[1].Start, w.chunks[1].End}})
+}
+
+func TestMap_InvalidOptionsNameTheField(t *testing.T) {
+	env := run(t, &worker{}, square, 1, workflows.Options{Ladder: []string{"No Such"}, Attempts: -1})
+	require.ErrorContains(t, env.GetWorkflowError(), "ladder[0]")
+	require.ErrorContains(t, env.GetWorkflowError(), "attempts")
+	require.Equal(t, gpumux.BadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
+}
+
+func TestRegistered_InlineItemsComeBackInline(t *testing.T) {
+	w := &worker{}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{[]byte("1"), []byte("2")}})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Len(t, s.Results, 2)
+	require.EqualValues(t, 2, s.Succeeded)
+	require.Empty(t, s.Output)
+}
+
+func TestRegistered_AnEmptyMapIsDone(t *testing.T) {
+	env := run(t, &worker{}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{}})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Zero(t, s.Items)
+}
+
+func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
+	w := &worker{found: gpumux.Found{Spans: []gpumux.Span{{Start: 0, End: 40}, {Start: 50, End: 51}}, Succeeded: 41}}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl"})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.EqualValues(t, 100, s.Items)
+	require.Equal(t, "file:///maps/x/1/results.jsonl", s.Output)
+	for _, c := range w.chunks {
+		require.Equal(t, "maps/x/1/parts", c.Parts)
+		for i := c.Start; i < c.End; i++ {
+			require.False(t, i < 40 || i == 50, "item %d is finished already", i)
+		}
+	}
+}
+
+func TestRegistered_LargeResultsSpillIntoTheStore(t *testing.T) {
+	w := &worker{}
+	big, _ := json.Marshal(string(make([]byte, 20<<10)))
+	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		r := gpumux.ChunkResult{Next: c.End, Ran: c.End - c.Start, Succeeded: c.End - c.Start}
+		for i := c.Start; i < c.End; i++ {
+			r.Results = append(r.Results, gpumux.Result{Index: i, Value: big})
+		}
+		return &r, nil
+	}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 60}, Chunk: 1})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Empty(t, s.Results)
+	require.Contains(t, s.Output, "results.jsonl")
+	require.Len(t, w.stored, 60)
+}
+
+func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	w := &worker{perItem: time.Second}
+	w.register(env)
+	count := func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.chunks) }
+	update := func(name string, args ...any) {
+		env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { t.Errorf("%s: %v", name, err) }, OnAccept: func() {}, OnComplete: func(any, error) {},
+		}, args...)
+	}
+	var before, after int
+	env.RegisterDelayedCallback(func() { update(gpumux.PauseUpdate) }, 0)
+	env.RegisterDelayedCallback(func() { before = count() }, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		after = count()
+		var p gpumux.Progress
+		value, err := env.QueryWorkflow(gpumux.ProgressQuery)
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&p))
+		require.True(t, p.Paused)
+		require.Zero(t, p.InFlight)
+		update(gpumux.ResumeUpdate)
+	}, time.Hour)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 400}, Chunk: 1, Window: 2})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, before, after, "nothing starts while the map is paused")
+	require.Less(t, after, 400)
+	require.Equal(t, 400, count())
+}
+
+func TestRegistered_ALongMapContinuesAsANewRun(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	w := &worker{}
+	w.register(env)
+	env.SetContinueAsNewSuggested(true)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(t, env.GetWorkflowError(), &again)
+}
