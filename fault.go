@@ -65,6 +65,8 @@ type Fault struct {
 	Hint string `json:"hint,omitempty"`
 	// Alone says that no other item had run in the process that died, so the item itself is to blame.
 	Alone bool `json:"alone,omitempty"`
+	// Blameless says that nothing the item did explains the fault, so that trying it again costs no attempt.
+	Blameless bool `json:"blameless,omitempty"`
 }
 
 // Error is one line: kind, where, message, sizes, next step.

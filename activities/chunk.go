@@ -181,9 +181,10 @@ func (r *run) judge(spans []gpumux.Span, err error) error {
 		return err
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
-	case fault.Kind == gpumux.DeviceLost:
-		r.log.Warn("device lost; the chunk goes elsewhere", keys(fault)...)
-		return again(fault, retryDelay)
+	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
+		// Temporal's own growing delay gives the device time to come back.
+		r.log.Warn("the device failed, not the item; the chunk is tried again", keys(fault)...)
+		return again(fault, 0)
 	case fault.Op == "start":
 		return r.judgeStart(fault)
 	}

@@ -8,5 +8,5 @@
 // or not at all), disk.go (the same on disk, with fsync), object.go (reading, listing, deleting), lines.go (JSON lines),
 // csv.go (rows as JSON lines), spool.go (any input into a local file), index.go (where items begin), source.go (sources in
 // the store), line.go (one line of results), part.go (what a chunk came to), cursor.go (parts in order of index), merge.go
-// (parts to one file), results.go (reading it).
+// (parts to one file), find.go (which items are done, sources that are known), results.go (reading a results file).
 package store

@@ -79,29 +79,6 @@ func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items
 
 // Spans returns all indexes that have a result in a folder, as spans in order that neither touch nor overlap.
 func (s *Store) Spans(ctx context.Context, folder string) ([]gpumux.Span, error) {
-	folder, err := s.Key(folder)
-	if err != nil {
-		return nil, err
-	}
-	parts, _, err := s.parts(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	lines := s.walk(ctx, folder, parts)
-	defer lines.close()
-	var spans []gpumux.Span
-	for {
-		c, err := lines.step()
-		if err == io.EOF {
-			return spans, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the parts in %s: %w", s.Locate(folder), err)
-		}
-		if n := len(spans); n > 0 && spans[n-1].End == c.index {
-			spans[n-1].End++
-		} else {
-			spans = append(spans, gpumux.Span{Start: c.index, End: c.index + 1})
-		}
-	}
+	found, err := s.Find(ctx, folder)
+	return found.Spans, err
 }

@@ -48,7 +48,7 @@ func startChild(t *testing.T, what, url string) (*exec.Cmd, *bufio.Reader) {
 func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		large := bytes.Repeat([]byte("0123456789abcdef"), 2<<20) // more than S3 takes in one piece here
+		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18) // more than S3 takes in one piece here
 		for _, content := range [][]byte{nil, []byte("small"), large} {
 			key := fmt.Sprintf("a/b/%d", len(content))
 			w, err := s.Create(ctx, key)
@@ -78,7 +78,7 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 
 func TestWriter_AbortLeavesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		large := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
+		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18)
 		for i, content := range [][]byte{nil, []byte("small"), large} {
 			put(t, s, "kept", "kept")
 			ctx, cancel := context.WithCancel(t.Context())

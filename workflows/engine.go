@@ -216,7 +216,7 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	e.recent = e.recent[max(0, len(e.recent)-keepRecent):]
 	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
 		for _, failed := range result.Recent {
-			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast", failed.Index), failed.Fault)
+			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %v", failed.Index, failed.Fault), failed.Fault)
 		}
 		return errors.New("an item failed and the map is to fail fast")
 	}

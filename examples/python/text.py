@@ -7,6 +7,8 @@ import math
 
 import gpumux
 
+UNSEEN = 0.1  # how often a trigram that no sample has counts as seen
+
 
 def count(text):
     """A plain function: one item in, one value out."""
@@ -56,9 +58,9 @@ def _vector(text, size=8):
 
 
 def _likelihood(seen, profile):
-    """The logarithm of how probable these trigrams are, if they are drawn from the profile."""
-    total = sum(profile.values()) + 1000
-    return sum(number * math.log((profile[trigram] + 1) / total) for trigram, number in seen.items())
+    """The logarithm of how likely these trigrams are in text of the profile's language."""
+    total = sum(profile.values()) + UNSEEN * 1000
+    return sum(number * math.log((profile[trigram] + UNSEEN) / total) for trigram, number in seen.items())
 
 
 def _trigrams(text):

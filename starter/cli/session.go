@@ -50,9 +50,6 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if err != nil {
 		return nil, unavailableError{err}
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
-	}
 	s := &session{app: a, data: data}
 	storeURL := (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
 	config := workers.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
@@ -60,6 +57,9 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		if err := checkWorker(config); err != nil {
 			return nil, err
 		}
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
 	}
 	defer func() {
 		if err != nil {

@@ -162,7 +162,9 @@ func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
 	if e.Tail == "" {
 		e.Tail = p.out.tail()
 	}
-	fault := Diagnose(*e).Fault
+	d := Diagnose(*e)
+	fault := d.Fault
+	fault.Blameless = d.Blameless
 	s.place(&fault, p.task)
 	fault.PID = p.cmd.Process.Pid
 	fault.Alone = p.ran == 0

@@ -71,6 +71,8 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err := conn.Write(Ready{}); err != nil {
 		return err
 	}
+	out := openOutput()
+	defer out.close()
 	var ahead []Message
 	for {
 		var m Message
@@ -86,6 +88,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 		for n, item := range run.Items {
 			at := &running{conn: conn, hello: hello, run: run.Run, n: n}
 			answer := at.item(context.WithValue(ctx, runningKey{}, at), handler, item, max(1, run.Attempts))
+			answer = out.mark(answer)
 			if err := conn.Write(answer); err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,10 @@ func TestMain(m *testing.M) {
 			}
 			return x, nil
 		}),
+		"print": Func(func(_ context.Context, x int) (int, error) {
+			_, err := fmt.Println("item", x)
+			return x, err
+		}),
 		"nothing": func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil },
 		"where": Func(func(ctx context.Context, x int) (string, error) {
 			hello, ok := Slot(ctx)
@@ -42,7 +47,7 @@ func TestMain(m *testing.M) {
 			return hello.Slot, Progress(ctx, map[string]int{"seen": x})
 		}),
 		"child": Func(func(context.Context, any) (string, error) {
-			out, err := exec.Command("sh", "-c", "ls /proc/self/fd | tr '\\n' ' '").Output()
+			out, err := exec.Command("sh", "-c", "ls -l /proc/self/fd").Output()
 			return string(out), err
 		}),
 		"wait": Func(func(ctx context.Context, _ any) (any, error) {
@@ -62,7 +67,15 @@ func TestMain(m *testing.M) {
 
 type task struct {
 	*Conn
-	cmd *exec.Cmd
+	cmd    *exec.Cmd
+	output *os.File
+}
+
+// printed is how many bytes the process wrote to its standard output.
+func (p *task) printed(t *testing.T) int64 {
+	info, err := p.output.Stat()
+	require.NoError(t, err)
+	return info.Size()
 }
 
 // start runs the test binary as a task process and greets it.
@@ -74,10 +87,14 @@ func start(t *testing.T, target string) *task {
 	cmd.Env = append(os.Environ(), "GPUMUX_TEST_TASK=1")
 	cmd.ExtraFiles = []*os.File{file}
 	cmd.Stderr = os.Stderr
+	output, err := os.OpenFile(filepath.Join(t.TempDir(), "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	t.Cleanup(func() { output.Close() })
+	cmd.Stdout = output
 	require.NoError(t, cmd.Start())
 	require.NoError(t, file.Close())
-	require.NoError(t, near.SetDeadline(time.Now().Add(5*time.Second)))
-	p := &task{NewWorker(near), cmd}
+	require.NoError(t, near.SetDeadline(time.Now().Add(20*time.Second)))
+	p := &task{NewWorker(near), cmd, output}
 	t.Cleanup(func() { near.Close(); cmd.Process.Kill(); cmd.Wait() })
 	hello := p.next(t).(ProcessHello)
 	require.Equal(t, cmd.Process.Pid, hello.PID)
@@ -106,9 +123,28 @@ func TestServe_RunsItemsAndStops(t *testing.T) {
 		require.Equal(t, 2, f.N)
 		require.Contains(t, f.Raised.Message, "item is not a float64")
 		require.Equal(t, "json.UnmarshalTypeError", f.Raised.Chain[0].Class)
+		require.NoError(t, p.Write(Next{}))
 	}
 	require.NoError(t, p.Write(Stop{}))
 	require.NoError(t, p.cmd.Wait())
+}
+
+func TestServe_WaitsForNextAfterAFault(t *testing.T) {
+	p := start(t, "print")
+	require.Equal(t, Ready{}, p.next(t))
+	require.NoError(t, p.Write(Run{Run: 1, Items: raws(`"x"`, `1`)}))
+	require.NoError(t, p.Write(Run{Run: 2, Items: raws(`2`)}))
+	require.Equal(t, 0, p.next(t).(Fault).N)
+	require.Zero(t, p.printed(t), "the second item waits for leave")
+	require.NoError(t, p.Write(Next{}))
+	require.Equal(t, int64(len("item 1\n")), p.next(t).(Results).Out)
+	require.Equal(t, int64(len("item 1\nitem 2\n")), p.next(t).(Results).Out, "a run that came ahead is not lost")
+
+	require.NoError(t, p.Write(Run{Run: 3, Items: raws(`"x"`, `1`)}))
+	require.IsType(t, Fault{}, p.next(t))
+	require.NoError(t, p.Write(Stop{}))
+	require.NoError(t, p.cmd.Wait())
+	require.Equal(t, int64(len("item 1\nitem 2\n")), p.printed(t), "stop instead of next: the item never began")
 }
 
 func TestServe_EndOfStreamIsStop(t *testing.T) {
@@ -122,7 +158,7 @@ func TestServe_UnknownTaskListsTheKnown(t *testing.T) {
 	p := start(t, "dubble")
 	f := p.next(t).(Fault)
 	require.Equal(t, "bad_input", f.Raised.Class)
-	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, third, wait, where`, f.Raised.Message)
+	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, print, third, wait, where`, f.Raised.Message)
 	_, err := p.Read()
 	require.Equal(t, io.EOF, err)
 	require.Error(t, p.cmd.Wait())
@@ -144,6 +180,7 @@ func TestServe_ErrorsPanicsAttempts(t *testing.T) {
 	require.Contains(t, f.Raised.Message, "index out of range [5] with length 1")
 	require.Contains(t, f.Raised.Traceback, "serve_test.go")
 	require.NotContains(t, f.Raised.Traceback, "debug.Stack")
+	require.NoError(t, p.Write(Next{}))
 	require.Equal(t, raws("9"), p.next(t).(Results).Values, "the process lives on")
 
 	p = start(t, "third")
@@ -171,8 +208,10 @@ func TestServe_ChildrenDoNotInheritTheWire(t *testing.T) {
 	p := start(t, "child")
 	require.Equal(t, Ready{}, p.next(t))
 	require.NoError(t, p.Write(Run{Run: 1, Items: raws("null")}))
-	// 3 is the folder that ls itself reads.
-	require.Equal(t, raws(`"0 1 2 3 "`), p.next(t).(Results).Values)
+	var list string
+	require.NoError(t, json.Unmarshal(p.next(t).(Results).Values[0], &list))
+	require.Contains(t, list, "/dev/null")
+	require.NotContains(t, list, "socket:")
 }
 
 func TestServe_TermEndsTheItem(t *testing.T) {

@@ -199,7 +199,9 @@ class Caller:
                 values, total = [], 0
             if failed:
                 self._wire.fault(describe(answer), self._run, n + i, 1, busy)
+                self._answered()
                 self._wire.go_on()
+                self._wire.sending = True
             else:
                 values.append(answer)
                 total += len(answer)

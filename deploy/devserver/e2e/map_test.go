@@ -1,0 +1,470 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+var record = flag.Bool("record", false, "write the histories that the replay tests of package workflows read")
+
+const mapPy = `
+import json, os, signal, time
+
+def call(item):
+    # the log tells how often each item was run to its end
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{item}\n")
+    return [item, os.getpid()]
+def double(x): return 2 * x
+def fail(x):
+    if x % 3 == 0: raise ValueError(f"{x} is a multiple of three")
+    return x
+def slow(x):
+    open(os.environ["CALLS"], "a").write(f"{x}\n")
+    time.sleep(x); return os.getpid()
+def die(x):
+    # {"i": n, "die": "never" | "once" | "always"}
+    marker = os.path.join(os.environ["MARKERS"], str(x["i"]))
+    if x["die"] == "always" or x["die"] == "once" and not os.path.exists(marker):
+        open(marker, "a").write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x['i']}\n")
+    return x["i"]
+def greedy(x):
+    if x == 3 and os.environ["POOL"] == "small": raise MemoryError("not in this pool")
+    return [x, os.environ["POOL"]]
+def big(n): return "x" * n
+`
+
+// site is a namespace with workers, a store and a client.
+type site struct {
+	t      *testing.T
+	client client.Client
+	dir    string
+	store  string
+	calls  string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	namespace := devservertest.Namespace(t)
+	s := &site{t: t, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}
+	s.store, s.calls = "file://"+filepath.Join(s.dir, "store"), filepath.Join(s.dir, "calls")
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "map.py"), []byte(mapPy), 0o644))
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "markers"), 0o755))
+	require.NoError(t, os.WriteFile(s.calls, nil, 0o644))
+	return s
+}
+
+// config has one pool of CPU slots and every function of map.py as a task.
+func (s *site) config(pool string, slots int) workers.Config {
+	tasks := map[string]workers.TaskConfig{}
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "big"} {
+		tasks[f] = workers.TaskConfig{Python: "map.py:" + f, Env: map[string]string{
+			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
+		}}
+	}
+	return workers.Local(workers.LocalOptions{
+		Pool: pool, Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: s.dir, Store: s.store,
+	})
+}
+
+func (s *site) worker(pool string, slots int) *workers.Worker {
+	s.t.Helper()
+	w, err := workers.New(s.config(pool, slots), workers.Options{Client: s.client, Log: zap.NewNop(), StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(s.t, err)
+	require.NoError(s.t, w.Start(s.t.Context()))
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(s.t, w.Stop(ctx))
+	})
+	return w
+}
+
+func (s *site) start(in gpumux.MapInput) client.WorkflowRun {
+	s.t.Helper()
+	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{
+		ID: "map-" + in.Task, TaskQueue: gpumux.Queue, StaticSummary: "map " + in.Task,
+	}, gpumux.MapWorkflow, in)
+	require.NoError(s.t, err)
+	return run
+}
+
+func (s *site) run(in gpumux.MapInput) (gpumux.Summary, error) {
+	s.t.Helper()
+	var sum gpumux.Summary
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	run := s.start(in)
+	err := run.Get(ctx, &sum)
+	require.NoError(s.t, ctx.Err(), "the map did not end")
+	s.keep(run)
+	return sum, err
+}
+
+// keep writes the history for the replay tests when asked to.
+func (s *site) keep(run client.WorkflowRun) {
+	if !*record {
+		return
+	}
+	h := history.History{}
+	iter := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		event, err := iter.Next()
+		require.NoError(s.t, err)
+		h.Events = append(h.Events, event)
+	}
+	data, err := protojson.Marshal(&h)
+	require.NoError(s.t, err)
+	data = bytes.ReplaceAll(data, []byte(s.dir), []byte("/data"))
+	name := strings.ReplaceAll(strings.TrimPrefix(s.t.Name(), "Test"), "/", "_") + ".json"
+	require.NoError(s.t, os.WriteFile(filepath.Join("../../../workflows/testdata", name), data, 0o644))
+}
+
+func items(values ...any) []json.RawMessage {
+	list := []json.RawMessage{}
+	for _, v := range values {
+		raw, _ := json.Marshal(v)
+		list = append(list, raw)
+	}
+	return list
+}
+
+// source spools lines into the store and returns the source's URL.
+func (s *site) source(lines string) string {
+	s.t.Helper()
+	spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Name: "test.jsonl", Dir: s.t.TempDir()})
+	require.NoError(s.t, err)
+	st, err := store.Open(s.t.Context(), s.store)
+	require.NoError(s.t, err)
+	defer st.Close()
+	src, err := st.PutSource(s.t.Context(), spooled)
+	require.NoError(s.t, err)
+	return src.URL
+}
+
+// results reads the results file and checks that each index is there once, in order.
+func (s *site) results(sum gpumux.Summary) []gpumux.Result {
+	s.t.Helper()
+	list := sum.Results
+	if sum.Output != "" {
+		st, err := store.Open(s.t.Context(), s.store)
+		require.NoError(s.t, err)
+		defer st.Close()
+		for r, err := range st.Results(s.t.Context(), sum.Output) {
+			require.NoError(s.t, err)
+			list = append(list, r)
+		}
+	}
+	require.Len(s.t, list, int(sum.Items))
+	for i, r := range list {
+		require.EqualValues(s.t, i, r.Index)
+	}
+	return list
+}
+
+// calledOnce checks the tasks' own log: every item ran to its end exactly once.
+func (s *site) calledOnce(n int) {
+	s.t.Helper()
+	data, err := os.ReadFile(s.calls)
+	require.NoError(s.t, err)
+	seen := map[string]int{}
+	for _, line := range strings.Fields(string(data)) {
+		seen[line]++
+	}
+	for item, times := range seen {
+		require.Equal(s.t, 1, times, "item %s ran %d times", item, times)
+	}
+	require.Len(s.t, seen, n)
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strconv.Itoa(i) + "\n")
+	}
+	return b.String()
+}
+
+func TestMap_InlineItems(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	sum, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, sum.Succeeded)
+	for i, r := range s.results(sum) {
+		require.Equal(t, strconv.Itoa(2*(i+1)), string(r.Value))
+	}
+}
+
+func TestMap_TenThousandItemsFromASource(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	sum, err := s.run(gpumux.MapInput{Task: "call", Source: s.source(numbers(10000)), Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+	require.NoError(t, err)
+	pids := map[string]bool{}
+	for i, r := range s.results(sum) {
+		var value [2]int
+		require.NoError(t, json.Unmarshal(r.Value, &value))
+		require.Equal(t, i, value[0])
+		pids[fmt.Sprint(value[1])] = true
+	}
+	require.Len(t, pids, 2, "as many processes as slots")
+	s.calledOnce(10000)
+}
+
+func TestMap_FreshHasAProcessPerItem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Mode: gpumux.Fresh})
+	require.NoError(t, err)
+	pids := map[string]bool{}
+	for _, r := range s.results(sum) {
+		var value [2]int
+		require.NoError(t, json.Unmarshal(r.Value, &value))
+		pids[fmt.Sprint(value[1])] = true
+	}
+	require.Len(t, pids, 20)
+}
+
+func TestMap_PartialFailureIsAResult(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	sum, err := s.run(gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 6, sum.Succeeded)
+	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 3}, sum.Faults)
+	r := s.results(sum)
+	require.Equal(t, "3 is a multiple of three", r[2].Fault.Message)
+	require.Equal(t, "ValueError", r[2].Fault.Class)
+
+	_, err = s.run(gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}, FailFast: true})
+	require.ErrorContains(t, err, "is a multiple of three")
+}
+
+func TestMap_DeathsAreRetriedAndPoisonItemsRecorded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	var lines strings.Builder
+	for i := range 300 {
+		how := "never"
+		switch {
+		case i%100 == 50:
+			how = "always"
+		case i%20 == 7:
+			how = "once"
+		}
+		fmt.Fprintf(&lines, "{\"i\":%d,\"die\":%q}\n", i, how)
+	}
+	sum, err := s.run(gpumux.MapInput{Task: "die", Source: s.source(lines.String()), Ladder: []string{"cpu"}, Output: "maps/d/results.jsonl"})
+	require.NoError(t, err)
+	require.EqualValues(t, 297, sum.Succeeded)
+	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 3}, sum.Faults)
+	for i, r := range s.results(sum) {
+		if i%100 == 50 {
+			require.Equal(t, gpumux.Crash, r.Fault.Kind)
+			require.Contains(t, r.Fault.Exit, "SIGKILL")
+		}
+	}
+	s.calledOnce(297)
+}
+
+func TestMap_InlineDeathsKeepWhatHadFinished(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	list := []any{}
+	for i := range 30 {
+		how := "never"
+		if i == 20 {
+			how = "once"
+		}
+		list = append(list, map[string]any{"i": i, "die": how})
+	}
+	sum, err := s.run(gpumux.MapInput{Task: "die", Items: items(list...), Ladder: []string{"cpu"}, Chunk: 30})
+	require.NoError(t, err)
+	require.EqualValues(t, 30, sum.Succeeded)
+	require.Len(t, s.results(sum), 30)
+	s.calledOnce(30)
+}
+
+func TestMap_MemoryFaultsClimbTheLadder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("small", 1)
+	s.worker("large", 1)
+	sum, err := s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 6}, Ladder: []string{"small", "large"}})
+	require.NoError(t, err)
+	for i, r := range s.results(sum) {
+		pool := "small"
+		if i == 3 {
+			pool = "large"
+		}
+		require.Equal(t, fmt.Sprintf(`[%d,"%s"]`, i, pool), string(r.Value))
+	}
+	sum, err = s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 6}, Ladder: []string{"small"}})
+	require.NoError(t, err)
+	require.Equal(t, map[gpumux.Kind]int64{gpumux.HostOOM: 1}, sum.Faults)
+}
+
+func TestMap_CancelReachesTheProcess(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	run := s.start(gpumux.MapInput{Task: "slow", Items: items(600), Ladder: []string{"cpu"}})
+	require.Eventually(t, func() bool { data, _ := os.ReadFile(s.calls); return len(data) > 0 }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.ErrorContains(t, run.Get(ctx, nil), "canceled")
+	// The slot is free again: nothing else could run in this pool of one.
+	sum, err := s.run(gpumux.MapInput{Task: "double", Items: items(4), Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	require.Equal(t, "8", string(sum.Results[0].Value))
+	s.keep(run)
+}
+
+func TestMap_ATimeoutIsAFault(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	sum, err := s.run(gpumux.MapInput{Task: "slow", Items: items(0, 600, 0), Ladder: []string{"cpu"}, Timeout: gpumux.Duration(time.Second / 2)})
+	require.NoError(t, err)
+	require.Equal(t, map[gpumux.Kind]int64{gpumux.Timeout: 1}, sum.Faults)
+	require.EqualValues(t, 2, sum.Succeeded)
+}
+
+func TestMap_AnUnknownTaskSaysWhatThereIs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	_, err := s.run(gpumux.MapInput{Task: "dubble", Items: items(1), Ladder: []string{"cpu"}})
+	f := workflows.FaultOf(err)
+	require.NotNil(t, f, "%v", err)
+	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Contains(t, f.Error(), "double")
+}
+
+func TestMap_LargeResultsGoThroughTheStore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	sum, err := s.run(gpumux.MapInput{Task: "big", Items: items(10, 5<<20, 300<<10, 10, 300<<10, 10), Ladder: []string{"cpu"}, Chunk: 2})
+	require.NoError(t, err)
+	require.NotEmpty(t, sum.Output)
+	require.Len(t, s.results(sum)[1].Value, 5<<20+2)
+}
+
+func TestMap_PauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	run := s.start(gpumux.MapInput{Task: "slow", Range: &gpumux.Range{End: 3}, Ladder: []string{"cpu"}, Chunk: 1, Window: 1})
+	update := func(name string, args ...any) {
+		h, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: run.GetID(), UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		require.NoError(t, err)
+		require.NoError(t, h.Get(t.Context(), nil))
+	}
+	progress := func() (p gpumux.Progress) {
+		v, err := s.client.QueryWorkflow(t.Context(), run.GetID(), "", gpumux.ProgressQuery)
+		require.NoError(t, err)
+		require.NoError(t, v.Get(&p))
+		return p
+	}
+	update(gpumux.PauseUpdate)
+	require.Eventually(t, func() bool { return progress().InFlight == 0 }, 20*time.Second, 5*time.Millisecond)
+	require.True(t, progress().Paused)
+	require.Less(t, progress().Succeeded, int64(3))
+	update(gpumux.WindowUpdate, 2)
+	require.Equal(t, 2, progress().Window)
+	update(gpumux.ResumeUpdate)
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 3, sum.Succeeded)
+	s.keep(run)
+}
+
+func TestMap_ACancelledMapGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	in := gpumux.MapInput{Task: "call", Source: s.source(numbers(2000)), Ladder: []string{"cpu"}, Output: "maps/c/results.jsonl", Chunk: 50, Window: 1}
+	run := s.start(in)
+	require.Eventually(t, func() bool {
+		data, _ := os.ReadFile(s.calls)
+		return bytes.Count(data, []byte("\n")) > 200
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
+	require.Error(t, run.Get(t.Context(), nil))
+	before, err := os.ReadFile(s.calls)
+	require.NoError(t, err)
+	sum, err := s.run(in)
+	require.NoError(t, err)
+	s.results(sum)
+	after, err := os.ReadFile(s.calls)
+	require.NoError(t, err)
+	again := bytes.Count(after, []byte("\n")) - 2000
+	require.LessOrEqual(t, again, 1, "of %d items that had run only the one under way runs again", bytes.Count(before, []byte("\n")))
+}
+
+// caller is somebody's own workflow.
+func caller(ctx workflow.Context, n int) ([]int, error) {
+	in := make([]int, n)
+	for i := range in {
+		in[i] = i
+	}
+	results, err := workflows.Map[int, int](ctx, "double", in, workflows.Options{Ladder: []string{"cpu"}})
+	if err != nil {
+		return nil, err
+	}
+	return workflows.Values(results)
+}
+
+func TestMap_InsideAnyWorkflow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	w := worker.New(s.client, "service", worker.Options{})
+	w.RegisterWorkflowWithOptions(caller, workflow.RegisterOptions{Name: "caller"})
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "caller", TaskQueue: "service"}, "caller", 200)
+	require.NoError(t, err)
+	var got []int
+	require.NoError(t, run.Get(t.Context(), &got))
+	for i, v := range got {
+		require.Equal(t, 2*i, v)
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// interval is an item: the numbers From up to but not including To.
+type interval struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// found is the result of an interval.
+type found struct {
+	Primes  int `json:"primes"`
+	Largest int `json:"largest,omitempty"`
+}
+
+func main() {
+	err := wire.Serve(context.Background(), map[string]wire.Handler{"primes": wire.Func(primes)})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// primes counts the prime numbers of an interval. An error is the item's fault; the process goes on with the next item.
+func primes(ctx context.Context, in interval) (found, error) {
+	if in.From < 0 || in.To < in.From {
+		return found{}, fmt.Errorf("from %d to %d is no interval of natural numbers", in.From, in.To)
+	}
+	var out found
+	for n := in.From; n < in.To; n++ {
+		if prime(n) {
+			out.Primes++
+			out.Largest = n
+		}
+	}
+	return out, ctx.Err()
+}
+
+func prime(n int) bool {
+	for d := 2; d*d <= n; d++ {
+		if n%d == 0 {
+			return false
+		}
+	}
+	return n > 1
+}

@@ -1,0 +1,41 @@
+"""Starts a map from Python with the official Temporal SDK: the workflow's name and a JSON input are all it takes.
+
+    python start.py TASK ITEM...      every ITEM is a JSON value
+"""
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+
+from temporalio.client import Client, WorkflowFailureError
+
+
+async def main(task, items):
+    client = await Client.connect(
+        os.environ.get("TEMPORAL_ADDRESS", "127.0.0.1:7233"), namespace=os.environ.get("TEMPORAL_NAMESPACE", "default")
+    )
+    handle = await client.start_workflow(
+        "gpumux.Map",
+        {"task": task, "items": [json.loads(item) for item in items], "ladder": ["cpu"]},
+        id=f"polyglot-{uuid.uuid4()}",
+        task_queue="gpumux",
+        result_type=dict,
+    )
+    try:
+        summary = await handle.result()
+    except WorkflowFailureError as failure:
+        # What ends a whole map is an ApplicationError whose type is the fault's kind.
+        sys.exit(f"{failure.cause.type}: {failure.cause.message}")
+    for result in summary.get("results", []):
+        print(json.dumps(result.get("value", result.get("fault")), ensure_ascii=False))
+
+    progress = await handle.query("progress", result_type=dict)
+    print(f"{progress['succeeded']} of {progress['items']} succeeded, phase {progress['phase']}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    asyncio.run(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/worker"
+)
+
+// queue is the service's own; gpumux has others.
+const queue = "languages"
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "service:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves without texts, else counts the languages of the texts.
+func run(ctx context.Context, texts []string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return fmt.Errorf("read the TEMPORAL_… variables: %w", err)
+	}
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return fmt.Errorf("reach Temporal: %w; start one with: gpumux dev --tasks examples/python", err)
+	}
+	defer c.Close()
+	if len(texts) == 0 {
+		return serve(c)
+	}
+	return count(ctx, c, texts)
+}
+
+func serve(c client.Client) error {
+	w := worker.New(c, queue, worker.Options{})
+	w.RegisterWorkflow(Languages)
+	return w.Run(worker.InterruptCh())
+}
+
+func count(ctx context.Context, c client.Client, texts []string) error {
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue}, Languages, texts)
+	if err != nil {
+		return fmt.Errorf("start the workflow: %w", err)
+	}
+	var languages map[string]int
+	if err := run.Get(ctx, &languages); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(languages)
+}

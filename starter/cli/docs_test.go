@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// commands lists the tree in the order of the help.
+func commands(c *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() && child.Name() != "help" {
+			all = append(all, child)
+			all = append(all, commands(child)...)
+		}
+	}
+	return all
+}
+
+func newTree() *cobra.Command {
+	a := &app{Options: Options{Version: "development"}}
+	return a.root()
+}
+
+func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
+	t.Setenv("GPUMUX_STORE", "")
+	for _, c := range commands(newTree()) {
+		require.NotEmpty(t, c.Example, c.CommandPath())
+		require.NotEmpty(t, c.Short, c.CommandPath())
+		require.Contains(t, c.Example, "gpumux "+c.Name(), c.CommandPath())
+		for _, line := range strings.Split(c.Long, "\n") {
+			require.LessOrEqual(t, len([]rune(line)), 110, "%s: %q", c.CommandPath(), line)
+		}
+	}
+}
+
+// TestDocs_CommandLine keeps docs/cli.md the same as the help. To write it: go test ./starter/cli -run TestDocs -update
+func TestDocs_CommandLine(t *testing.T) {
+	t.Setenv("GPUMUX_STORE", "")
+	root := newTree()
+	var b strings.Builder
+	b.WriteString("# Command line\n\nWritten from the help of the commands; `go test ./starter/cli -run TestDocs -update` writes it anew.\n\n")
+	fmt.Fprintf(&b, "```text\n%s\n```\n", root.Long)
+	b.WriteString(`
+| exit code | means |
+|---|---|
+| 0 | every item succeeded, or the command did what it was asked |
+| 1 | items failed, or the map did |
+| 2 | usage or bad input; nothing was started |
+| 3 | something needed could not be reached or started |
+| 130 | interrupted by Ctrl-C or SIGTERM |
+
+Data goes to standard output, all else to standard error.
+
+| variable | means |
+|---|---|
+| TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
+| GPUMUX_STORE | default of --store |
+| GPUMUX_UI | address of the Web UI, for links to maps |
+| XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
+`)
+	for _, c := range commands(root) {
+		text := c.Long
+		if text == "" {
+			text = c.Short + "."
+		}
+		fmt.Fprintf(&b, "\n## gpumux %s\n\n```text\n%s\n```\n\n", c.Name(), text)
+		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
+		if usages := c.NonInheritedFlags().FlagUsages(); usages != "" {
+			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)
+		}
+	}
+	sameAs(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
+}
