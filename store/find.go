@@ -53,7 +53,7 @@ func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Sourc
 		return s.IndexSource(ctx, name, indexKey)
 	}
 	src := gpumux.Source{URL: s.Locate(key), Index: strings.TrimSuffix(key, ".jsonl") + ".index"}
-	whole, err := s.open(ctx, src.Index, 0, -1)
+	whole, err := s.open(ctx, src.Index, 0, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.IndexSource(ctx, name, indexKey)
 	}

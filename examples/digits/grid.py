@@ -10,4 +10,4 @@ SEED = [1, 2]
 
 if __name__ == "__main__":
     for hidden, rate, l2, seed in itertools.product(HIDDEN, RATE, L2, SEED):
-        print(json.dumps({"hidden": hidden, "rate": rate, "l2": l2, "epochs": 120, "seed": seed}))
+        print(json.dumps({"hidden": hidden, "rate": rate, "l2": l2, "epochs": 80, "seed": seed}))

@@ -3,11 +3,13 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,9 +143,25 @@ func (s *site) keep(run client.WorkflowRun) {
 	}
 	data, err := protojson.Marshal(&h)
 	require.NoError(s.t, err)
-	data = bytes.ReplaceAll(data, []byte(s.dir), []byte("/data"))
+	data = regexp.MustCompile(`"data":\s*"([^"]*)"`).ReplaceAllFunc(data, func(field []byte) []byte {
+		_, text, _ := bytes.Cut(field, []byte(`:`))
+		plain, err := base64.StdEncoding.DecodeString(strings.Trim(string(text), `" `))
+		require.NoError(s.t, err)
+		return fmt.Appendf(nil, `"data":%q`, base64.StdEncoding.EncodeToString(s.anonymous(plain)))
+	})
+	data = s.anonymous(data)
 	name := strings.ReplaceAll(strings.TrimPrefix(s.t.Name(), "Test"), "/", "_") + ".json"
 	require.NoError(s.t, os.WriteFile(filepath.Join("../../../workflows/testdata", name), data, 0o644))
+}
+
+// anonymous takes this machine's name and folders out of a history.
+func (s *site) anonymous(data []byte) []byte {
+	host, err := os.Hostname()
+	require.NoError(s.t, err)
+	for from, to := range map[string]string{s.dir: "/data", host: "host"} {
+		data = bytes.ReplaceAll(data, []byte(from), []byte(to))
+	}
+	return data
 }
 
 func items(values ...any) []json.RawMessage {
