@@ -17,8 +17,12 @@ import (
 )
 
 const (
-	// beatEvery is how often a chunk says that it lives and stores what has finished since.
+	// beatEvery is how often an activity says that it lives.
 	beatEvery = time.Second
+	// storeEvery is how often a chunk stores what has finished since: a killed worker loses no more than that. A store where
+	// a write takes long is written to less often, so that writing costs at most a twentieth of the time.
+	storeEvery = 250 * time.Millisecond
+	storeShare = 20
 	// inlineResults is the most bytes of results that a chunk returns through the history.
 	inlineResults = 256 << 10
 	// largestResult is the most bytes of one result that can travel inline at all.
@@ -118,15 +122,20 @@ func (r *run) beat() (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
+		beat := time.NewTicker(beatEvery)
+		defer beat.Stop()
+		save := time.NewTimer(storeEvery)
+		defer save.Stop()
 		for {
 			select {
-			case <-tick.C:
+			case <-beat.C:
+				activity.RecordHeartbeat(r.ctx, r.l.snapshot())
+			case <-save.C:
+				began := time.Now()
 				if !r.l.inline() {
 					r.flushOnce(r.ctx)
 				}
-				activity.RecordHeartbeat(r.ctx, r.l.snapshot())
+				save.Reset(max(storeEvery, storeShare*time.Since(began)))
 			case <-quit:
 				return
 			}

@@ -33,10 +33,18 @@ func (e *NoStore) Error() string {
 func (e *NoStore) Unwrap() error { return e.Err }
 
 // NoWorker says that nobody polls a queue.
-type NoWorker struct{ Queue string }
+type NoWorker struct {
+	Queue string
+	// Pools are served by some worker, when one could be asked.
+	Pools []string
+}
 
 // Error says what to start.
 func (e *NoWorker) Error() string {
+	if len(e.Pools) > 0 {
+		return fmt.Sprintf("no worker serves queue %s, though the pool %s is served; give --pool %s, or start another worker",
+			e.Queue, strings.Join(e.Pools, ", "), e.Pools[0])
+	}
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
@@ -49,7 +57,7 @@ func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 		return offer, err
 	}
 	if !rung.Served() {
-		return offer, &NoWorker{gpumux.Queue}
+		return offer, &NoWorker{Queue: gpumux.Queue}
 	}
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

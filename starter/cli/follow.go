@@ -87,12 +87,21 @@ func served(ctx context.Context, s *starter.Starter, ladder []string) error {
 	if err != nil {
 		return err
 	}
-	for _, rung := range rungs[:min(2, len(rungs))] {
-		if !rung.Served() {
-			return &starter.NoWorker{Queue: rung.Queue}
+	missing := &starter.NoWorker{}
+	switch {
+	case !rungs[0].Served():
+		missing.Queue = rungs[0].Queue
+	case len(rungs) > 1 && !rungs[1].Served():
+		missing.Queue = rungs[1].Queue
+		if offer, err := s.Offer(ctx); err == nil { // only for the hint
+			for _, pool := range offer.Pools {
+				missing.Pools = append(missing.Pools, pool.Name)
+			}
 		}
+	default:
+		return nil
 	}
-	return nil
+	return missing
 }
 
 // explain prints what a person needs of a map's failure beyond one line, and gives the error back.

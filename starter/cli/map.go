@@ -127,7 +127,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	}
 	s, err := a.open(ctx, sessionOptions{
 		data: data, headless: !a.console.terminal(), pools: pools, dir: local.dir,
-		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second,
+		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second, calm: true,
 	})
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	if err != nil {
 		return err
 	}
-	end.File, end.faults = out.path, faults
+	end.File, end.printed, end.faults = out.path, out.path == "", faults
 	if f.json {
 		if err := end.printJSON(a.Stdout); err != nil {
 			return err

@@ -22,6 +22,8 @@ type report struct {
 	// Page is the map's page in the Web UI, when it is known.
 	Page   string `json:"page,omitempty"`
 	faults []gpumux.Result
+	// printed says that the results went to standard output.
+	printed bool
 }
 
 // exit is nil when every item succeeded.
@@ -62,7 +64,7 @@ func (r *report) print(to io.Writer) {
 	switch {
 	case r.File != "":
 		fmt.Fprintf(to, "  results    %s\n", r.File)
-	case r.Output != "":
+	case !r.printed:
 		fmt.Fprintf(to, "  results    gpumux results %s\n", r.ID)
 	}
 	if r.Page != "" {

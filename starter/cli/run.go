@@ -122,7 +122,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		defer os.RemoveAll(data)
 	}
 	s, err := a.open(ctx, sessionOptions{data: data, headless: true, pools: pools, dir: local.dir,
-		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second})
+		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second, calm: true})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ type sessionOptions struct {
 	pools []workers.PoolConfig
 	tasks map[string]workers.TaskConfig
 	dir   string
+	// calm keeps the worker's warnings about single items off the screen, since the results have them.
+	calm bool
 	// stopTimeout is how long running chunks may go on at the end.
 	stopTimeout time.Duration
 }
@@ -55,8 +57,12 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	config := workers.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
 	if len(o.pools) > 0 {
 		if err := checkWorker(config); err != nil {
-			return nil, err
+			return nil, inFlags(err)
 		}
+	}
+	log := a.log()
+	if o.calm && !a.verbose {
+		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
@@ -67,7 +73,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		}
 	}()
 	s.server, err = a.Local.Start(ctx, LocalOptions{
-		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: a.log(),
+		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: log,
 	})
 	if err != nil {
 		return nil, unavailableError{err}
@@ -86,7 +92,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return s, nil
 	}
 	if s.worker, err = workers.New(config, workers.Options{
-		Client: c, Version: a.Version, StopTimeout: o.stopTimeout, Log: a.log(),
+		Client: c, Version: a.Version, StopTimeout: o.stopTimeout, Log: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -108,6 +114,36 @@ func checkWorker(config workers.Config) error {
 		return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
 	}
 	return errors.Join(config.Validate(inventory), inventory.Close())
+}
+
+// inFlags says the mistakes of a configuration that flags made in terms of the flags.
+func inFlags(err error) error {
+	var config *workers.ConfigError
+	if !errors.As(err, &config) || config.File != "" {
+		return err
+	}
+	var m mistakes
+	for _, p := range config.Problems {
+		flag := "TASK"
+		switch field := p.Field; {
+		case strings.HasSuffix(field, ".memory"):
+			flag = "--memory"
+		case strings.HasSuffix(field, ".slots"):
+			flag = "--slots"
+		case strings.HasPrefix(field, "pools"):
+			flag = "--pool"
+		case strings.HasSuffix(field, ".interpreter"):
+			flag = "--python"
+		case strings.Contains(field, ".pass_env"):
+			flag = "--pass-env"
+		case strings.HasSuffix(field, ".python_dir"):
+			flag = "--tasks"
+		case strings.HasSuffix(field, ".command"):
+			flag = "the command"
+		}
+		m.add("%s: %s", flag, p.Message)
+	}
+	return m.err()
 }
 
 // close stops worker and server; after a second signal it leaves them to die with the process, which loses nothing that is
@@ -162,7 +198,7 @@ func hasGPU() (bool, string) {
 	}
 	defer inventory.Close()
 	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
-		return false, err.Error()
+		return false, cmp.Or(inventory.Reason(), err.Error())
 	}
 	return true, ""
 }

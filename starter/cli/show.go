@@ -80,7 +80,14 @@ func printDetail(to io.Writer, d *starter.Detail, page string, now time.Time) {
 		field(to, "took", "%s", span(d.Closed.Sub(d.Started)))
 	}
 	if p := d.Progress; p != nil {
-		field(to, "in flight", "%d chunks of up to %d items, window %d, %s", p.InFlight, p.Chunk, p.Window, perSecond(p.Rate))
+		text := fmt.Sprintf("%d chunks, window %d", p.InFlight, p.Window)
+		if p.Chunk > 0 {
+			text = fmt.Sprintf("%d chunks of up to %d items, window %d", p.InFlight, p.Chunk, p.Window)
+		}
+		if p.Rate > 0 {
+			text += ", " + perSecond(p.Rate)
+		}
+		field(to, "in flight", "%s", text)
 	}
 	if d.Output != "" {
 		field(to, "results", "%s", d.Output)

@@ -50,7 +50,7 @@ var goldens = []struct {
 	{"results-out", "process", Results{Run: 7, N: 2, Values: raws(`1`), Busy: []float64{0.5}, Attempts: []int{2}, Out: 4096}},
 	{"fault-out", "process", Fault{Run: 7, N: 1, Busy: 0.5, Out: 70, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault", "process", Fault{Run: 7, N: 3, Attempts: 2, Busy: 0.25, Raised: Raised{Class: "torch.OutOfMemoryError",
-		Message: "CUDA out of memory. Tried to allocate 2.00 GiB.", Traceback: "Traceback (most recent call last):\n  …\n",
+		Message: "CUDA out of memory. Tried to allocate 2.00 GiB.", Traceback: "Traceback (most recent call last):\n  File \"embed.py\", line 3, in embed\n",
 		Chain: []Cause{{Class: "RuntimeError", Message: "CUDA error: <out> & of memory"}}, Code: 2}}},
 	{"fault-first", "process", Fault{Run: 7, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault-load", "process", Fault{Raised: Raised{Class: "AttributeError", Message: "embed.py has no function embd; it has: embed"}}},

@@ -45,9 +45,8 @@ def rows(values: Any) -> list:
     if type(values) is list:
         return values
     kind = type(values)
-    if isinstance(values, (str, bytes, bytearray, dict, set, frozenset)) or not (
-        hasattr(kind, "__iter__") or hasattr(kind, "__getitem__") or hasattr(kind, "tolist")
-    ):
+    no_list = isinstance(values, (str, bytes, bytearray, dict, set, frozenset))
+    if no_list or not any(hasattr(kind, name) for name in ("__iter__", "tolist", "numpy")):
         raise TypeError(f"a batch function returns a list with one value per item; this one returned a {_name(kind)}")
     if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
         while hasattr(type(values), "tolist") or hasattr(type(values), "numpy"):
@@ -60,9 +59,11 @@ def rows(values: Any) -> list:
 
 def _hook(value: Any) -> Any:
     convert = _converter(type(value))
-    if convert is None:
+    plain = value if convert is None else convert(value)
+    if type(plain) is type(value):
+        # Nothing was won; the slow way finds the words.
         raise TypeError
-    return convert(value)
+    return plain
 
 
 _fast = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_hook).encode

@@ -1,0 +1,139 @@
+// Package deploy_test reads what operators start from: the images, docker-compose.yml, the Kubernetes manifests, the systemd
+// unit and the workers' files. It holds that they parse, that what they name exists and that nothing listens beyond this
+// machine. It starts no container.
+package deploy_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/cli"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// read is a file of the repository, named from its top.
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", name))
+	require.NoError(t, err)
+	return data
+}
+
+// decode reads strict YAML: unknown fields and keys that are given twice are errors.
+func decode(t *testing.T, name string, data []byte, into any) {
+	t.Helper()
+	require.NoError(t, yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(into), name)
+}
+
+// understood says whether gpumux takes a command line, without running it.
+func understood(t *testing.T, args []string) {
+	t.Helper()
+	var out bytes.Buffer
+	words := slices.Insert(slices.Clone(args), 1, "--help")
+	code := cli.Main(cli.Options{Args: words, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out})
+	require.Zero(t, code, "gpumux %s: %s", strings.Join(args, " "), out.String())
+	require.Contains(t, out.String(), "gpumux "+args[0])
+}
+
+// loads says whether a worker's file is one, and where it keeps results and tasks.
+func loads(t *testing.T, name string, data []byte) workers.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), filepath.Base(name))
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+	config, err := workers.Load(file)
+	require.NoError(t, err, name)
+	require.NotEmpty(t, config.Pools, name)
+	require.NotEmpty(t, config.Tasks, name)
+	return config
+}
+
+var pinned = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+(\.\d+)+[a-z0-9.-]*$`)
+
+func TestDeploy_UnderstoodSeesUnknownFlags(t *testing.T) {
+	code := cli.Main(cli.Options{Args: []string{"worker", "--help", "--no-such-flag"}, Stdout: io.Discard, Stderr: io.Discard})
+	require.Equal(t, cli.ExitUsage, code)
+}
+
+func TestDockerfile_NamesWhatExists(t *testing.T) {
+	text := string(read(t, "deploy/Dockerfile"))
+	froms := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(text, -1)
+	require.Len(t, froms, 2)
+	for _, from := range froms {
+		require.Regexp(t, pinned, from[1])
+	}
+	release := regexp.MustCompile(`golang:([\d.]+)-`).FindStringSubmatch(text)
+	require.Contains(t, string(read(t, "go.mod")), "\ngo "+release[1]+"\n", "the image builds with the Go that go.mod asks for")
+	require.FileExists(t, "../cmd/gpumux/main.go")
+	require.Contains(t, text, "./cmd/gpumux")
+	require.Contains(t, string(read(t, "cmd/gpumux/main.go")), "var version =", "the linker sets main.version")
+	require.Contains(t, text, "-X main.version=")
+
+	require.Regexp(t, `(?m)^USER 10001:10001$`, text)
+	require.Regexp(t, `(?m)^ENTRYPOINT \["tini", "--", "gpumux"\]$`, text)
+	command := regexp.MustCompile(`(?m)^CMD (.+)$`).FindStringSubmatch(text)
+	require.NotNil(t, command)
+	var args []string
+	decode(t, "CMD", []byte(command[1]), &args)
+	understood(t, args)
+}
+
+// The image builds from the packages that the lean binary imports, so each of them must reach the builder.
+func TestDockerfile_ContextHasEveryPackage(t *testing.T) {
+	var kept []string
+	for line := range strings.Lines(string(read(t, "deploy/Dockerfile.dockerignore"))) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
+			kept = append(kept, name)
+		}
+	}
+	for _, name := range kept {
+		found, err := filepath.Glob(filepath.Join("..", name))
+		require.NoError(t, err)
+		require.NotEmpty(t, found, "%s of Dockerfile.dockerignore does not exist", name)
+	}
+	for _, folder := range []string{"activities", "cmd", "gpu", "starter", "store", "workers", "workflows"} {
+		require.Contains(t, kept, folder)
+	}
+}
+
+func TestWorkerFiles_Load(t *testing.T) {
+	files, err := filepath.Glob("worker*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, name := range files {
+		config := loads(t, name, read(t, "deploy/"+name))
+		require.Equal(t, "file:///var/lib/gpumux", config.Store, name)
+		require.Empty(t, config.Temporal, "%s: the address comes from the environment", name)
+		require.Equal(t, "/tasks", config.Tasks["*"].PythonDir, name)
+	}
+}
+
+func TestSystemd_CommandsExist(t *testing.T) {
+	unit := string(read(t, "deploy/systemd/gpumux-worker.service"))
+	commands := regexp.MustCompile(`(?m)^ExecStart\w*=(.+)$`).FindAllStringSubmatch(unit, -1)
+	require.Len(t, commands, 2)
+	for _, command := range commands {
+		words := strings.Fields(command[1])
+		require.Equal(t, "/usr/local/bin/gpumux", words[0])
+		understood(t, words[1:])
+	}
+	for _, copied := range regexp.MustCompile(`\bdeploy/[\w./-]+`).FindAllString(unit, -1) {
+		require.FileExists(t, filepath.Join("..", copied))
+	}
+}
+
+func TestScripts_Parse(t *testing.T) {
+	for _, name := range []string{"temporal/schema.sh", "temporal/namespace.sh"} {
+		text := string(read(t, "deploy/"+name))
+		require.True(t, strings.HasPrefix(text, "#!/bin/sh\n"), name)
+		require.Contains(t, text, "\nset -eu\n", name)
+	}
+}

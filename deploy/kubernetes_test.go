@@ -1,0 +1,170 @@
+package deploy_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+)
+
+// manifest is what the tests need of a Kubernetes object.
+type manifest struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name string `yaml:"name"`
+	} `yaml:"metadata"`
+	Data map[string]string `yaml:"data"`
+	Spec struct {
+		Selector struct {
+			MatchLabels map[string]string `yaml:"matchLabels"`
+		} `yaml:"selector"`
+		Template struct {
+			Metadata struct {
+				Labels map[string]string `yaml:"labels"`
+			} `yaml:"metadata"`
+			Spec pod `yaml:"spec"`
+		} `yaml:"template"`
+	} `yaml:"spec"`
+}
+
+type pod struct {
+	TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+	SecurityContext               struct {
+		RunAsNonRoot bool `yaml:"runAsNonRoot"`
+		RunAsUser    int  `yaml:"runAsUser"`
+	} `yaml:"securityContext"`
+	Containers []struct {
+		Image   string   `yaml:"image"`
+		Args    []string `yaml:"args"`
+		EnvFrom []struct {
+			ConfigMapRef struct {
+				Name string `yaml:"name"`
+			} `yaml:"configMapRef"`
+		} `yaml:"envFrom"`
+		Resources struct {
+			Limits map[string]string `yaml:"limits"`
+		} `yaml:"resources"`
+		ReadinessProbe struct {
+			Exec struct {
+				Command []string `yaml:"command"`
+			} `yaml:"exec"`
+		} `yaml:"readinessProbe"`
+		SecurityContext struct {
+			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+			ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+		} `yaml:"securityContext"`
+		VolumeMounts []struct {
+			Name      string `yaml:"name"`
+			MountPath string `yaml:"mountPath"`
+		} `yaml:"volumeMounts"`
+	} `yaml:"containers"`
+	Volumes []struct {
+		Name      string `yaml:"name"`
+		ConfigMap struct {
+			Name string `yaml:"name"`
+		} `yaml:"configMap"`
+		PersistentVolumeClaim struct {
+			ClaimName string `yaml:"claimName"`
+		} `yaml:"persistentVolumeClaim"`
+	} `yaml:"volumes"`
+}
+
+// manifests are the objects that the kustomization lists, by kind and name.
+func manifests(t *testing.T) map[string]manifest {
+	t.Helper()
+	var list struct {
+		Resources []string `yaml:"resources"`
+		Images    []struct {
+			Name   string `yaml:"name"`
+			NewTag string `yaml:"newTag"`
+		} `yaml:"images"`
+	}
+	require.NoError(t, yaml.Unmarshal(read(t, "deploy/kubernetes/kustomization.yaml"), &list))
+	require.Equal(t, "gpumux", list.Images[0].Name)
+	require.NotEqual(t, "latest", list.Images[0].NewTag)
+	files, err := filepath.Glob("kubernetes/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, len(list.Resources)+1, "the kustomization lists every file")
+	all := map[string]manifest{}
+	for _, name := range list.Resources {
+		decoder := yaml.NewDecoder(bytes.NewReader(read(t, "deploy/kubernetes/"+name)))
+		for {
+			var m manifest
+			err := decoder.Decode(&m)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err, name)
+			require.NotEmpty(t, m.APIVersion, name)
+			key := m.Kind + "/" + m.Metadata.Name
+			require.NotContains(t, all, key)
+			all[key] = m
+		}
+	}
+	return all
+}
+
+func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
+	all := manifests(t)
+	for _, kind := range []string{"cpu", "gpu"} {
+		m, ok := all["Deployment/gpumux-"+kind]
+		require.True(t, ok, kind)
+		require.Equal(t, m.Spec.Selector.MatchLabels, m.Spec.Template.Metadata.Labels)
+		spec := m.Spec.Template.Spec
+		require.Len(t, spec.Containers, 1)
+		worker := spec.Containers[0]
+		require.Regexp(t, pinned, worker.Image)
+		require.Contains(t, all, "ConfigMap/"+worker.EnvFrom[0].ConfigMapRef.Name)
+		understood(t, worker.Args)
+		require.Equal(t, "gpumux", worker.ReadinessProbe.Exec.Command[0])
+		understood(t, worker.ReadinessProbe.Exec.Command[1:])
+
+		paths := map[string]string{}
+		for _, mount := range worker.VolumeMounts {
+			paths[mount.Name] = mount.MountPath
+		}
+		require.Len(t, paths, len(spec.Volumes), "every volume is mounted")
+		for _, volume := range spec.Volumes {
+			require.Contains(t, paths, volume.Name)
+			if name := volume.ConfigMap.Name; name != "" {
+				require.Contains(t, all, "ConfigMap/"+name)
+			}
+			if name := volume.PersistentVolumeClaim.ClaimName; name != "" {
+				require.Contains(t, all, "PersistentVolumeClaim/"+name)
+			}
+		}
+		file := strings.TrimPrefix(worker.Args[2], paths["config"]+"/")
+		data, ok := all["ConfigMap/gpumux"].Data[file]
+		require.True(t, ok, file)
+		config := loads(t, file, []byte(data))
+		require.Equal(t, "file://"+paths["store"], config.Store)
+		require.Equal(t, paths["tasks"], config.Tasks["*"].PythonDir)
+		require.Equal(t, kind, config.Pools[0].Name)
+	}
+}
+
+func TestKubernetes_WorkersHaveNoMoreThanTheyNeed(t *testing.T) {
+	all := manifests(t)
+	for _, kind := range []string{"cpu", "gpu"} {
+		spec := all["Deployment/gpumux-"+kind].Spec.Template.Spec
+		require.True(t, spec.SecurityContext.RunAsNonRoot)
+		require.Equal(t, 10001, spec.SecurityContext.RunAsUser, "the user of deploy/Dockerfile")
+		// 30 s for running chunks, 5 s for their processes.
+		require.Greater(t, spec.TerminationGracePeriodSeconds, 35)
+		worker := spec.Containers[0]
+		require.True(t, worker.SecurityContext.ReadOnlyRootFilesystem)
+		require.NotNil(t, worker.SecurityContext.AllowPrivilegeEscalation)
+		require.False(t, *worker.SecurityContext.AllowPrivilegeEscalation)
+		_, hasGPU := worker.Resources.Limits["nvidia.com/gpu"]
+		require.Equal(t, kind == "gpu", hasGPU)
+	}
+	require.Subset(t, environment["gpumux"], slices.Collect(maps.Keys(all["ConfigMap/gpumux-temporal"].Data)))
+}
