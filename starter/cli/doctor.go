@@ -81,7 +81,7 @@ func (a *app) examine(ctx context.Context, f *doctorFlags) []finding {
 	conn, found := a.checkTemporal(ctx)
 	findings = append(findings, found)
 	if conn == nil {
-		if a.Local != nil {
+		if a.Local != nil && a.address == "" {
 			findings = append(findings, checkPort("port 7233", "--port", 7233), checkPort("port 8233", "--ui-port", 8233))
 		}
 		if a.storeURL != "" {
