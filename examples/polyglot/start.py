@@ -27,9 +27,10 @@ async def main(task, items):
         summary = await handle.result()
     except WorkflowFailureError as failure:
         # What ends a whole map is an ApplicationError whose type is the fault's kind.
-        sys.exit(f"{failure.cause.type}: {failure.cause.message}")
+        sys.exit(failure.cause.message)
     for result in summary.get("results", []):
-        print(json.dumps(result.get("value", result.get("fault")), ensure_ascii=False))
+        fault = result.get("fault")
+        print(f"{fault['kind']}: {fault['message']}" if fault else json.dumps(result["value"], ensure_ascii=False))
 
     progress = await handle.query("progress", result_type=dict)
     print(f"{progress['succeeded']} of {progress['items']} succeeded, phase {progress['phase']}")

@@ -10,11 +10,14 @@ import (
 )
 
 func TestStall(t *testing.T) {
-	for i := range 60 {
+	for i := range 200 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, 2)
-			b.start(t, workers.Options{})
+			var began0 time.Time
+			t.Cleanup(func() { if d := time.Since(began0); d > 2*time.Second { fmt.Println(t.Name(), "STOP took", d) } })
+			b.start(t, workers.Options{StopTimeout: time.Second, Grace: time.Second})
+			t.Cleanup(func() { began0 = time.Now() })
 			began := time.Now()
 			run := b.begin(t, "nap:nap", "cpu", 1, "0", "0.1", "0", "0")
 			finish(t, run, 60*time.Second)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from time import perf_counter
 from types import CoroutineType
 from typing import Any, Callable
@@ -35,10 +36,12 @@ class Caller:
         self._function = function
         self._wire = wire
         self._pid = os.getpid()
+        self._main = threading.get_ident()
         self._loop: Any = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
         self._limit = self.batch
         self._good = 0
+        self._grown = False
         self._patience = _PATIENCE
         self._run = 0
         self._n = 0
@@ -211,8 +214,9 @@ class Caller:
 
     def _halve(self, tried: int) -> None:
         # A limit that had grown too far must earn its next growth with more successes.
-        if self._limit < self.batch:
+        if self._grown:
             self._patience = min(self._patience * 2, _MOST_PATIENCE)
+        self._grown = False
         self._limit = max(1, tried // 2)
         self._good = 0
 
@@ -222,6 +226,7 @@ class Caller:
         self._good += 1
         if self._good >= self._patience:
             self._good = 0
+            self._grown = True
             self._limit = min(self.batch, self._limit + max(1, self._limit // 4))
 
     # What surrounds a call.
@@ -272,7 +277,8 @@ class Caller:
         run, n = self._run, self._n
         if run and os.getpid() == self._pid:
             self._wire.progress(run, n, value)
-            self.ended()
+            if threading.get_ident() == self._main:
+                self.ended()
 
 
 def _flush(stream: Any) -> None:

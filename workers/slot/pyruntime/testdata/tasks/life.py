@@ -14,8 +14,8 @@ def mark(path):
 
 
 def waits(path):
-    gpumux.progress("waits")
     try:
+        gpumux.progress("waits")
         while True:
             time.sleep(60)
     finally:
@@ -23,8 +23,8 @@ def waits(path):
 
 
 async def waits_awaited(path):
-    gpumux.progress("waits")
     try:
+        gpumux.progress("waits")
         await asyncio.sleep(600)
     finally:
         await asyncio.sleep(0)
@@ -32,8 +32,8 @@ async def waits_awaited(path):
 
 
 def swallows(path):
-    gpumux.progress("waits")
     try:
+        gpumux.progress("waits")
         while True:
             time.sleep(60)
     except BaseException:

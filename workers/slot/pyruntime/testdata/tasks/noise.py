@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 
+import gpumux
+
 
 def prints(x):
     print("printed", x)
@@ -41,7 +43,7 @@ def closes(x):
 
 def replaces(x):
     sys.stdout = [None, object(), open(os.devnull, "w")][x % 3]
-    if x == 4:
+    if x == 2:
         sys.stdout.close()
     sys.stderr = None
     return x
@@ -57,20 +59,29 @@ def children(x):
     return os.WEXITSTATUS(os.waitpid(pid, 0)[1])
 
 
+def links():
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            yield os.readlink("/proc/self/fd/" + fd)
+        except OSError:
+            # The folder that listdir read.
+            pass
+
+
 def inherited(x):
-    """What a program that the task starts, and a fork, have of the wire."""
-    listing = subprocess.run(["ls", "-l", "/proc/self/fd"], check=True, capture_output=True, text=True).stdout
+    """What the task itself, a program that it starts and a fork have of the wire."""
+    wire = os.readlink(f"/proc/self/fd/{gpumux._report.__self__._wire._sock.fileno()}")
+    program = subprocess.run(["ls", "-l", "/proc/self/fd"], check=True, capture_output=True, text=True).stdout
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}") or True and fd != "x" and os.path.islink(f"/proc/self/fd/{fd}")]
-        os.write(write, b"socket" if any(link.startswith("socket:") for link in links) else b"clean")
+        os.write(write, b"has it" if wire in links() else b"clean")
         os._exit(0)
     os.close(write)
-    word = os.read(read, 100).decode()
+    fork = os.read(read, 100).decode()
     os.close(read)
     os.waitpid(pid, 0)
-    return ["socket:" in listing, word]
+    return [wire in links(), wire in program, fork]
 
 
 left = []

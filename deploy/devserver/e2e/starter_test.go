@@ -1,0 +1,421 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// stepPy holds tasks that leave a line in the file calls for each item that they finish, and that wait for files to appear.
+const stepPy = `
+import os, time
+here = os.path.dirname(os.path.abspath(__file__))
+def mark(item):
+    with open(os.path.join(here, "calls"), "a") as f: f.write("%s\n" % item)
+def double(item):
+    mark(item)
+    return item * 2
+def odd(item):
+    if item % 2 and not os.path.exists(os.path.join(here, "fixed")): raise ValueError("%d is odd" % item)
+    mark(item)
+    return item
+def gate(item):
+    # the items from 5 on wait until the gate is opened
+    while item >= 5 and not os.path.exists(os.path.join(here, "open")): time.sleep(0.01)
+    mark(item)
+    return item
+`
+
+// stage is a namespace with a starter; the worker is started when a test wants it.
+type stage struct {
+	*starter.Starter
+	t      *testing.T
+	dir    string
+	config workers.Config
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	t.Parallel()
+	namespace := devservertest.Namespace(t)
+	c := devservertest.Dial(t, devservertest.Run(t), namespace)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
+	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: workers.Local(workers.LocalOptions{
+		Pool: "cpu", Slots: 2, TasksDir: dir, Dir: dir, Devices: gpu.Selection{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
+	})}
+	t.Cleanup(s.Starter.Close)
+	return s
+}
+
+// work starts a worker that stops with the test.
+func (s *stage) work() {
+	s.t.Helper()
+	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second})
+	require.NoError(s.t, err)
+	require.NoError(s.t, w.Start(s.t.Context()))
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(s.t, w.Stop(ctx))
+	})
+}
+
+// over is a map over the numbers 0 to n-1.
+func (s *stage) over(task string, n int64) starter.Map {
+	return starter.Map{Input: gpumux.MapInput{Task: "step:" + task, Ladder: []string{"cpu"}, Range: &gpumux.Range{End: n}}}
+}
+
+func (s *stage) start(m starter.Map) *starter.Handle {
+	s.t.Helper()
+	h, err := s.Start(s.t.Context(), m)
+	require.NoError(s.t, err)
+	return h
+}
+
+func (s *stage) wait(h *starter.Handle) (gpumux.Summary, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	return h.Wait(ctx)
+}
+
+// calls are the lines that tasks left, one per finished item.
+func (s *stage) calls() []string {
+	text, err := os.ReadFile(filepath.Join(s.dir, "calls"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(s.t, err)
+	return strings.Fields(string(text))
+}
+
+// allow makes a file that a task looks for.
+func (s *stage) allow(name string) {
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, name), nil, 0o644))
+}
+
+// until polls a condition.
+func (s *stage) until(what string, ok func() bool) {
+	s.t.Helper()
+	require.Eventually(s.t, ok, 30*time.Second, 20*time.Millisecond, what)
+}
+
+// results are the lines of a finished map.
+func (s *stage) results(h *starter.Handle) []gpumux.Result {
+	s.t.Helper()
+	var all []gpumux.Result
+	for r, err := range h.Results(s.t.Context()) {
+		require.NoError(s.t, err)
+		require.EqualValues(s.t, len(all), r.Index)
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestStarter_SameCallAtOnceIsOneMap(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	handles := make([]*starter.Handle, 8)
+	var all sync.WaitGroup
+	for i := range handles {
+		all.Go(func() {
+			h, err := s.Start(t.Context(), s.over("gate", 10))
+			if err == nil {
+				handles[i] = h
+			} else {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	require.False(t, t.Failed())
+	started := 0
+	for _, h := range handles {
+		require.Equal(t, handles[0].RunID, h.RunID)
+		if h.Entry == starter.Started {
+			started++
+		} else {
+			require.Equal(t, starter.Attached, h.Entry)
+		}
+	}
+	require.Equal(t, 1, started)
+	s.allow("open")
+	summary, err := s.wait(handles[0])
+	require.NoError(t, err)
+	require.EqualValues(t, 10, summary.Succeeded)
+}
+
+func TestStarter_FinishedRunsAnewWithoutIDAndIsFoundWithOne(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	first, err := s.wait(s.start(s.over("double", 5)))
+	require.NoError(t, err)
+	again := s.start(s.over("double", 5))
+	require.Equal(t, starter.Started, again.Entry)
+	second, err := s.wait(again)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Output, second.Output)
+	require.Len(t, s.calls(), 10)
+
+	m := s.over("double", 5)
+	m.ID = "mine"
+	_, err = s.wait(s.start(m))
+	require.NoError(t, err)
+	found := s.start(m)
+	require.Equal(t, starter.Found, found.Entry)
+	require.Len(t, s.results(found), 5)
+	require.Len(t, s.calls(), 15)
+
+	m.Input.Range.End = 6
+	_, err = s.Start(t.Context(), m)
+	var other *starter.OtherMap
+	require.ErrorAs(t, err, &other)
+	require.EqualValues(t, 5, other.Items)
+	require.ErrorContains(t, err, "step:double")
+}
+
+// A map that was ended halfway goes on, and no finished item runs again.
+func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
+	for name, end := range map[string]func(*stage, *starter.Handle) error{
+		"Canceled": func(s *stage, h *starter.Handle) error { return h.Cancel(s.t.Context()) },
+		"Terminated": func(s *stage, h *starter.Handle) error {
+			return s.Client.TerminateWorkflow(s.t.Context(), h.ID, h.RunID, "test")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.work()
+			m := s.over("gate", 12)
+			m.Input.Chunk = 1
+			h := s.start(m)
+			s.until("five items finish", func() bool {
+				p, err := h.Progress(t.Context())
+				return err == nil && p.Succeeded == 5
+			})
+			require.NoError(t, end(s, h))
+			_, err := s.wait(h)
+			if name == "Canceled" {
+				var canceled *starter.Canceled
+				require.ErrorAs(t, err, &canceled)
+			} else {
+				var terminated *starter.Terminated
+				require.ErrorAs(t, err, &terminated)
+			}
+			s.allow("open")
+			again := s.start(m)
+			require.Equal(t, starter.Continued, again.Entry)
+			require.Equal(t, h.ID, again.ID)
+			summary, err := s.wait(again)
+			require.NoError(t, err)
+			require.EqualValues(t, 12, summary.Succeeded)
+			require.Len(t, s.results(again), 12)
+			seen := map[string]int{}
+			for _, item := range s.calls() {
+				seen[item]++
+			}
+			for i := range 5 {
+				require.Equal(t, 1, seen[fmt.Sprint(i)], "item %d ran again: %v", i, seen)
+			}
+		})
+	}
+}
+
+// Retry is the same for a map whose results lie in the store and for one whose results travelled in the summary.
+func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
+	for name, inline := range map[string]bool{"Store": false, "Inline": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.work()
+			m := s.over("odd", 20)
+			m.Inline = inline
+			h := s.start(m)
+			summary, err := s.wait(h)
+			require.NoError(t, err)
+			require.EqualValues(t, 10, summary.Failed)
+			require.Equal(t, inline, summary.Output == "")
+			require.Len(t, s.calls(), 10)
+
+			s.allow("fixed")
+			again, err := s.Retry(t.Context(), h.ID, starter.RetryOptions{})
+			require.NoError(t, err)
+			require.Equal(t, starter.Retried, again.Entry)
+			summary, err = s.wait(again)
+			require.NoError(t, err)
+			require.EqualValues(t, 20, summary.Succeeded)
+			require.Len(t, s.calls(), 20, "succeeded items ran again")
+			for i, r := range s.results(again) {
+				require.Equal(t, fmt.Sprint(i), string(r.Value))
+			}
+			_, err = s.Retry(t.Context(), h.ID, starter.RetryOptions{})
+			var nothing *starter.NothingFailed
+			require.ErrorAs(t, err, &nothing)
+		})
+	}
+}
+
+func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	const n = 3000
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "%d\n", i)
+	}
+	spooled, err := store.Spool(strings.NewReader(lines.String()), store.SpoolOptions{Name: "numbers.jsonl", Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	h := s.start(starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
+	require.EqualValues(t, n, h.Items)
+	_, err = s.wait(h)
+	require.NoError(t, err)
+	results := s.results(h)
+	require.Len(t, results, n)
+	for i, r := range results {
+		require.Equal(t, fmt.Sprint(2*i), string(r.Value))
+	}
+	again := s.start(starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
+	require.Equal(t, h.ID, again.ID, "the same items make the same ID")
+}
+
+func TestStarter_WithoutWorkers(t *testing.T) {
+	s := newStage(t)
+	rungs, err := s.Serving(t.Context(), []string{"cpu"})
+	require.NoError(t, err)
+	require.Len(t, rungs, 2)
+	require.False(t, rungs[0].Served())
+	_, err = s.Offer(t.Context())
+	var none *starter.NoWorker
+	require.ErrorAs(t, err, &none)
+
+	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	_, err = s.Start(t.Context(), starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
+	var noStore *starter.NoStore
+	require.ErrorAs(t, err, &noStore)
+	require.ErrorContains(t, err, "--store")
+
+	// A small map waits for a worker.
+	h := s.start(s.over("double", 3))
+	s.work()
+	summary, err := s.wait(h)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, summary.Succeeded)
+	rungs, err = s.Serving(t.Context(), []string{"cpu"})
+	require.NoError(t, err)
+	require.True(t, rungs[0].Served() && rungs[1].Served())
+	offer, err := s.Offer(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, offer.Tasks, "step:double")
+	require.Equal(t, s.config.Store, offer.Store)
+}
+
+func TestStarter_PauseResumeWindowAndProgress(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	m := s.over("gate", 40)
+	m.Input.Chunk = 1
+	h := s.start(m)
+	s.until("five items finish", func() bool { return len(s.calls()) == 5 })
+	require.NoError(t, h.Pause(t.Context()))
+	p, err := h.Progress(t.Context())
+	require.NoError(t, err)
+	require.True(t, p.Paused)
+	require.NoError(t, h.Window(t.Context(), 3))
+	require.Error(t, h.Window(t.Context(), gpumux.MaxWindow+1))
+	s.allow("open")
+	require.NoError(t, h.Resume(t.Context()))
+	var last gpumux.Progress
+	summary, err := h.Watch(t.Context(), func(p gpumux.Progress) {
+		if p.Succeeded < last.Succeeded {
+			t.Errorf("progress went back from %d to %d", last.Succeeded, p.Succeeded)
+		}
+		last = p
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 40, summary.Succeeded)
+	require.Equal(t, "step:gate", last.Task)
+	require.ErrorContains(t, h.Pause(t.Context()), "it has ended")
+	require.ErrorContains(t, h.Cancel(t.Context()), "it has ended")
+}
+
+func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	_, err := s.wait(s.start(s.over("nothing", 3)))
+	var failed *starter.MapFailed
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, gpumux.BadInput, failed.Fault.Kind)
+	require.ErrorContains(t, err, "step:double", "the tasks that exist are named")
+
+	m := s.over("odd", 20)
+	m.Input.FailFast = true
+	h := s.start(m)
+	_, err = s.wait(h)
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, gpumux.TaskError, failed.Fault.Kind)
+	detail, err := s.Show(t.Context(), h.ID)
+	require.NoError(t, err)
+	require.Equal(t, starter.Failed, detail.Status)
+	require.Equal(t, gpumux.TaskError, detail.Fault.Kind)
+}
+
+func TestStarter_ListAndShow(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	done := s.start(s.over("odd", 4))
+	_, err := s.wait(done)
+	require.NoError(t, err)
+	m := s.over("gate", 9)
+	m.Input.Chunk = 1
+	running := s.start(m)
+	s.until("both maps are listed with their counts", func() bool {
+		maps, err := s.List(t.Context(), starter.ListOptions{Counts: true})
+		return err == nil && len(maps) == 2 && maps[0].ID == running.ID && maps[0].Status == starter.Running &&
+			maps[0].Succeeded == 5 && maps[1].Status == starter.Completed && maps[1].Failed == 2
+	})
+	maps, err := s.List(t.Context(), starter.ListOptions{Running: true})
+	require.NoError(t, err)
+	require.Len(t, maps, 1)
+
+	s.until("chunks in flight are shown", func() bool {
+		d, err := s.Show(t.Context(), running.ID)
+		return err == nil && d.Progress != nil && d.Succeeded == 5 && len(d.Pending) == 4 && d.Rungs[1].Served()
+	})
+	d, err := s.Show(t.Context(), done.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, d.Summary.Failed)
+	_, err = s.Show(t.Context(), "nope")
+	var missing *starter.NotFound
+	require.ErrorAs(t, err, &missing)
+	require.Contains(t, missing.Known, done.ID)
+	s.allow("open")
+	_, err = s.wait(running)
+	require.NoError(t, err)
+}
+
+func TestStarter_BadInputCostsNothing(t *testing.T) {
+	s := newStage(t)
+	_, err := s.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: " ", Ladder: []string{"No"}, Items: []json.RawMessage{}}})
+	var bad *gpumux.InputError
+	require.ErrorAs(t, err, &bad)
+	require.Len(t, bad.Problems, 2)
+	maps, err := s.List(t.Context(), starter.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, maps)
+}
