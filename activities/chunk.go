@@ -147,7 +147,7 @@ func (r *run) beat() (stop func()) {
 // loop makes calls until no item is left.
 func (r *run) loop() error {
 	for {
-		spans, alone := r.l.next()
+		spans, alone, whole := r.l.next()
 		if len(spans) == 0 || r.full || (r.chunk.FailFast && r.l.result.Failed > 0) {
 			return nil
 		}
@@ -156,7 +156,7 @@ func (r *run) loop() error {
 		began := time.Now()
 		err := r.Runner.Run(ctx, Call{
 			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
-			Clean: alone, Items: r.items(ctx, spans),
+			Clean: alone, Whole: whole, Items: r.items(ctx, spans),
 			Done: func(result gpumux.Result) {
 				r.l.add(r.sized(result))
 				if r.chunk.FailFast && result.Fault != nil {
@@ -199,7 +199,11 @@ func (r *run) judge(spans []gpumux.Span, err error) error {
 	}
 	index, verdict := r.l.blame(spans, fault)
 	if verdict == "" {
-		r.log.Warn("item ended its process; it is tried again alone", append(keys(fault), "item", index)...)
+		how := "alone in a clean process"
+		if fault.Kind.Memory() && fault.Alone {
+			how = "with the whole device to itself"
+		}
+		r.log.Warn("item ended its process; it is tried again "+how, append(keys(fault), "item", index)...)
 		return again(fault, retryDelay)
 	}
 	r.log.Warn("item ended its process alone; "+verdict, append(keys(fault), "item", index)...)

@@ -21,13 +21,21 @@ const (
 type memo struct {
 	// Results are the finished items of a chunk whose results travel inline.
 	Results []gpumux.Result `json:"results,omitempty"`
-	// Deaths counts, for each item under suspicion, the processes that it ended alone; 0 is for one that had company.
-	Deaths map[int64]int `json:"deaths,omitempty"`
+	// Suspects are the items that a process ended with.
+	Suspects map[int64]suspect `json:"suspects,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate []int64 `json:"escalate,omitempty"`
 	Starts   int     `json:"starts,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
+}
+
+// suspect is what is held against an item.
+type suspect struct {
+	// Alone counts the processes that it ended with no other item in them.
+	Alone int `json:"alone"`
+	// Memory says that the last one ended for want of memory.
+	Memory bool `json:"memory,omitempty"`
 }
 
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while the activity's goroutine stores them.
@@ -46,8 +54,8 @@ type ledger struct {
 
 func newLedger(chunk gpumux.Chunk, m memo) *ledger {
 	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start)}
-	if l.memo.Deaths == nil {
-		l.memo.Deaths = map[int64]int{}
+	if l.memo.Suspects == nil {
+		l.memo.Suspects = map[int64]suspect{}
 	}
 	l.memo.Waiting = ""
 	for _, r := range m.Results {
@@ -71,7 +79,7 @@ func (l *ledger) add(r gpumux.Result) {
 	l.count(r)
 	l.result.Ran++
 	l.bytes += size(r)
-	delete(l.memo.Deaths, r.Index)
+	delete(l.memo.Suspects, r.Index)
 	if l.chunk.Parts == "" || l.chunk.Inline {
 		l.memo.Results = append(l.memo.Results, r)
 	}
@@ -98,8 +106,9 @@ func (l *ledger) count(r gpumux.Result) {
 	}
 }
 
-// next returns the spans of items to run in the next call: one suspect alone, or everything up to the next suspect.
-func (l *ledger) next() (spans []gpumux.Span, alone bool) {
+// next returns the spans of items to run in the next call: one suspect alone, on a whole device if it has run out of memory
+// alone already, or everything up to the next suspect.
+func (l *ledger) next() (spans []gpumux.Span, alone, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at, done := range l.done {
@@ -107,9 +116,9 @@ func (l *ledger) next() (spans []gpumux.Span, alone bool) {
 		if done {
 			continue
 		}
-		if _, suspect := l.memo.Deaths[index]; suspect {
+		if s, suspected := l.memo.Suspects[index]; suspected {
 			if len(spans) == 0 {
-				return []gpumux.Span{{Start: index, End: index + 1}}, true
+				return []gpumux.Span{{Start: index, End: index + 1}}, true, s.Memory && s.Alone > 0
 			}
 			break
 		}
@@ -119,7 +128,7 @@ func (l *ledger) next() (spans []gpumux.Span, alone bool) {
 			spans = append(spans, gpumux.Span{Start: index, End: index + 1})
 		}
 	}
-	return spans, false
+	return spans, false, false
 }
 
 // blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
@@ -138,14 +147,15 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 		l.mu.Unlock()
 		return -1, ""
 	}
+	s := l.memo.Suspects[index]
+	s.Memory = fault.Kind.Memory()
 	if fault.Alone {
-		l.memo.Deaths[index]++
-	} else if _, known := l.memo.Deaths[index]; !known {
-		l.memo.Deaths[index] = 0
+		s.Alone++
 	}
-	deaths := l.memo.Deaths[index]
+	l.memo.Suspects[index] = s
+	deaths := s.Alone
 	if deaths >= deadlyAlone && fault.Kind.Memory() && l.chunk.Larger {
-		delete(l.memo.Deaths, index)
+		delete(l.memo.Suspects, index)
 		l.memo.Escalate = append(l.memo.Escalate, index)
 		l.result.Escalate = l.memo.Escalate
 		l.done[index-l.chunk.Start] = true
@@ -180,7 +190,7 @@ func (l *ledger) snapshot() memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.memo
-	m.Results, m.Escalate, m.Deaths = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Deaths)
+	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
 	if l.chunk.Parts != "" && !l.inlineLocked() {
 		m.Results = nil
 	}

@@ -16,19 +16,19 @@ func value(index int64) gpumux.Result {
 func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 10, End: 20, Parts: "p"}, memo{Deaths: map[int64]int{13: 0}})
-	spans, alone := l.next()
+	l := newLedger(gpumux.Chunk{Start: 10, End: 20, Parts: "p"}, memo{Suspects: map[int64]suspect{13: {}}})
+	spans, alone, _ := l.next()
 	require.Equal(t, []gpumux.Span{span(10, 13)}, spans)
 	require.False(t, alone)
 	for i := int64(10); i < 13; i++ {
 		l.add(value(i))
 	}
-	spans, alone = l.next()
+	spans, alone, _ = l.next()
 	require.Equal(t, []gpumux.Span{span(13, 14)}, spans)
 	require.True(t, alone)
 	l.add(value(13))
-	require.Empty(t, l.memo.Deaths, "an item that went well is no suspect")
-	spans, alone = l.next()
+	require.Empty(t, l.memo.Suspects, "an item that went well is no suspect")
+	spans, alone, _ = l.next()
 	require.Equal(t, []gpumux.Span{span(14, 20)}, spans)
 	require.False(t, alone)
 }
@@ -37,7 +37,7 @@ func TestLedger_HolesAreSpans(t *testing.T) {
 	l := newLedger(gpumux.Chunk{Start: 0, End: 6, Parts: "p"}, memo{})
 	l.add(value(0))
 	l.add(value(3))
-	spans, _ := l.next()
+	spans, _, _ := l.next()
 	require.Equal(t, []gpumux.Span{span(1, 3), span(4, 6)}, spans)
 }
 
@@ -67,7 +67,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 			index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind, Alone: true})
 			require.EqualValues(t, 1, index)
 			require.Equal(t, c.verdict, verdict)
-			spans, alone := l.next()
+			spans, alone, _ := l.next()
 			require.Equal(t, []gpumux.Span{span(2, 3)}, spans)
 			require.False(t, alone)
 			if c.kind.Memory() && c.larger {
@@ -96,7 +96,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
 	again := newLedger(chunk, m)
-	spans, alone := again.next()
+	spans, alone, _ := again.next()
 	require.Equal(t, []gpumux.Span{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
@@ -120,4 +120,17 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
 	require.Equal(t, "long", l.fresh[0].Fault.Traceback, "the stored fault keeps everything")
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
+}
+
+func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
+	l := newLedger(gpumux.Chunk{Start: 0, End: 2, Parts: "p"}, memo{})
+	all := []gpumux.Span{span(0, 2)}
+	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
+	_, alone, whole := l.next()
+	require.True(t, alone)
+	require.False(t, whole, "a clean process comes first")
+	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
+	_, alone, whole = l.next()
+	require.True(t, alone)
+	require.True(t, whole)
 }

@@ -24,6 +24,8 @@ type Call struct {
 	Attempts int
 	// Clean asks for a process that has not run any item.
 	Clean bool
+	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
+	Whole bool
 	Items iter.Seq2[Item, error]
 	// Done takes each result in the order of the items.
 	Done func(gpumux.Result)

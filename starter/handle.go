@@ -168,6 +168,10 @@ func (h *Handle) update(ctx context.Context, name string, args ...any) error {
 // Cancel asks the map to stop: its task processes are ended, and stored results stay. It returns when the server has the
 // request; Wait tells when the map is over.
 func (h *Handle) Cancel(ctx context.Context) error {
+	// Newer servers take a request for a workflow that has ended and do nothing.
+	if last, err := h.starter.describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
+		return h.steered("cancel", serviceerror.NewNotFound("ended"))
+	}
 	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
 }
 

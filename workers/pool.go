@@ -15,6 +15,7 @@ import (
 // the others may be called at any time, and Stop more than once.
 type seat interface {
 	Run(ctx context.Context, call slot.Call) error
+	Clear(ctx context.Context) error
 	State() slot.State
 	Task() string
 	Stop(ctx context.Context) error
@@ -32,8 +33,9 @@ type pool struct {
 
 	mu       sync.Mutex // guards what follows
 	places   []*place
-	waiting  []*waiter         // in order of arrival
-	cordoned map[string]string // why, by group
+	waiting  []*waiter          // in order of arrival
+	reserved map[string]*waiter // who waits for a whole group, by group
+	cordoned map[string]string  // why, by group
 	stopped  error
 }
 
@@ -42,12 +44,18 @@ type place struct {
 	seat
 	group string
 	busy  bool
+	// memory and env are the budget and the environment of a call that has the group whole.
+	memory gpumux.Size
+	env    map[string]string
+	// beside are the other places of the group while a call has the group whole.
+	beside []*place
 }
 
-// waiter is a call that waits for a place; group is empty when any will do.
+// waiter is a call that waits for a place; group is empty when any will do. Whole asks for every place of one group.
 type waiter struct {
 	task  string
 	group string
+	whole bool
 	turn  chan turn // buffered, so that a grant never blocks
 }
 
@@ -57,13 +65,14 @@ type turn struct {
 }
 
 func newPool(name string, places []*place) *pool {
-	return &pool{name: name, changed: func() {}, places: places, cordoned: map[string]string{}}
+	return &pool{name: name, changed: func() {}, places: places, cordoned: map[string]string{}, reserved: map[string]*waiter{}}
 }
 
-// take waits for a place: one whose process is loaded with the task if there is a choice. It fails when ctx ends, when the
+// take waits for a place: one whose process is loaded with the task if there is a choice. A whole group is kept from others
+// from the moment it is asked for, so that it gets free however much work waits. It fails when ctx ends, when the
 // pool stops, and with a device_lost fault when every device that would do is cordoned.
-func (p *pool) take(ctx context.Context, task, group string) (*place, error) {
-	w := &waiter{task: task, group: group, turn: make(chan turn, 1)}
+func (p *pool) take(ctx context.Context, task, group string, whole bool) (*place, error) {
+	w := &waiter{task: task, group: group, whole: whole, turn: make(chan turn, 1)}
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.grant()
@@ -79,11 +88,12 @@ func (p *pool) take(ctx context.Context, task, group string) (*place, error) {
 	select {
 	case t := <-w.turn: // granted at the same moment
 		if t.place != nil {
-			t.place.busy = false
-			p.grant()
+			t.place.release()
 		}
 	default:
+		p.unreserve(w)
 	}
+	p.grant()
 	p.mu.Unlock()
 	p.changed()
 	return nil, context.Cause(ctx)
@@ -92,10 +102,19 @@ func (p *pool) take(ctx context.Context, task, group string) (*place, error) {
 // give takes a place back.
 func (p *pool) give(pl *place) {
 	p.mu.Lock()
-	pl.busy = false
+	pl.release()
 	p.grant()
 	p.mu.Unlock()
 	p.changed()
+}
+
+// release makes a place free, and those beside it; the caller holds the pool's lock.
+func (pl *place) release() {
+	pl.busy = false
+	for _, other := range pl.beside {
+		other.busy = false
+	}
+	pl.beside = nil
 }
 
 // grant serves who can be served; the caller holds the lock.
@@ -106,10 +125,16 @@ func (p *pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.group); err != nil {
+				p.unreserve(w)
 				w.turn <- turn{err: err}
 				return true
 			}
-			pl := p.best(w)
+			var pl *place
+			if w.whole {
+				pl = p.clear(w)
+			} else {
+				pl = p.best(w)
+			}
 			if pl == nil {
 				return false
 			}
@@ -117,6 +142,62 @@ func (p *pool) grant() {
 			w.turn <- turn{place: pl}
 			return true
 		})
+	}
+}
+
+// clear gives a waiter the first place of a group in which nobody is left, and all others with it. Until then it reserves
+// the group with the fewest calls. The caller holds the lock.
+func (p *pool) clear(w *waiter) *place {
+	group, load := "", map[string]int{}
+	for _, pl := range p.places {
+		if pl.busy {
+			load[pl.group]++
+		}
+	}
+	for _, pl := range p.places {
+		if p.reserved[pl.group] == w && p.off(pl) {
+			delete(p.reserved, pl.group)
+		}
+		if p.reserved[pl.group] == w {
+			group = pl.group
+			break
+		}
+		if p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
+			continue
+		}
+		if group == "" || load[pl.group] < load[group] {
+			group = pl.group
+		}
+	}
+	if group == "" {
+		return nil
+	}
+	p.reserved[group] = w
+	if load[group] > 0 {
+		return nil
+	}
+	delete(p.reserved, group)
+	var first *place
+	for _, pl := range p.places {
+		if pl.group != group {
+			continue
+		}
+		pl.busy = true
+		if first == nil {
+			first = pl
+		} else {
+			first.beside = append(first.beside, pl)
+		}
+	}
+	return first
+}
+
+// unreserve gives up a group that a waiter was to have whole; the caller holds the lock.
+func (p *pool) unreserve(w *waiter) {
+	for group, who := range p.reserved {
+		if who == w {
+			delete(p.reserved, group)
+		}
 	}
 }
 
@@ -154,7 +235,7 @@ func (p *pool) best(w *waiter) *place {
 	var best *place
 	var least [2]int
 	for _, pl := range p.places {
-		if pl.busy || w.group != "" && pl.group != w.group || p.off(pl) {
+		if pl.busy || p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
 			continue
 		}
 		cost := [2]int{effort(pl, w.task), load[pl.group]}
@@ -227,7 +308,9 @@ func (p *pool) slots(group string) int {
 
 // free is the number of places of a group, or of all, that nobody uses and nobody waits for.
 func (p *pool) free(group string) int {
-	return p.count(func(pl *place) bool { return !pl.busy && (group == "" || pl.group == group) })
+	return p.count(func(pl *place) bool {
+		return !pl.busy && p.reserved[pl.group] == nil && (group == "" || pl.group == group)
+	})
 }
 
 func (p *pool) count(which func(*place) bool) int {

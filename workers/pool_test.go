@@ -48,6 +48,8 @@ func (f *fakeSeat) load(task string, s slot.State) {
 func (f *fakeSeat) State() slot.State { f.mu.Lock(); defer f.mu.Unlock(); return f.state }
 func (f *fakeSeat) Task() string      { f.mu.Lock(); defer f.mu.Unlock(); return f.task }
 
+func (f *fakeSeat) Clear(context.Context) error { f.load("", slot.Vacant); return nil }
+
 func (f *fakeSeat) Stop(context.Context) error { f.stops.Add(1); return nil }
 
 // fakePool has n slots on each device.
@@ -78,7 +80,7 @@ func mustTake(t *testing.T, p *pool, task, group string) *place {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	pl, err := p.take(ctx, task, group)
+	pl, err := p.take(ctx, task, group, false)
 	require.NoError(t, err)
 	return pl
 }
@@ -90,7 +92,7 @@ func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
 	for i, group := range []string{"", "", "A", "", "A"} {
 		name := fmt.Sprintf("%d%s", i, group)
 		go func() {
-			pl, err := p.take(t.Context(), "x", group)
+			pl, err := p.take(t.Context(), "x", group, false)
 			if err == nil {
 				order <- name
 				p.give(pl)
@@ -113,7 +115,7 @@ func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("no longer wanted")
 	done := make(chan error, 1)
-	go func() { _, err := p.take(ctx, "x", "B"); done <- err }()
+	go func() { _, err := p.take(ctx, "x", "B", false); done <- err }()
 	queued(t, p, 1) // although A is free
 	// A call for any device passes it.
 	require.Equal(t, "A", mustTake(t, p, "x", "").group)
@@ -160,7 +162,7 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	require.Equal(t, "B", b.group)
 
 	// A pinned call is refused at once: another host, or a later attempt, may do it.
-	_, err := p.take(t.Context(), "x", "A")
+	_, err := p.take(t.Context(), "x", "A", false)
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.DeviceLost, fault.Kind)
@@ -168,7 +170,7 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 
 	// A call that waits while the last device goes is refused too.
 	refused := make(chan error, 1)
-	go func() { _, err := p.take(t.Context(), "x", ""); refused <- err }()
+	go func() { _, err := p.take(t.Context(), "x", "", false); refused <- err }()
 	queued(t, p, 1)
 	p.cordon("B", "lost")
 	require.ErrorAs(t, <-refused, &fault)
@@ -185,11 +187,11 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 		mustTake(t, p, "x", "")
 	}
 	refused := make(chan error, 1)
-	go func() { _, err := p.take(t.Context(), "x", ""); refused <- err }()
+	go func() { _, err := p.take(t.Context(), "x", "", false); refused <- err }()
 	queued(t, p, 1)
 	require.NoError(t, p.stop(t.Context()))
 	require.ErrorIs(t, <-refused, errPoolStopped)
-	_, err := p.take(t.Context(), "x", "A")
+	_, err := p.take(t.Context(), "x", "A", false)
 	require.ErrorIs(t, err, errPoolStopped)
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.stops.Load())
@@ -210,7 +212,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				ctx = t.Context()
 			}
-			pl, err := p.take(ctx, "x", group)
+			pl, err := p.take(ctx, "x", group, false)
 			if err != nil {
 				return
 			}
@@ -225,4 +227,48 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	require.Equal(t, 4, p.free(""))
 	queued(t, p, 0)
 	require.True(t, slices.ContainsFunc(fakes, func(f *fakeSeat) bool { return f.Task() == "x" }))
+}
+
+func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	first, err := p.take(t.Context(), "x", "", false)
+	require.NoError(t, err)
+	whole := make(chan *place)
+	go func() {
+		pl, err := p.take(t.Context(), "x", "", true)
+		require.NoError(t, err)
+		whole <- pl
+	}()
+	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Second, time.Millisecond, "the free slot is reserved")
+	late := make(chan *place)
+	go func() {
+		pl, err := p.take(t.Context(), "x", "", false)
+		require.NoError(t, err)
+		late <- pl
+	}()
+	p.give(first)
+	alone := <-whole
+	require.Len(t, alone.beside, 1)
+	select {
+	case <-late:
+		t.Fatal("a neighbour runs beside a call that has the device to itself")
+	default:
+	}
+	p.give(alone)
+	p.give(<-late)
+	require.Equal(t, 2, p.free(""))
+}
+
+func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	busy, err := p.take(t.Context(), "x", "", false)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { _, err := p.take(ctx, "x", "", true); done <- err }()
+	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Second, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Equal(t, 1, p.free(""))
+	p.give(busy)
 }

@@ -35,15 +35,26 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	defer cancel(nil)
 	defer context.AfterFunc(r.halt, func() { cancel(context.Cause(r.halt)) })()
 
-	pl, err := r.pool.take(ctx, task.Name, r.group)
+	pl, err := r.pool.take(ctx, task.Name, r.group, call.Whole)
 	if err != nil {
 		return err
 	}
 	defer r.pool.give(pl)
-	err = pl.Run(ctx, slot.Call{
+	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Items: slotItems(call.Items), Done: func(d slot.Done) { call.Done(d.Result) },
-	})
+	}
+	if call.Whole {
+		in.Memory, in.Env = pl.memory, pl.env
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logPool, r.pool.name),
+			zap.String(logDevice, pl.group), zap.String(logTask, task.Name))
+		for _, beside := range pl.beside {
+			if err := beside.Clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	err = pl.Run(ctx, in)
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),

@@ -262,7 +262,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 						defer s.done(permit)
 						raise(&most, begun.Add(1))
 						defer begun.Add(-1)
-						pl, err := p.take(context.WithoutCancel(ctx), "x", groups[queue])
+						pl, err := p.take(context.WithoutCancel(ctx), "x", groups[queue], false)
 						if err != nil {
 							t.Error(err)
 							return

@@ -198,13 +198,16 @@ func (w *Worker) open(p placement, runtime string) *pool {
 	var places []*place
 	for _, g := range p.groups {
 		env := environment(p.PoolConfig, g)
+		alone := p.PoolConfig
+		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Slots), 1
+		whole := environment(alone, g)
 		for range int(p.Slots) {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: env, Runtime: runtime, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Log: w.log.With(zap.String(logPool, p.Name)),
 			})
-			places = append(places, &place{seat: seat, group: g.name})
+			places = append(places, &place{seat: seat, group: g.name, memory: alone.Memory, env: whole})
 		}
 	}
 	opened := newPool(p.Name, places)

@@ -1,5 +1,5 @@
 /* Estimates pi: ./pi POINTS reads a seed (a JSON number) from standard input, throws POINTS random points at a square and
-   prints {"seed": …, "pi": …}. */
+   prints {"seed":…,"pi":…}. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,6 @@ int main(int argc, char **argv) {
 		double x = next(&state), y = next(&state);
 		inside += x * x + y * y < 1;
 	}
-	printf("{\"seed\": %" PRIu64 ", \"pi\": %.6f}\n", seed, 4 * (double)inside / (double)points);
+	printf("{\"seed\":%" PRIu64 ",\"pi\":%.6f}\n", seed, 4 * (double)inside / (double)points);
 	return 0;
 }

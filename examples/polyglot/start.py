@@ -27,16 +27,21 @@ async def main(task, items):
         summary = await handle.result()
     except WorkflowFailureError as failure:
         # What ends a whole map is an ApplicationError whose type is the fault's kind.
-        sys.exit(failure.cause.message)
+        print(failure.cause.message, file=sys.stderr)
+        return 1
     for result in summary.get("results", []):
         fault = result.get("fault")
         print(f"{fault['kind']}: {fault['message']}" if fault else json.dumps(result["value"], ensure_ascii=False))
 
     progress = await handle.query("progress", result_type=dict)
     print(f"{progress['succeeded']} of {progress['items']} succeeded, phase {progress['phase']}")
+    return 0
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    asyncio.run(main(sys.argv[1], sys.argv[2:]))
+    status = asyncio.run(main(sys.argv[1], sys.argv[2:]))
+    # Threads of the SDK may crash Python while it shuts down, when all is said; so leave without a shutdown.
+    sys.stdout.flush()
+    os._exit(status)

@@ -72,12 +72,13 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 			s.close()
 		}
 	}()
-	s.server, err = a.Local.Start(ctx, LocalOptions{
+	server, err := a.Local.Start(ctx, LocalOptions{
 		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: log,
 	})
 	if err != nil {
 		return nil, unavailableError{err}
 	}
+	s.server = server
 	if s.store, err = store.Open(ctx, storeURL); err != nil {
 		return nil, unavailableError{err}
 	}

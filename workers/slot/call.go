@@ -52,6 +52,9 @@ type Call struct {
 	Attempts int
 	// Clean asks for a process that has not run any item yet.
 	Clean bool
+	// Memory and Env override the slot's budget and device environment, in a process of the call's own; zero keeps them.
+	Memory gpumux.Size
+	Env    map[string]string
 	// Items are pulled as the process gets room for them. An error ends the call.
 	Items iter.Seq2[Item, error]
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.

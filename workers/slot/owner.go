@@ -20,6 +20,11 @@ func (s *Slot) own() {
 		}
 		select {
 		case r := <-s.calls:
+			if r.clear {
+				s.retire(true, "its device is wanted whole")
+				r.reply <- nil
+				continue
+			}
 			r.reply <- s.serve(r.ctx, r.call)
 		case <-exited:
 			s.log.Warn("task process ended while it was idle", logPID.int(s.process.cmd.Process.Pid), logWhy.text(s.process.ended.String()))
@@ -49,14 +54,15 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 	if call.mode(s.o.Mode) == gpumux.Fresh {
 		limit = 1
 	}
-	p, err := launch(call.Task, s.o, limit)
+	o := s.granted(call)
+	p, err := launch(call.Task, o, limit)
 	if err != nil {
 		s.enter(Reclaiming, "did not start")
 		s.enter(Vacant, "did not start")
 		return nil, s.unstarted(call.Task, err)
 	}
 	s.hold(p)
-	evidence, trace := p.greet(ctx, s.o, call.mode(s.o.Mode), s.quit)
+	evidence, trace := p.greet(ctx, o, call.mode(s.o.Mode), s.quit)
 	if evidence == nil {
 		s.failures = 0
 		s.enter(Ready, "task loaded")
@@ -86,6 +92,8 @@ func (s *Slot) unfit(p *process, call Call) string {
 	switch {
 	case !same(p.task, call.Task):
 		return "another task"
+	case p.budget != s.granted(call).Memory:
+		return "another budget"
 	case p.ran > 0 && (fresh || call.Clean):
 		return "a clean process is wanted"
 	case p.limit > 0 && p.sent >= p.limit:
@@ -99,6 +107,18 @@ func (s *Slot) unfit(p *process, call Call) string {
 		p.limit = 1
 	}
 	return ""
+}
+
+// granted is the slot's options with what the call overrides.
+func (s *Slot) granted(call Call) Options {
+	o := s.o
+	if call.Memory > 0 {
+		o.Memory = call.Memory
+	}
+	if call.Env != nil {
+		o.Env = call.Env
+	}
+	return o
 }
 
 // backoff waits before a start when the last ones failed.
@@ -158,7 +178,7 @@ func (s *Slot) drop(why string) {
 
 // diagnose makes a fault of this slot from evidence.
 func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
-	e.Budget = int64(s.o.Memory)
+	e.Budget = int64(p.budget)
 	if e.Tail == "" {
 		e.Tail = p.out.tail()
 	}

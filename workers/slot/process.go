@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ type process struct {
 	task    Task
 	cmd     *exec.Cmd
 	token   string
+	budget  gpumux.Size
 	conn    *wire.Conn
 	out     *output
 	started time.Time
@@ -49,13 +49,13 @@ func launch(task Task, o Options, limit int) (*process, error) {
 	if task.Python != "" {
 		argv = []string{interpreter(task.Interpreter), o.Runtime}
 	}
-	ours, theirs, err := socketPair()
+	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, fmt.Errorf("socket for a task process: %w", err)
 	}
 	defer theirs.Close()
 	p := &process{
-		task: task, limit: limit, started: time.Now(),
+		task: task, budget: o.Memory, limit: limit, started: time.Now(),
 		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
 	}
 	if p.cmd, p.token, p.out, err = begin(task, o, argv, []*os.File{theirs}, nil, nil); err != nil {
@@ -104,25 +104,6 @@ func begin(task Task, o Options, argv []string, extra []*os.File, stdin, stdout 
 		return nil, "", nil, fmt.Errorf("start %q: %w", argv[0], err)
 	}
 	return cmd, token, out, nil
-}
-
-func socketPair() (net.Conn, *os.File, error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, fd := range fds {
-		syscall.CloseOnExec(fd)
-	}
-	file := os.NewFile(uintptr(fds[0]), "wire")
-	defer file.Close()
-	theirs := os.NewFile(uintptr(fds[1]), "wire")
-	ours, err := net.FileConn(file)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return ours, theirs, nil
 }
 
 // wait is the one place where the end of the process is seen.

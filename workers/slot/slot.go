@@ -60,6 +60,7 @@ type Slot struct {
 type request struct {
 	ctx   context.Context
 	call  Call
+	clear bool
 	reply chan error
 }
 
@@ -87,7 +88,15 @@ func New(o Options) *Slot {
 // start (Op "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
 // run.
 func (s *Slot) Run(ctx context.Context, call Call) error {
-	r := request{ctx, call, make(chan error, 1)}
+	return s.ask(ctx, request{ctx: ctx, call: call, reply: make(chan error, 1)})
+}
+
+// Clear ends the slot's process, if it has one, so that its device memory is free; a running call is awaited first.
+func (s *Slot) Clear(ctx context.Context) error {
+	return s.ask(ctx, request{ctx: ctx, clear: true, reply: make(chan error, 1)})
+}
+
+func (s *Slot) ask(ctx context.Context, r request) error {
 	select {
 	case s.calls <- r:
 		return <-r.reply

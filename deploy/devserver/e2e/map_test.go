@@ -59,6 +59,11 @@ def die(x):
 def greedy(x):
     if x == 3 and os.environ["POOL"] == "small": raise MemoryError("not in this pool")
     return [x, os.environ["POOL"]]
+def whole(x):
+    import gpumux
+    memory = gpumux.slot().memory
+    if x == 3 and memory < 400 << 20: raise MemoryError("needs the device")
+    return [x, memory]
 def big(n): return "x" * n
 `
 
@@ -85,7 +90,7 @@ func newSite(t *testing.T) *site {
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) workers.Config {
 	tasks := map[string]workers.TaskConfig{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "big"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "big", "whole"} {
 		tasks[f] = workers.TaskConfig{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
@@ -97,7 +102,12 @@ func (s *site) config(pool string, slots int) workers.Config {
 
 func (s *site) worker(pool string, slots int) *workers.Worker {
 	s.t.Helper()
-	w, err := workers.New(s.config(pool, slots), workers.Options{Client: s.client, Log: zap.NewNop(), StopTimeout: time.Second, Grace: time.Second})
+	return s.serve(s.config(pool, slots))
+}
+
+func (s *site) serve(c workers.Config) *workers.Worker {
+	s.t.Helper()
+	w, err := workers.New(c, workers.Options{Client: s.client, Log: zap.NewNop(), StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)
 	require.NoError(s.t, w.Start(s.t.Context()))
 	s.t.Cleanup(func() {
@@ -353,6 +363,24 @@ func TestMap_MemoryFaultsClimbTheLadder(t *testing.T) {
 	sum, err = s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 6}, Ladder: []string{"small"}})
 	require.NoError(t, err)
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.HostOOM: 1}, sum.Faults)
+}
+
+func TestMap_WantOfMemoryGetsTheWholeDevice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.config("cpu", 2)
+	c.Pools[0].Memory = 256 << 20
+	s.serve(c)
+	sum, err := s.run(gpumux.MapInput{Task: "whole", Range: &gpumux.Range{End: 40}, Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 40, sum.Succeeded)
+	for i, r := range s.results(sum) {
+		budget := 256 << 20
+		if i == 3 {
+			budget *= 2
+		}
+		require.Equal(t, fmt.Sprintf("[%d,%d]", i, budget), string(r.Value))
+	}
 }
 
 func TestMap_CancelReachesTheProcess(t *testing.T) {

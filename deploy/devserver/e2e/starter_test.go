@@ -57,7 +57,7 @@ func newStage(t *testing.T) *stage {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
 	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: workers.Local(workers.LocalOptions{
-		Pool: "cpu", Slots: 2, TasksDir: dir, Dir: dir, Devices: gpu.Selection{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
+		Pool: "cpu", Slots: 8, TasksDir: dir, Dir: dir, Devices: gpu.Selection{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
 	})}
 	t.Cleanup(s.Starter.Close)
 	return s
@@ -201,7 +201,7 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 			s := newStage(t)
 			s.work()
 			m := s.over("gate", 12)
-			m.Input.Chunk = 1
+			m.Input.Chunk, m.Input.Window = 1, 6 // less than the slots, so that no item waits behind the gate
 			h := s.start(m)
 			s.until("five items finish", func() bool {
 				p, err := h.Progress(t.Context())
@@ -329,7 +329,7 @@ func TestStarter_PauseResumeWindowAndProgress(t *testing.T) {
 	s := newStage(t)
 	s.work()
 	m := s.over("gate", 40)
-	m.Input.Chunk = 1
+	m.Input.Chunk, m.Input.Window = 1, 6 // less than the slots, so that no item waits behind the gate
 	h := s.start(m)
 	s.until("five items finish", func() bool { return len(s.calls()) == 5 })
 	require.NoError(t, h.Pause(t.Context()))
@@ -382,7 +382,7 @@ func TestStarter_ListAndShow(t *testing.T) {
 	_, err := s.wait(done)
 	require.NoError(t, err)
 	m := s.over("gate", 9)
-	m.Input.Chunk = 1
+	m.Input.Chunk, m.Input.Window = 1, 6 // less than the slots, so that no item waits behind the gate
 	running := s.start(m)
 	s.until("both maps are listed with their counts", func() bool {
 		maps, err := s.List(t.Context(), starter.ListOptions{Counts: true})

@@ -19,7 +19,11 @@ type embedded struct{}
 
 // Start is cli.Local's.
 func (embedded) Start(ctx context.Context, o cli.LocalOptions) (cli.Server, error) {
-	return devserver.Start(ctx, devserver.Options{
+	server, err := devserver.Start(ctx, devserver.Options{
 		Data: o.Data, Port: o.Port, UIPort: o.UIPort, Headless: o.Headless, Log: o.Log,
 	})
+	if err != nil {
+		return nil, err // and no server in the interface
+	}
+	return server, nil
 }

@@ -1,0 +1,383 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// binary is the all-in-one program, built once by the first test that wants it.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gpumux-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "gpumux")
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/gpumux").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build gpumux: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// shell is a folder in which a person types commands.
+type shell struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func newShell(t *testing.T) *shell {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
+	s := &shell{t: t, dir: dir}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			s.env = append(s.env, name+"="+value)
+		}
+	}
+	s.env = append(s.env, "XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+	return s
+}
+
+// program is a command that was started.
+type program struct {
+	*exec.Cmd
+	t              *testing.T
+	stdout, stderr screen
+	ended          chan struct{}
+}
+
+// screen collects output while it is written.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// begin starts gpumux; it is killed with the test.
+func (s *shell) begin(args ...string) *program {
+	s.t.Helper()
+	path, err := binary()
+	require.NoError(s.t, err)
+	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
+	p.Dir, p.Env, p.Stdout, p.Stderr = s.dir, s.env, &p.stdout, &p.stderr
+	require.NoError(s.t, p.Start())
+	go func() {
+		defer close(p.ended)
+		_ = p.Cmd.Wait()
+	}()
+	s.t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+	})
+	return p
+}
+
+// code waits for the end of the program.
+func (p *program) code() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(2 * time.Minute):
+		p.t.Fatalf("%v does not end\n%s", p.Args, &p.stderr)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// run runs gpumux to its end.
+func (s *shell) run(want int, args ...string) *program {
+	s.t.Helper()
+	p := s.begin(args...)
+	require.Equal(s.t, want, p.code(), "%v\n%s", args, &p.stderr)
+	return p
+}
+
+func (s *shell) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *shell) write(name, text string) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(s.path(name), []byte(text), 0o644))
+}
+
+// calls counts how often each item was finished.
+func (s *shell) calls() map[string]int {
+	text, err := os.ReadFile(s.path("calls"))
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(s.t, err)
+	}
+	count := map[string]int{}
+	for _, item := range strings.Fields(string(text)) {
+		count[item]++
+	}
+	return count
+}
+
+// lines reads a results file and checks that every index is there once, in order.
+func (s *shell) lines(text string) []map[string]json.RawMessage {
+	s.t.Helper()
+	var all []map[string]json.RawMessage
+	for line := range strings.Lines(text) {
+		var result map[string]json.RawMessage
+		require.NoError(s.t, json.Unmarshal([]byte(line), &result), line)
+		require.Equal(s.t, strconv.Itoa(len(all)), string(result["index"]))
+		all = append(all, result)
+	}
+	return all
+}
+
+func (s *shell) file(name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.path(name))
+	require.NoError(s.t, err)
+	return string(text)
+}
+
+// state lists the folders of local maps.
+func (s *shell) state() []string {
+	found, err := filepath.Glob(s.path("state/gpumux/local/*"))
+	require.NoError(s.t, err)
+	return found
+}
+
+func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
+	s := newShell(t)
+	s.write("items.csv", "a,b\n1,x\n2,y\n")
+	s.write("show.py", "def show(row):\n    print('row', row['b'])\n    return row\n")
+	p := s.run(0, "map", "show.py:show", "--in", "items.csv", "--local")
+	results := s.lines(p.stdout.String())
+	require.Len(t, results, 2)
+	require.JSONEq(t, `{"a":1,"b":"x"}`, string(results[0]["value"]))
+	require.JSONEq(t, `"row y\n"`, string(results[1]["output"]))
+	require.Contains(t, p.stderr.String(), "2 items in")
+	require.Empty(t, s.state(), "a finished map leaves no state")
+
+	s.run(0, "map", "step.py:double", "--range", "0:0", "--local", "--out", "none.jsonl")
+	require.Empty(t, s.file("none.jsonl"))
+
+	p = s.run(0, "map", "--range", "0:3", "--local", "--json", "--out", "c.jsonl", "--", "cat")
+	var summary struct{ Items, Succeeded int }
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &summary))
+	require.Equal(t, 3, summary.Succeeded)
+	require.Len(t, s.lines(s.file("c.jsonl")), 3)
+
+	p = s.run(2, "map", "step.py:dubble", "--range", "0:3", "--local")
+	require.Contains(t, p.stderr.String(), "double")
+}
+
+func TestLocal_FailedItemsAreRetried(t *testing.T) {
+	s := newShell(t)
+	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
+	p := s.run(1, args...)
+	require.Contains(t, p.stderr.String(), "10 task_error")
+	require.Contains(t, p.stderr.String(), "item 1: task_error")
+	require.Len(t, s.state(), 1, "failed items keep the state")
+	s.write("fixed", "")
+	s.run(0, append(args, "--retry")...)
+	require.Len(t, s.lines(s.file("r.jsonl")), 20)
+	require.NotContains(t, s.file("r.jsonl"), "fault")
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
+	require.Empty(t, s.state())
+}
+
+// Whatever ends a local map in the middle, the same command finishes it without running a finished item again.
+func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShell(t)
+			args := []string{"map", "step.py:gate", "--range", "0:12", "--local", "--slots", "8", "--chunk", "1", "--window", "6", "--out", "r.jsonl"}
+			p := s.begin(args...)
+			stored := func() int {
+				parts, err := filepath.Glob(s.path("state/gpumux/local/*/store/maps/*/*/parts/*.jsonl"))
+				require.NoError(t, err)
+				return len(parts)
+			}
+			require.Eventually(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
+
+			rival := s.run(3, args...) // the same map at the same time
+			require.Contains(t, rival.stderr.String(), strconv.Itoa(p.Process.Pid))
+
+			require.NoError(t, p.Process.Signal(signal))
+			if signal == syscall.SIGINT {
+				require.Equal(t, 130, p.code(), p.stderr.String())
+				require.Contains(t, p.stderr.String(), "the same command goes on")
+			} else {
+				require.Equal(t, -1, p.code())
+			}
+			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+				"task processes outlived gpumux")
+			s.write("open", "")
+			again := s.run(0, args...)
+			require.Contains(t, again.stderr.String(), "going on with map")
+			require.Len(t, s.lines(s.file("r.jsonl")), 12)
+			count := s.calls()
+			for i := range 5 {
+				require.Equal(t, 1, count[strconv.Itoa(i)], "item %d ran again", i)
+			}
+		})
+	}
+}
+
+// children are the processes whose working folder is dir, other than gpumux itself.
+func children(t *testing.T, dir string) []string {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	require.NoError(t, err)
+	var found []string
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && to == dir {
+			found = append(found, filepath.Base(filepath.Dir(link)))
+		}
+	}
+	return found
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// TestDev_ADay walks through the commands that a person uses beside `gpumux dev`.
+func TestDev_ADay(t *testing.T) {
+	s := newShell(t)
+	port, uiPort := freePort(t), freePort(t)
+	dev := s.begin("dev", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--slots", "8")
+	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
+		"dev says that it is ready")
+	require.Contains(t, dev.stderr.String(), "step:double")
+	rival := s.run(3, "dev", "--port", port, "--ui-port", freePort(t), "--data", s.path("other"))
+	require.Contains(t, rival.stderr.String(), "--port")
+	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port, "GPUMUX_UI=http://127.0.0.1:"+uiPort)
+
+	p := s.run(0, "run", "step:double", "21", "--pool", "cpu")
+	require.Equal(t, "42\n", p.stdout.String())
+	p = s.run(1, "run", "step:odd", "3", "--pool", "cpu")
+	require.Empty(t, p.stdout.String())
+	require.Contains(t, p.stderr.String(), "ValueError: 3 is odd")
+
+	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "1", "--window", "6", "--detach")
+	id := strings.TrimSpace(p.stdout.String())
+	require.Contains(t, p.stderr.String(), "gpumux wait "+id)
+	require.Eventually(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
+	p = s.run(0, "show", id)
+	require.Contains(t, p.stdout.String(), "RunChunk")
+	require.Contains(t, p.stdout.String(), "http://127.0.0.1:"+uiPort)
+	p = s.run(2, "results", id)
+	require.Contains(t, p.stderr.String(), "still runs")
+	s.run(0, "pause", id)
+	require.Contains(t, s.run(0, "show", id).stdout.String(), "paused")
+	s.run(0, "resume", id, "--window", "4")
+
+	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
+	require.Eventually(t, func() bool { return strings.Contains(follower.stderr.String(), "runs already") }, time.Minute, 20*time.Millisecond)
+	require.NoError(t, follower.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 130, follower.code())
+	require.Contains(t, follower.stderr.String(), "gpumux cancel "+id)
+
+	s.write("open", "")
+	p = s.run(0, "wait", id, "--json")
+	require.Contains(t, p.stdout.String(), `"succeeded": 9`)
+	p = s.run(0, "results", id, "--values")
+	require.Equal(t, "0\n1\n2\n3\n4\n5\n6\n7\n8\n", p.stdout.String())
+	require.Contains(t, s.run(2, "cancel", "nope").stderr.String(), id)
+
+	p = s.run(1, "map", "step:odd", "--range", "0:6", "--pool", "cpu", "--id", "odd", "--out", "o.jsonl")
+	require.Contains(t, p.stderr.String(), "--retry")
+	require.Equal(t, s.failedLines("o.jsonl"), s.run(1, "results", "odd", "--failed").stdout.String())
+	s.write("fixed", "")
+	s.run(0, "retry", "odd", "--out", "o2.jsonl")
+	require.Len(t, s.lines(s.file("o2.jsonl")), 6)
+	p = s.run(2, "map", "step:odd", "--range", "0:7", "--pool", "cpu", "--id", "odd")
+	require.Contains(t, p.stderr.String(), "is taken")
+
+	p = s.run(3, "map", "step:double", "--range", "0:2", "--pool", "gpu", "--no-wait")
+	require.Contains(t, p.stderr.String(), "give --pool cpu")
+	p = s.run(2, "map", "dubble", "--range", "0:2", "--pool", "cpu")
+	require.Contains(t, p.stderr.String(), "step:double")
+	require.Equal(t, 0, s.begin("doctor", "--task", "step.py:double").code())
+
+	var listed []struct{ ID, Status string }
+	require.Eventually(t, func() bool {
+		listed = nil
+		p := s.run(0, "ls", "--json")
+		return json.Unmarshal([]byte(p.stdout.String()), &listed) == nil && len(listed) == 5
+	}, time.Minute, 100*time.Millisecond, "run twice, gate, odd and dubble are listed")
+
+	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 0, dev.code(), dev.stderr.String())
+	require.Empty(t, children(t, s.dir), "task processes outlived dev")
+	p = s.run(3, "ls")
+	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)
+
+	again := s.begin("dev", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--headless")
+	require.Eventually(t, func() bool { return strings.Contains(again.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	require.Len(t, s.lines(s.run(0, "results", "odd").stdout.String()), 6, "what maps have done is there again")
+}
+
+// failedLines are the failed items of a results file.
+func (s *shell) failedLines(name string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s.file(name)) {
+		if strings.Contains(line, `"fault"`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// TestWorker_StopsOnTerm runs the worker's file against a server of its own.
+func TestWorker_StopsOnTerm(t *testing.T) {
+	s := newShell(t)
+	port := freePort(t)
+	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)
+	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
+	waiting := s.begin("map", "double", "--range", "0:3", "--pool", "host", "--out", "r.jsonl")
+	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "no worker serves queue gpumux") },
+		time.Minute, 20*time.Millisecond, "says within seconds that no worker is there")
+
+	s.write("worker.yaml", "store: file://"+s.path("store")+"\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
+	s.run(0, "worker", "-f", "worker.yaml", "--check")
+	worker := s.begin("worker", "-f", "worker.yaml")
+	require.Equal(t, 0, waiting.code(), waiting.stderr.String())
+	require.Len(t, s.lines(s.file("r.jsonl")), 3)
+	require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 0, worker.code(), worker.stderr.String())
+
+	s.write("bad.yaml", "pool: []\nstore: nowhere\n")
+	p := s.run(2, "worker", "-f", "bad.yaml")
+	require.Contains(t, p.stderr.String(), "bad.yaml:1")
+}
