@@ -66,7 +66,8 @@ type MapInput struct {
 	Carry *Carry `json:"carry,omitempty"`
 }
 
-// Carry is what a map takes along when it continues as a new run to keep its history short.
+// Carry is the state of a map between its workflows: what it takes along when it continues as a new run to keep its history
+// short, what a segment is given, and what a segment came to.
 type Carry struct {
 	Source    *Source        `json:"source,omitempty"`
 	Todo      []Piece        `json:"todo"`
@@ -82,6 +83,10 @@ type Carry struct {
 	Slots     map[string]int `json:"slots,omitempty"`
 	Paused    bool           `json:"paused,omitempty"`
 	Window    int            `json:"window,omitempty"`
+	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
+	Beyond int64 `json:"beyond,omitempty"`
+	// Segments counts the segments so far.
+	Segments int `json:"segments,omitempty"`
 }
 
 // Piece is a span of items that still has to run on a rung of the ladder.

@@ -11,6 +11,8 @@ const (
 	Queue = "gpumux"
 	// MapWorkflow is the registered map.
 	MapWorkflow = "gpumux.Map"
+	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
+	SegmentWorkflow = "gpumux.Segment"
 	// RunChunk runs the items of a chunk in a slot.
 	RunChunk = "gpumux.RunChunk"
 	// IndexSource finds where the items of a source begin.

@@ -33,6 +33,7 @@ type ConnectOptions struct {
 
 // ConnectError says that Temporal could not be used, why, and what to do.
 type ConnectError struct {
+	// Address is empty when the server went away later.
 	Address, Namespace string
 	// Hint is the next step.
 	Hint string
@@ -41,6 +42,9 @@ type ConnectError struct {
 
 // Error is one line with the address and the next step.
 func (e *ConnectError) Error() string {
+	if e.Address == "" {
+		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
+	}
 	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
 }
 

@@ -127,7 +127,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &ConnectError{Address: "its address", Namespace: h.starter.namespace(), Err: err,
+			return summary, &ConnectError{Namespace: h.starter.namespace(), Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
 		select {

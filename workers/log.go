@@ -7,18 +7,15 @@ import (
 
 // The constant keys of log lines. A line about a slot carries slot and device, and pid where there is a process.
 const (
-	logSlot    = "slot"
-	logDevice  = "device"
-	logPID     = "pid"
-	logPool    = "pool"
-	logTask    = "task"
-	logMap     = "map"
-	logItem    = "item"
-	logAttempt = "attempt"
-	logKind    = "kind"
-	logFault   = "fault"
-	logQueue   = "queue"
-	logWhy     = "why"
+	logSlot   = "slot"
+	logDevice = "device"
+	logPID    = "pid"
+	logPool   = "pool"
+	logTask   = "task"
+	logKind   = "kind"
+	logFault  = "fault"
+	logQueue  = "queue"
+	logWhy    = "why"
 )
 
 // temporalLog hands the SDK's log to zap: warnings and errors only, since the rest is about its own inside.

@@ -27,6 +27,10 @@ type sizer struct {
 	largest     int64
 	slots       map[string]int
 	seen        int
+	// share is how many workflows fill the map's window together; 0 means this one alone.
+	share int
+	// beyond is how many items wait elsewhere.
+	beyond int64
 }
 
 func newSizer(in gpumux.MapInput) sizer {
@@ -47,19 +51,20 @@ func (s *sizer) size(left int64) int64 {
 	}
 	// Toward the end the chunks shrink, so that no slot waits long for the last one.
 	slots := max(s.seen, 1)
-	size = min(size, left/int64(2*slots), gpumux.MaxChunk)
+	size = min(size, (left+s.beyond)/int64(2*slots), gpumux.MaxChunk)
 	return max(1, size)
 }
 
 // window is the number of chunks to keep in flight: two per slot, so that a slot finds its next chunk waiting.
 func (s *sizer) window() int {
+	window := min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
 	switch {
 	case s.fixedWindow > 0:
-		return s.fixedWindow
+		window = s.fixedWindow
 	case s.seen == 0:
-		return firstWindow
+		window = firstWindow
 	}
-	return min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
+	return max(1, window/max(1, s.share))
 }
 
 // learn takes in a finished chunk. Newer chunks weigh as much as all older ones together.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -30,6 +31,7 @@ type worker struct {
 	odd     func(gpumux.Chunk, string) (*gpumux.ChunkResult, error)
 	stored  map[int64]bool
 	found   gpumux.Found
+	items   int64
 }
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
@@ -67,11 +69,13 @@ func cmpOr(r *gpumux.ChunkResult) *gpumux.ChunkResult {
 }
 
 func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
-	w.stored = map[int64]bool{}
+	if w.stored == nil {
+		w.stored = map[int64]bool{}
+	}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(gpumux.RunChunk))
 	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
-		return gpumux.Source{URL: in.Source, Index: in.Index, Items: 100}, nil
+		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
 	}, name(gpumux.IndexSource))
 	env.RegisterActivityWithOptions(func(context.Context, gpumux.PartsInput) (gpumux.Found, error) { return w.found, nil }, name(gpumux.FindParts))
 	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.PartInput) error {
@@ -319,14 +323,53 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 	require.Equal(t, 400, count())
 }
 
-func TestRegistered_ALongMapContinuesAsANewRun(t *testing.T) {
+func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
+	w := &worker{items: 3000}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.EqualValues(t, 3000, s.Items)
+	require.EqualValues(t, 3000, s.Chunks)
+	seen := map[int64]int{}
+	for _, c := range w.chunks {
+		seen[c.Start]++
+	}
+	require.Len(t, seen, 3000)
+	for start, times := range seen {
+		require.Equal(t, 1, times, "item %d", start)
+	}
+}
+
+func TestRegistered_AFailedSegmentFailsTheMap(t *testing.T) {
+	w := &worker{items: 3000, odd: func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		if c.Start != 2000 {
+			return nil, nil
+		}
+		f := gpumux.Fault{Kind: gpumux.BadInput, Message: "no such thing"}
+		return nil, temporal.NewApplicationErrorWithOptions(f.Error(), string(f.Kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{f}})
+	}}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
+	require.Equal(t, "no such thing", workflows.FaultOf(env.GetWorkflowError()).Message)
+}
+
+func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	w := &worker{}
+	w := &worker{items: 3000}
 	w.register(env)
 	env.SetContinueAsNewSuggested(true)
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
+	var in gpumux.MapInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	require.Equal(t, []gpumux.Piece{{Span: gpumux.Span{Start: 500, End: 3000}}}, in.Carry.Todo)
+	require.EqualValues(t, 500, in.Carry.Succeeded)
+
+	// The next run takes it from there.
+	next := run(t, w, gpumux.MapWorkflow, in)
+	var s gpumux.Summary
+	require.NoError(t, next.GetWorkflowResult(&s))
+	require.EqualValues(t, 3000, s.Items)
 }

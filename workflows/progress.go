@@ -18,8 +18,15 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.window(), Chunk: int(m.e.sizer.largest),
 		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
 	}
+	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+		r := m.running[id].last
+		p.Succeeded += r.Succeeded
+		p.Failed += r.Failed
+		p.Chunks += r.Chunks
+		p.InFlight += r.InFlight
+	}
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
-		p.Rate = float64(m.e.counts.finished()) / elapsed
+		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
 	}
 	return p
 }

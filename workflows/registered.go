@@ -1,8 +1,10 @@
 package workflows
 
 import (
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +15,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
-const longHistory = 8000
-
-// Register registers gpumux.Map with a worker of the queue gpumux.
+// Register registers gpumux.Map and its segments with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
+	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: gpumux.SegmentWorkflow})
 }
 
 // registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
@@ -47,18 +47,12 @@ func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error
 	}
 	m.phase = gpumux.Running
 	m.show(ctx)
-	m.e.drain = func() bool {
-		info := workflow.GetInfo(ctx)
-		return !m.e.inline && (info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested())
-	}
-	if err := m.e.run(ctx); err != nil {
+	if err := m.work(ctx, carry != nil); err != nil {
 		return gpumux.Summary{}, err
 	}
 	if len(m.e.todo) > 0 {
-		m.in.Carry = m.carry()
-		if !m.asked {
-			m.in.Output = path.Join(path.Dir(m.e.parts), "results.jsonl")
-		}
+		m.in.Carry = m.e.carry()
+		m.in.Carry.Started, m.in.Carry.Segments = m.started, m.segments
 		return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, m.in)
 	}
 	return m.finish(ctx)
@@ -73,6 +67,11 @@ type mapping struct {
 	phase   gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
+	// segments counts those that were started, running holds those that have not ended.
+	segments int
+	running  map[string]*running
+	// changed wakes the coroutine that starts segments; the engine's own flag wakes the engine.
+	changed bool
 }
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
@@ -96,19 +95,19 @@ func light(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// partsOf is the folder of a map's parts: beside its results file.
+func partsOf(output string) string { return output[:strings.LastIndex(output, "/")+1] + "parts" }
+
 // prepare finds the number of items and what is finished already.
 func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
-	m.e.parts = path.Join(path.Dir(m.in.Output), "parts")
-	if strings.Contains(m.in.Output, "://") {
-		m.e.parts = m.in.Output[:strings.LastIndex(m.in.Output, "/")] + "/parts"
-	}
+	m.e.parts = partsOf(m.in.Output)
 	if carry != nil {
 		m.resume(*carry)
 		return nil
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := gpumux.IndexInput{Source: m.in.Source, Index: path.Dir(m.e.parts) + "/source.index"}
+		index := gpumux.IndexInput{Source: m.in.Source, Index: strings.TrimSuffix(m.e.parts, "parts") + "source.index"}
 		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), gpumux.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
@@ -165,25 +164,32 @@ func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
 	return summary, nil
 }
 
-func (m *mapping) carry() *gpumux.Carry {
+func (m *mapping) resume(c gpumux.Carry) {
+	e := resumed(m.e.id, m.in, c)
+	e.parts, e.shown = m.e.parts, m.e.shown
+	m.e, m.segments = e, c.Segments
+}
+
+// carry is the state of the engine for another workflow.
+func (e *engine) carry() *gpumux.Carry {
 	return &gpumux.Carry{
-		Source: m.e.source, Todo: m.e.todo, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
-		Faults: m.e.counts.faults, Chunks: m.e.chunks, Busy: gpumux.Duration(m.e.busy), Started: m.started,
-		Largest: m.e.sizer.largest, PerItem: gpumux.Duration(m.e.sizer.perItem), Slots: m.e.sizer.slots,
-		Paused: m.e.paused, Window: m.e.sizer.fixedWindow,
+		Source: e.source, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
+		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
+		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
 	}
 }
 
-func (m *mapping) resume(c gpumux.Carry) {
-	e := newEngine(m.e.id, m.in, c.Items)
-	e.source, e.todo, e.parts, e.shown = c.Source, c.Todo, m.e.parts, m.e.shown
+// resumed is an engine with the state that another workflow left.
+func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
+	e := newEngine(id, in, c.Items)
+	e.source, e.todo, e.paused = c.Source, c.Todo, c.Paused
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
-	e.chunks, e.busy, e.paused = c.Chunks, time.Duration(c.Busy), c.Paused
+	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
-	for worker, slots := range c.Slots {
-		e.sizer.slots[worker] = slots
-		e.sizer.seen += slots
+	e.sizer.beyond = c.Beyond
+	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
+		e.sizer.slots[worker] = c.Slots[worker]
+		e.sizer.seen += c.Slots[worker]
 	}
-	m.e = e
-	m.e.keep = m.c.keep(m.e.parts)
+	return e
 }

@@ -17,7 +17,8 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			m.e.paused, m.e.changed = paused, true
+			m.e.paused, m.e.changed, m.changed = paused, true, true
+			m.tell(ctx, steering{Paused: paused, Window: m.e.sizer.fixedWindow})
 			m.show(ctx)
 			return nil
 		}
@@ -30,6 +31,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, window int) error {
 		m.e.sizer.fixedWindow, m.e.changed = window, true
+		m.tell(ctx, steering{Paused: m.e.paused, Window: window})
 		m.show(ctx)
 		return nil
 	}, workflow.UpdateHandlerOptions{Validator: func(window int) error {

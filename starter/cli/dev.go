@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,22 +117,14 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	}
 	defer s.close()
 	if s.worker != nil {
-		if err := s.serve(ctx); err != nil {
-			if ctx.Err() != nil {
-				return errInterrupted
-			}
+		if ctx, err = s.serve(ctx); err != nil {
 			return err
 		}
 	}
 	a.greet(s, o, why)
-	if s.worker == nil {
-		<-ctx.Done()
-	} else {
-		select {
-		case <-ctx.Done():
-		case err := <-s.worker.Failed():
-			return unavailableError{err}
-		}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, errInterrupted) {
+		return err
 	}
 	a.console.say("stopping; Ctrl-C again ends at once")
 	return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (i items) remove() {
 }
 
 // readItems reads what --in, --range or --glob name. Files are checked to the last line before anything else happens.
-func (a *app) readItems(in, rng, glob string) (items, error) {
+func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error) {
 	switch {
 	case rng != "":
 		r, err := parseRange(rng)
@@ -45,7 +46,7 @@ func (a *app) readItems(in, rng, glob string) (items, error) {
 	case strings.Contains(in, "://"):
 		return items{source: in, label: in}, nil
 	case in == "-":
-		return spool(a.Stdin, "standard input", "", store.JSONLines)
+		return spool(until(ctx, a.Stdin), "standard input", "", store.JSONLines)
 	}
 	format := store.JSONLines
 	switch strings.ToLower(filepath.Ext(in)) {
@@ -65,7 +66,7 @@ func (a *app) readItems(in, rng, glob string) (items, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return items{}, usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
 	}
-	return spool(f, in, filepath.Base(in), format)
+	return spool(until(ctx, f), in, filepath.Base(in), format)
 }
 
 func convertHint(in string) string {
@@ -176,4 +177,16 @@ func matching(pattern string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, nil
+}
+
+// until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does.
+func until(ctx context.Context, from io.Reader) io.Reader {
+	reader, writer := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		defer stop()
+		_, err := io.Copy(writer, from)
+		writer.CloseWithError(err)
+	}()
+	return reader
 }

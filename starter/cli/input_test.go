@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,9 +46,24 @@ func TestReadItems_Glob(t *testing.T) {
 
 func TestReadItems_Range(t *testing.T) {
 	a := &app{}
-	over, err := a.readItems("", "5:1005", "")
+	over, err := a.readItems(t.Context(), "", "5:1005", "")
 	require.NoError(t, err)
 	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, over.rng)
+}
+
+// A terminal that says nothing must not hold up an interrupt.
+func TestReadItems_InterruptedWhileTheStreamBlocks(t *testing.T) {
+	silent, hold := io.Pipe()
+	defer hold.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a := &app{Options: Options{Stdin: silent}}
+	ended := make(chan error)
+	go func() {
+		_, err := a.readItems(ctx, "-", "", "")
+		ended <- err
+	}()
+	cancel(errInterrupted)
+	require.Equal(t, ExitInterrupted, exitCode(<-ended))
 }
 
 func TestFailedLine(t *testing.T) {

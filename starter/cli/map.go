@@ -68,7 +68,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		}
 		m.Input.Task, m.Scope = local.name, local.scope
 	}
-	over, err := a.readItems(f.in, f.rng, f.glob)
+	over, err := a.readItems(c.Context(), f.in, f.rng, f.glob)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,8 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if err := s.alone(ctx, m.ID); err != nil {
 		return err
 	}
-	if err := s.serve(ctx); err != nil {
+	ctx, err = s.serve(ctx)
+	if err != nil {
 		return err
 	}
 	if f.id == "" {

@@ -81,7 +81,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 	}
-	item, err := a.item(text)
+	item, err := a.item(c.Context(), text)
 	if err != nil {
 		return err
 	}
@@ -130,17 +130,18 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	if err := s.alone(ctx, ""); err != nil {
 		return err
 	}
-	if err := s.serve(ctx); err != nil {
+	ctx, err = s.serve(ctx)
+	if err != nil {
 		return err
 	}
 	return a.call(ctx, &s.connection, m, nil, f.json)
 }
 
 // item reads ITEM.
-func (a *app) item(text string) (json.RawMessage, error) {
+func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
-		data, err := io.ReadAll(a.Stdin)
+		data, err := io.ReadAll(until(ctx, a.Stdin))
 		if err != nil {
 			return nil, fmt.Errorf("read standard input: %w", err)
 		}

@@ -100,12 +100,23 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	return s, nil
 }
 
-// serve starts the worker.
-func (s *session) serve(ctx context.Context) error {
+// serve starts the worker. The context ends when the worker can serve no more, with the reason as its cause.
+func (s *session) serve(ctx context.Context) (context.Context, error) {
 	if err := s.worker.Start(ctx); err != nil {
-		return unavailableError{fmt.Errorf("start the worker: %w", err)}
+		if interrupted := context.Cause(ctx); interrupted != nil {
+			return nil, interrupted
+		}
+		return nil, unavailableError{fmt.Errorf("start the worker: %w", err)}
 	}
-	return nil
+	serving, fail := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-s.worker.Failed():
+			fail(unavailableError{fmt.Errorf("the worker stopped: %w", err)})
+		case <-ctx.Done():
+		}
+	}()
+	return serving, nil
 }
 
 // checkWorker finds mistakes in tasks and pools before a server is started for them.

@@ -246,7 +246,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 	}
 }
 
-// children are the processes whose working folder is dir, other than gpumux itself.
+// children are the command lines of processes whose working folder is dir.
 func children(t *testing.T, dir string) []string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -254,7 +254,8 @@ func children(t *testing.T, dir string) []string {
 	var found []string
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && to == dir {
-			found = append(found, filepath.Base(filepath.Dir(link)))
+			command, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+			found = append(found, strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
 	return found
@@ -338,7 +339,8 @@ func TestDev_ADay(t *testing.T) {
 
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code(), dev.stderr.String())
-	require.Empty(t, children(t, s.dir), "task processes outlived dev")
+	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+		"processes outlived dev")
 	p = s.run(3, "ls")
 	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)
 

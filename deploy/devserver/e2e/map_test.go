@@ -485,6 +485,23 @@ func TestMap_ACancelledMapGoesOnWhereItWas(t *testing.T) {
 	require.LessOrEqual(t, again, 1, "of %d items that had run only the one under way runs again", bytes.Count(before, []byte("\n")))
 }
 
+func TestMap_ALargeMapRunsInSegments(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	in := gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 1300}, Ladder: []string{"cpu"}, Output: "maps/l/results.jsonl", Chunk: 1}
+	sum, err := s.run(in)
+	require.NoError(t, err)
+	require.EqualValues(t, 1300, sum.Chunks)
+	s.results(sum)
+	s.calledOnce(1300)
+	d, err := s.client.DescribeWorkflowExecution(t.Context(), "map-call", "")
+	require.NoError(t, err)
+	require.Less(t, d.WorkflowExecutionInfo.HistoryLength, int64(4000), "the map's own history stays short")
+	_, err = s.client.DescribeWorkflowExecution(t.Context(), "map-call/segment-1", "")
+	require.NoError(t, err)
+}
+
 // caller is somebody's own workflow.
 func caller(ctx workflow.Context, n int) ([]int, error) {
 	in := make([]int, n)

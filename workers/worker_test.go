@@ -1,0 +1,98 @@
+package workers
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+)
+
+func localWorker(t *testing.T, address string) (*Worker, string) {
+	dir := site(t)
+	w, err := New(Local(LocalOptions{
+		Pool: "cpu", Slots: 2, Memory: 1 << 30, Dir: dir, TasksDir: "tasks", Address: address, Store: "file://" + dir + "/store",
+	}), Options{Inventory: onlyCPU(t), Runtime: filepath.Join(dir, "runtime"), Version: "1.2.3"})
+	require.NoError(t, err)
+	return w, dir
+}
+
+func TestNew_ListsMistakesBeforeAnythingStarts(t *testing.T) {
+	dir := site(t)
+	_, err := New(Local(LocalOptions{Pool: "CPU", Dir: dir, Memory: 1 << 50, Store: "file://" + dir + "/store"}), Options{Inventory: onlyCPU(t)})
+	var config *ConfigError
+	require.ErrorAs(t, err, &config)
+	require.Len(t, config.Problems, 2)
+	require.NoDirExists(t, filepath.Join(dir, "store"))
+}
+
+func TestWorker_Describe(t *testing.T) {
+	w, dir := localWorker(t, "")
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	require.Equal(t, gpumux.Describe{
+		Version: "1.2.3", Host: host, Store: "file://" + dir + "/store", Tasks: []string{"score:score", "sweep:fit"},
+		Pools: []gpumux.PoolInfo{{Name: "cpu", Slots: 2, Memory: 1 << 30, Mode: gpumux.Persistent, Devices: []string{"CPU"}}},
+	}, w.Describe())
+	require.NoError(t, w.Stop(t.Context()), "before Start")
+	require.NoError(t, w.Stop(t.Context()))
+	require.ErrorContains(t, w.Start(t.Context()), "make a new one")
+}
+
+func TestWorker_NoServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	w, _ := localWorker(t, address)
+	start := time.Now()
+	err = w.Start(t.Context())
+	require.ErrorContains(t, err, "reach Temporal at "+address+" (namespace default): ")
+	require.ErrorContains(t, err, "start one with gpumux dev")
+	require.Less(t, time.Since(start), dialLimit+5*time.Second)
+	require.NoError(t, w.Stop(t.Context()))
+}
+
+func TestWorker_StopEndsAStartThatWaits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never answers
+	require.NoError(t, err)
+	defer l.Close()
+	w, _ := localWorker(t, l.Addr().String())
+	started := make(chan error, 1)
+	go func() { started <- w.Start(context.Background()) }()
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	start := time.Now()
+	require.NoError(t, w.Stop(t.Context()))
+	require.Error(t, <-started)
+	require.Less(t, time.Since(start), 3*time.Second)
+}
+
+func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
+	dir := site(t)
+	w, err := New(Local(LocalOptions{Pool: "cpu", Dir: dir, Store: "file://" + dir + "/plain.txt"}), Options{Inventory: onlyCPU(t), Runtime: dir})
+	require.NoError(t, err)
+	require.ErrorContains(t, w.Start(t.Context()), dir+"/plain.txt")
+}
+
+func TestTemporalLog_WarningsAndErrorsOnly(t *testing.T) {
+	core, seen := observer.New(zapcore.DebugLevel)
+	l := newTemporalLog(zap.New(core)).(temporalLog)
+	l.Debug("a")
+	l.Info("b")
+	l.Warn("c", "Queue", "q")
+	l.With("Namespace", "n").Error("d", "Error", "e")
+	require.Equal(t, 2, seen.Len())
+	require.Equal(t, map[string]any{"Queue": "q"}, seen.All()[0].ContextMap())
+	require.Equal(t, map[string]any{"Namespace": "n", "Error": "e"}, seen.All()[1].ContextMap())
+	require.Equal(t, "temporal", seen.All()[0].LoggerName)
+}

@@ -1,0 +1,229 @@
+package workflows
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// segmentChunks is how many chunks one workflow runs itself: a few thousand events.
+	segmentChunks = 500
+	// abreast is how many segments of a map run at once, so that one fills the slots while the other runs dry.
+	abreast = 2
+	// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
+	longHistory = 6000
+	// tellEvery is how often a segment tells its map how far it is.
+	tellEvery = 5 * time.Second
+
+	// Signals between a map and its segments.
+	steerSignal = "steer"
+	tellSignal  = "segment"
+)
+
+// steering is what a map tells its segments.
+type steering struct {
+	Paused bool `json:"paused"`
+	Window int  `json:"window"`
+}
+
+// standing is what a segment tells its map.
+type standing struct {
+	ID        string `json:"id"`
+	Succeeded int64  `json:"succeeded"`
+	Failed    int64  `json:"failed"`
+	Chunks    int64  `json:"chunks"`
+	InFlight  int    `json:"inFlight"`
+}
+
+// running is a segment under way.
+type running struct {
+	future workflow.ChildWorkflowFuture
+	items  int64
+	last   standing
+}
+
+// work runs the map's pieces: the first chunks here, which is all that most maps have, and what is left in segments. It
+// returns with pieces left only when the map should continue as a new run; nothing is in flight then.
+func (m *mapping) work(ctx workflow.Context, continued bool) error {
+	m.running = map[string]*running{}
+	work, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	own, began := false, m.e.chunks
+	var failed error
+	if !continued {
+		own = true
+		m.e.drain = func() bool { return !m.e.inline && m.e.chunks-began >= segmentChunks }
+		workflow.Go(work, func(ctx workflow.Context) {
+			failed = m.e.run(ctx)
+			own, m.changed = false, true
+		})
+	}
+	workflow.Go(work, m.listen)
+	for ctx.Err() == nil && failed == nil {
+		info := workflow.GetInfo(ctx)
+		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
+		spread := continued || m.e.drain()
+		for spread && !long && !m.e.paused && len(m.running) < abreast && len(m.e.todo) > 0 {
+			m.segment(work, &failed)
+		}
+		if !own && len(m.running) == 0 && (len(m.e.todo) == 0 || long) {
+			return nil
+		}
+		m.changed = false
+		if workflow.Await(ctx, func() bool { return m.changed || !spread && m.e.drain() }) != nil {
+			break
+		}
+	}
+	cancel()
+	rest, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := workflow.Await(rest, func() bool { return !own && len(m.running) == 0 }); err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	return ctx.Err()
+}
+
+// segment starts the next one and takes in what it comes to.
+func (m *mapping) segment(ctx workflow.Context, failed *error) {
+	pieces, items := m.cut()
+	m.segments++
+	id := fmt.Sprintf("%s/segment-%d", m.e.id, m.segments)
+	in := m.in
+	in.Carry = m.e.carry()
+	in.Carry.Todo, in.Carry.Started = pieces, m.started
+	in.Carry.Succeeded, in.Carry.Failed, in.Carry.Faults, in.Carry.Chunks, in.Carry.Busy = 0, 0, nil, 0, 0
+	for _, piece := range m.e.todo {
+		in.Carry.Beyond += piece.End - piece.Start
+	}
+	options := workflow.ChildWorkflowOptions{
+		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
+		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		StaticSummary:     fmt.Sprintf("%s: %d items from item %d", m.in.Task, items, pieces[0].Start),
+	}
+	r := &running{items: items}
+	m.running[id] = r
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, in)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var done gpumux.Carry
+		err := r.future.Get(ctx, &done)
+		delete(m.running, id)
+		m.changed = true
+		if err != nil {
+			if *failed == nil && ctx.Err() == nil {
+				*failed = plain(err)
+			}
+			return
+		}
+		m.e.counts.add(done.Succeeded, done.Failed, done.Faults)
+		m.e.chunks += done.Chunks
+		m.e.busy += time.Duration(done.Busy)
+		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
+		for _, worker := range slices.Sorted(maps.Keys(done.Slots)) {
+			m.e.sizer.seen += done.Slots[worker] - m.e.sizer.slots[worker]
+			m.e.sizer.slots[worker] = done.Slots[worker]
+		}
+		for _, piece := range done.Todo {
+			m.e.again(piece)
+		}
+		m.show(ctx)
+	})
+}
+
+// cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most half of
+// what is left while another segment could run beside it.
+func (m *mapping) cut() (pieces []gpumux.Piece, items int64) {
+	var left int64
+	for _, piece := range m.e.todo {
+		left += piece.End - piece.Start
+	}
+	want := min(segmentChunks*m.e.sizer.size(left), left)
+	if len(m.running) == 0 {
+		want = min(want, (left+1)/2)
+	}
+	for want > items {
+		piece := m.e.todo[0]
+		if n := want - items; piece.End-piece.Start > n {
+			piece.End = piece.Start + n
+			m.e.todo[0].Start = piece.End
+		} else {
+			m.e.todo = m.e.todo[1:]
+		}
+		items += piece.End - piece.Start
+		pieces = append(pieces, piece)
+	}
+	return pieces, items
+}
+
+// tell passes on to the running segments what people want of the map.
+func (m *mapping) tell(ctx workflow.Context, s steering) {
+	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+		r := m.running[id]
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			// One that has just ended need not know.
+			r.future.SignalChildWorkflow(ctx, steerSignal, s).Get(ctx, nil)
+		})
+	}
+}
+
+// listen takes in what segments say of themselves.
+func (m *mapping) listen(ctx workflow.Context) {
+	channel := workflow.GetSignalChannel(ctx, tellSignal)
+	for {
+		var s standing
+		channel.Receive(ctx, &s)
+		if r, ok := m.running[s.ID]; ok {
+			r.last = s
+			m.show(ctx)
+		}
+	}
+}
+
+// segment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough, and returns what they
+// came to and what is left.
+func segment(ctx workflow.Context, in gpumux.MapInput) (gpumux.Carry, error) {
+	carry := *in.Carry
+	in.Carry = nil
+	info := workflow.GetInfo(ctx)
+	e := resumed(info.ParentWorkflowExecution.ID, in, carry)
+	e.parts = partsOf(in.Output)
+	e.sizer.share = abreast
+	e.drain = func() bool { return e.chunks >= segmentChunks }
+	told := workflow.Now(ctx)
+	e.shown = func(ctx workflow.Context) {
+		now := workflow.Now(ctx)
+		if now.Sub(told) < tellEvery {
+			return
+		}
+		told = now
+		s := standing{
+			ID: info.WorkflowExecution.ID, Succeeded: e.counts.succeeded, Failed: e.counts.failed, Chunks: e.chunks, InFlight: e.inFlight,
+		}
+		parent := info.ParentWorkflowExecution.ID
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			// The map counts again when the segment ends; this is only for people who watch.
+			workflow.SignalExternalWorkflow(ctx, parent, "", tellSignal, s).Get(ctx, nil)
+		})
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		channel := workflow.GetSignalChannel(ctx, steerSignal)
+		for {
+			var s steering
+			channel.Receive(ctx, &s)
+			e.paused, e.sizer.fixedWindow, e.changed = s.Paused, s.Window, true
+		}
+	})
+	if err := e.run(ctx); err != nil {
+		return gpumux.Carry{}, err
+	}
+	return *e.carry(), nil
+}
