@@ -25,6 +25,9 @@
 //	process.go            trees of processes and their memory
 //	process_linux.go      the scan of /proc
 //	process_other.go      the same from ps
+//	census.go             the same trees followed through time at little cost
+//	census_linux.go       its rounds over /proc, and high-water marks
+//	census_other.go       its rounds with ps
 //	nvml_linux.go         loading NVML, listing GPUs and MIG instances
 //	nvml_status_linux.go  memory, load and processes of a device
 //	nvml_link_linux.go    topology and peer access

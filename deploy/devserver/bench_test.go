@@ -1,8 +1,10 @@
 package devserver
 
 import (
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 func BenchmarkStart(b *testing.B) {
@@ -25,11 +27,14 @@ func BenchmarkWorkflow(b *testing.B) {
 			c := dial(b, start(b, Options{Data: data}).Address())
 			work(b, c)
 			execute(b, c, "first", oneActivity)
-			i := 0
+			var took []time.Duration
 			for b.Loop() {
-				i++
-				execute(b, c, strconv.Itoa(i), oneActivity)
+				began := time.Now()
+				execute(b, c, strconv.Itoa(len(took)), oneActivity)
+				took = append(took, time.Since(began))
 			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-median")
 		})
 	}
 }

@@ -198,6 +198,17 @@ func TestLog_PassesWarnings(t *testing.T) {
 	require.Empty(t, logs.All())
 }
 
+// A client that waits hears of every end, however soon after the start it comes.
+func TestServer_WaitersDoNotStall(t *testing.T) {
+	c := dial(t, start(t, Options{Headless: true}).Address())
+	work(t, c)
+	for i := range 150 {
+		began := time.Now()
+		execute(t, c, strconv.Itoa(i), oneActivity)
+		require.Less(t, time.Since(began), 10*time.Second)
+	}
+}
+
 // Cancellation reaches an activity that never heartbeats; without the worker commands it would not before its timeout.
 func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,18 @@
 package devserver
 
-import "go.temporal.io/server/common/dynamicconfig"
+import (
+	"time"
 
-// pollsPerSecond replaces the server's default of 20 per shard, which makes a queue wait up to 50 ms for its next poll.
-const pollsPerSecond = 500
+	"go.temporal.io/server/common/dynamicconfig"
+)
+
+const (
+	// pollsPerSecond replaces the server's default of 20 per shard, which makes a queue wait up to 50 ms for its next poll.
+	pollsPerSecond = 500
+	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread;
+	// with queues this fast that is one wait in fifty, which then lasts until the long poll ends.
+	longPoll = 500 * time.Millisecond
+)
 
 // settings is the server's dynamic configuration. Keys are taken from the server's own settings, so that one which a new
 // version drops does not compile. Integers must be Go int: the server ignores others.
@@ -14,6 +23,7 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():            pollsPerSecond,
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key():         pollsPerSecond,
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key():       pollsPerSecond,
+		dynamicconfig.HistoryLongPollExpirationInterval.Key():   longPoll,
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 

@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/server/common/dynamicconfig"
@@ -13,6 +14,9 @@ func complaints(t *testing.T, settings dynamicconfig.StaticClient) []error {
 	t.Helper()
 	file := map[string]any{}
 	for key, value := range settings {
+		if duration, ok := value.(time.Duration); ok {
+			value = duration.String()
+		}
 		file[key.String()] = []any{map[string]any{"value": value}}
 	}
 	text, err := yaml.Marshal(file)
@@ -25,9 +29,9 @@ func TestSettings_KnownToTheServer(t *testing.T) {
 	require.Empty(t, complaints(t, settings()))
 	for key, value := range settings() {
 		switch value.(type) {
-		case int, bool:
+		case int, bool, time.Duration:
 		default:
-			t.Errorf("%s is a %T: the server takes int and bool", key, value)
+			t.Errorf("%s is a %T: the server takes int, bool and time.Duration", key, value)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 const queue = "languages"
 
 func main() {
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	if err := start(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "service:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves without texts, else counts the languages of the texts.
-func run(ctx context.Context, texts []string) error {
+// start serves without texts, else counts the languages of the texts.
+func start(ctx context.Context, texts []string) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return fmt.Errorf("read the TEMPORAL_… variables: %w", err)

@@ -64,8 +64,8 @@ func (b *bar) line(p gpumux.Progress, width int) string {
 	text := b.text(p)
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
 	drawn := ""
-	if room >= 10 && p.Items > 0 {
-		cells := min(room, 40)
+	if room >= 10 && p.Items > 0 && p.Phase != gpumux.Indexing {
+		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
 		full := int(float64(cells) * float64(p.Succeeded+p.Failed) / float64(p.Items))
 		drawn = "[" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] "
 	}
@@ -101,7 +101,7 @@ func (b *bar) text(p gpumux.Progress) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%d in flight", p.InFlight))
 		if rate > 0 && done < p.Items {
-			parts = append(parts, span(time.Duration(float64(p.Items-done)/rate*float64(time.Second)))+" left")
+			parts = append(parts, left(float64(p.Items-done)/rate)+" left")
 		}
 	}
 	return strings.Join(parts, "  ")
@@ -114,6 +114,14 @@ func (b *bar) rate(done int64) float64 {
 		return 0
 	}
 	return float64(done-b.base) / elapsed
+}
+
+// left writes the seconds that a map will still take, no finer than can be known.
+func left(seconds float64) string {
+	if seconds < 60 {
+		return fmt.Sprintf("%ds", int(math.Ceil(seconds)))
+	}
+	return span(time.Duration(min(seconds, 1e9)) * time.Second)
 }
 
 // perSecond writes a rate with about three digits.

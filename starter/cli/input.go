@@ -42,11 +42,11 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 		r, err := parseRange(rng)
 		return items{rng: r, label: "range " + rng}, err
 	case glob != "":
-		return globItems(glob)
+		return globItems(ctx, glob)
 	case strings.Contains(in, "://"):
 		return items{source: in, label: in}, nil
 	case in == "-":
-		return spool(until(ctx, a.Stdin), "standard input", "", store.JSONLines)
+		return spool(ctx, a.Stdin, "standard input", "", store.JSONLines)
 	}
 	format := store.JSONLines
 	switch strings.ToLower(filepath.Ext(in)) {
@@ -66,7 +66,7 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return items{}, usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
 	}
-	return spool(until(ctx, f), in, filepath.Base(in), format)
+	return spool(ctx, f, in, filepath.Base(in), format)
 }
 
 func convertHint(in string) string {
@@ -79,11 +79,13 @@ func convertHint(in string) string {
 	return ""
 }
 
-func spool(from io.Reader, name, label string, format store.Format) (items, error) {
+func spool(ctx context.Context, from io.Reader, name, label string, format store.Format) (items, error) {
 	if label == "" {
 		label = name
 	}
-	spooled, err := store.Spool(from, store.SpoolOptions{Name: name, Format: format})
+	reader := until(ctx, from)
+	defer reader.Close()
+	spooled, err := store.Spool(reader, store.SpoolOptions{Name: name, Format: format})
 	return items{spooled: spooled, label: label}, err
 }
 
@@ -102,7 +104,7 @@ func parseRange(text string) (*gpumux.Range, error) {
 }
 
 // globItems makes an item of the absolute path of every file that fits the pattern, in order.
-func globItems(pattern string) (items, error) {
+func globItems(ctx context.Context, pattern string) (items, error) {
 	paths, err := matching(pattern)
 	if err != nil {
 		return items{}, err
@@ -123,7 +125,7 @@ func globItems(pattern string) (items, error) {
 		writer.CloseWithError(to.Flush())
 	}()
 	defer reader.Close()
-	return spool(reader, "--glob "+pattern, "glob "+pattern, store.JSONLines)
+	return spool(ctx, reader, "--glob "+pattern, "glob "+pattern, store.JSONLines)
 }
 
 // matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.
@@ -179,8 +181,9 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does.
-func until(ctx context.Context, from io.Reader) io.Reader {
+// until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does. Closing it lets go
+// of the stream.
+func until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
 	go func() {

@@ -28,7 +28,7 @@ func TestReadItems_Glob(t *testing.T) {
 		"**/er/*.png":          {"deep/er/d.png"},
 		dir + "/deep/**/*.png": {"deep/e.png", "deep/er/d.png"},
 	} {
-		over, err := globItems(pattern)
+		over, err := globItems(t.Context(), pattern)
 		require.NoError(t, err, pattern)
 		all, err := over.spooled.All()
 		require.NoError(t, err)

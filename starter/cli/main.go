@@ -70,8 +70,11 @@ func Main(o Options) int {
 	if !errors.As(err, &ran) { // cobra's own: unknown command, wrong number of arguments, unknown flag
 		err = usage("%s", err)
 	}
-	code := exitCode(err)
 	var exit exitError
+	if errors.Is(context.Cause(ctx), errInterrupted) && !errors.As(err, &exit) {
+		err = errInterrupted // whatever the signal made fail
+	}
+	code := exitCode(err)
 	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
 		fmt.Fprintf(a.console, "gpumux: %s\n", strings.TrimRight(err.Error(), "\n"))
 		var mistake *usageError

@@ -156,6 +156,10 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if h.Entry == starter.Continued || h.Entry == starter.Attached {
 		a.console.note("going on with map %s", h.ID)
 	}
+	if page := s.link(h.ID); page != "" {
+		a.console.note("web UI while it runs: %s", page)
+	}
+	s.ui = "" // the page goes away with the server
 	err = a.finish(ctx, &s.connection, h, nil, out, f)
 	whole = err == nil
 	if errors.Is(err, errInterrupted) {

@@ -141,7 +141,9 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
-		data, err := io.ReadAll(until(ctx, a.Stdin))
+		stdin := until(ctx, a.Stdin)
+		defer stdin.Close()
+		data, err := io.ReadAll(stdin)
 		if err != nil {
 			return nil, fmt.Errorf("read standard input: %w", err)
 		}

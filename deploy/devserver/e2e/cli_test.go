@@ -19,19 +19,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// built is the folder of binary; TestMain deletes it.
+var built string
+
 // binary is the all-in-one program, built once by the first test that wants it.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gpumux-e2e-")
-	if err != nil {
+var binary = sync.OnceValues(func() (_ string, err error) {
+	if built, err = os.MkdirTemp("", "gpumux-e2e-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "gpumux")
+	path := filepath.Join(built, "gpumux")
 	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/gpumux").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build gpumux: %w\n%s", err, out)
 	}
 	return path, nil
 })
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
 
 // shell is a folder in which a person types commands.
 type shell struct {

@@ -135,14 +135,20 @@ func (e *example) check() {
 	blocks := consoles.FindAllStringSubmatch(e.readme(), -1)
 	require.NotEmpty(e.t, blocks)
 	for _, block := range blocks {
-		for _, call := range strings.Split("\n"+block[1], "\n$ ")[1:] {
-			line, want, _ := strings.Cut(call, "\n")
-			got, _ := e.sh(e.repo, e.inCopy(line))
-			shown := func(text string) string {
-				return strings.TrimSuffix(anySlot.ReplaceAllString(text, "slot cpu/0"), "\n")
-			}
-			require.Equal(e.t, shown(want), shown(got), line)
-		}
+		e.compare(block[1], e.repo, e.inCopy)
+	}
+}
+
+// compare runs the commands of a console block and compares what they print with what the block shows.
+func (e *example) compare(block, dir string, change func(string) string) {
+	e.t.Helper()
+	shown := func(text string) string {
+		return strings.TrimSuffix(anySlot.ReplaceAllString(text, "slot cpu/0"), "\n")
+	}
+	for _, call := range strings.Split("\n"+block, "\n$ ")[1:] {
+		line, want, _ := strings.Cut(call, "\n")
+		got, _ := e.sh(dir, change(line))
+		require.Equal(e.t, shown(want), shown(got), line)
 	}
 }
 
@@ -170,6 +176,26 @@ func TestExamples_PrintWhatTheirReadmesShow(t *testing.T) {
 			start(e)
 			e.check()
 		})
+	}
+}
+
+// The page for beginners, from its first file to its last result.
+func TestStart_DoesWhatThePageShows(t *testing.T) {
+	t.Parallel()
+	e := &example{shell: newShell(t), repo: top(t)}
+	e.link()
+	e.env = append(e.env, "PATH="+e.path("bin")+":"+os.Getenv("PATH"))
+	page, err := os.ReadFile(filepath.Join(e.repo, "docs", "start.md"))
+	require.NoError(t, err)
+	steps := regexp.MustCompile("(?s)```(python|console)\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, steps, 5)
+	for _, step := range steps {
+		if step[1] == "console" {
+			e.compare(step[2], e.dir, func(line string) string { return line })
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(step[2], "# "), "\n")
+		e.write(name, step[2])
 	}
 }
 

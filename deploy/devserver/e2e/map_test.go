@@ -69,14 +69,14 @@ def big(n): return "x" * n
 
 // site is a namespace with workers, a store and a client.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	client client.Client
 	dir    string
 	store  string
 	calls  string
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	namespace := devservertest.Namespace(t)
 	s := &site{t: t, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}

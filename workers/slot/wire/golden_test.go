@@ -40,10 +40,13 @@ var goldens = []struct {
 	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
 	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},
 	{"next", "worker", Next{}},
+	{"trim", "worker", Trim{}},
+	{"trim-hard", "worker", Trim{Hard: true}},
 	{"stop", "worker", Stop{}},
 	{"process-hello", "process", ProcessHello{Version: 1, PID: 4711, Runtime: "python 3.11.7"}},
 	{"ready", "process", Ready{}},
 	{"ready-batch", "process", Ready{Batch: 64}},
+	{"ready-trim", "process", Ready{Trim: true}},
 	{"result", "process", Results{Run: 7, N: 4, Values: raws(`{"score":0.5}`), Busy: []float64{0.001234}}},
 	{"results", "process", Results{Run: 7, N: 0, Values: raws(`1`, `"zażółć 😀"`, `null`), Busy: []float64{0.25, 0.25, 12}}},
 	{"results-attempts", "process", Results{Run: 7, N: 2, Values: raws(`1`, `2`), Busy: []float64{0, 1.5}, Attempts: []int{1, 3}}},
@@ -55,6 +58,7 @@ var goldens = []struct {
 	{"fault-first", "process", Fault{Run: 7, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault-load", "process", Fault{Raised: Raised{Class: "AttributeError", Message: "embed.py has no function embd; it has: embed"}}},
 	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
+	{"trimmed", "process", Trimmed{Busy: 0.0125}},
 }
 
 func raws(values ...string) []json.RawMessage {

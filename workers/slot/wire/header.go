@@ -33,6 +33,8 @@ type header struct {
 	Out      int64           `json:"out"`
 	Fault    *Raised         `json:"fault"`
 	Value    json.RawMessage `json:"value"`
+	Trim     bool            `json:"trim"`
+	Hard     bool            `json:"hard"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -99,10 +101,12 @@ func fromWorker(h *header, body []byte) (Message, error) {
 		return Run{Run: h.Run, Attempts: attempts, Items: items}, errors.Join(err, h.place())
 	case "next":
 		return Next{}, h.empty(body)
+	case "trim":
+		return Trim{Hard: h.Hard}, h.empty(body)
 	case "stop":
 		return Stop{}, h.empty(body)
 	}
-	return nil, broken("a worker cannot say %q; it says hello, run, next and stop", h.Type)
+	return nil, broken("a worker cannot say %q; it says hello, run, next, trim and stop", h.Type)
 }
 
 func fromProcess(h *header, body []byte) (Message, error) {
@@ -113,7 +117,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		if h.Batch < 0 {
 			return nil, broken("ready: batch is %d; it must be 0 or more", h.Batch)
 		}
-		return Ready{Batch: h.Batch}, h.empty(body)
+		return Ready{Batch: h.Batch, Trim: h.Trim}, h.empty(body)
 	case "results":
 		return h.results(body)
 	case "fault":
@@ -123,8 +127,11 @@ func fromProcess(h *header, body []byte) (Message, error) {
 			return nil, broken("progress: has no value")
 		}
 		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value}, errors.Join(h.empty(body), h.place())
+	case "trimmed":
+		busy, err := optional[float64](h, "busy", h.Busy)
+		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
 	}
-	return nil, broken("a task process cannot say %q; it says hello, ready, results, fault and progress", h.Type)
+	return nil, broken("a task process cannot say %q; it says hello, ready, results, fault, progress and trimmed", h.Type)
 }
 
 func (h *header) results(body []byte) (Message, error) {

@@ -16,8 +16,8 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next and Stop (from the worker), or ProcessHello, Ready, Results, Fault and ProgressReport (from
-// the task process).
+// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Fault, ProgressReport
+// and Trimmed (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -49,6 +49,13 @@ type Run struct {
 // fault ends it before another item has begun.
 type Next struct{}
 
+// Trim asks the process to give back memory that it does not need, when it has answered all items that it was given. Only a
+// process whose Ready says so understands it.
+type Trim struct {
+	// Hard asks for caches too that cost time to fill again, such as compiled code.
+	Hard bool `json:"hard,omitempty"`
+}
+
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
 type Stop struct{}
 
@@ -64,6 +71,8 @@ type ProcessHello struct {
 type Ready struct {
 	// Batch is the most items that the task takes in one call; 0 means that it takes single items.
 	Batch int `json:"batch"`
+	// Trim says that the process understands Trim.
+	Trim bool `json:"trim,omitempty"`
 }
 
 // Results are the values of consecutive items of a run.
@@ -120,15 +129,23 @@ type ProgressReport struct {
 	Value json.RawMessage `json:"value"`
 }
 
+// Trimmed answers a Trim.
+type Trimmed struct {
+	// Busy is how many seconds it took.
+	Busy float64 `json:"busy"`
+}
+
 func (Hello) kind() string          { return "hello" }
 func (Run) kind() string            { return "run" }
 func (Next) kind() string           { return "next" }
+func (Trim) kind() string           { return "trim" }
 func (Stop) kind() string           { return "stop" }
 func (ProcessHello) kind() string   { return "hello" }
 func (Ready) kind() string          { return "ready" }
 func (Results) kind() string        { return "results" }
 func (Fault) kind() string          { return "fault" }
 func (ProgressReport) kind() string { return "progress" }
+func (Trimmed) kind() string        { return "trimmed" }
 
 // VersionError says that the two sides speak different versions. Nothing but the hello was exchanged.
 type VersionError struct{ Ours, Theirs int }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,7 +69,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err != nil {
 		return errors.Join(err, conn.Write(Fault{Raised: Raised{Class: string(gpumux.BadInput), Message: err.Error()}}))
 	}
-	if err := conn.Write(Ready{}); err != nil {
+	if err := conn.Write(Ready{Trim: true}); err != nil {
 		return err
 	}
 	out := openOutput()
@@ -80,6 +81,14 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 			m, ahead = ahead[0], ahead[1:]
 		} else if m, err = conn.Read(); err != nil {
 			return err
+		}
+		if _, ok := m.(Trim); ok {
+			begin := time.Now()
+			debug.FreeOSMemory()
+			if err := conn.Write(Trimmed{Busy: time.Since(begin).Seconds()}); err != nil {
+				return err
+			}
+			continue
 		}
 		run, ok := m.(Run)
 		if !ok {
@@ -101,7 +110,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 				switch m.(type) {
 				case Next:
 					wait = false
-				case Run:
+				case Run, Trim:
 					ahead = append(ahead, m)
 				default:
 					return nil

@@ -17,7 +17,8 @@ from typing import Any, Callable
 import gpumux
 
 from .encode import encode, rows
-from .fault import describe, drop_caches, is_memory
+from .fault import describe, is_memory
+from .memory import trim
 from .wire import MAX_FRAME, Wire
 
 _decode = json.JSONDecoder().decode
@@ -95,7 +96,7 @@ class Caller:
             if fault is None:
                 break
             if memory:
-                drop_caches()
+                trim(hard=True)
             if tried >= attempts:
                 break
         self._finish()
@@ -160,7 +161,7 @@ class Caller:
             self._answered()
             self._grow()
         elif memory:
-            drop_caches()
+            trim(hard=True)
             self._halve(len(raws))
             return False
         else:

@@ -5,7 +5,6 @@ Owns what a fault says. Never keeps an exception: its traceback would hold the a
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import traceback
@@ -70,31 +69,6 @@ def is_memory(error: BaseException) -> bool:
             if any(sign in text for sign in _MEMORY_TEXTS):
                 return True
     return False
-
-
-def drop_caches() -> None:
-    """Give back what the frameworks that are loaded keep for later."""
-    gc.collect()
-    for name, give_back in _GIVE_BACK.items():
-        module = sys.modules.get(name)
-        if module is not None:
-            try:
-                give_back(module)
-            except Exception:
-                # An old release without this call, or a context that is gone: the next item will tell.
-                pass
-
-
-def _cupy(cupy: Any) -> None:
-    cupy.get_default_memory_pool().free_all_blocks()
-    cupy.get_default_pinned_memory_pool().free_all_blocks()
-
-
-_GIVE_BACK = {
-    "torch": lambda torch: torch.cuda.empty_cache(),
-    "jax": lambda jax: jax.clear_caches(),
-    "cupy": _cupy,
-}
 
 
 def class_name(error: BaseException) -> str:

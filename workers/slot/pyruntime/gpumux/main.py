@@ -36,7 +36,9 @@ def main() -> int:
 
 def _serve(wire, ended) -> int:
     import gpumux
-    from gpumux import call, task
+    from time import perf_counter
+
+    from gpumux import call, memory, task
     from gpumux.wire import VERSION, WireError
 
     wire.hello(os.getpid(), "python %d.%d.%d" % sys.version_info[:3])
@@ -54,6 +56,7 @@ def _serve(wire, ended) -> int:
     gpumux._slot = gpumux.Slot(
         hello.get("slot"), hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
+    memory.cap(gpumux.slot().memory, gpumux.slot().device)
     process = os.getpid()
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "")
@@ -67,7 +70,7 @@ def _serve(wire, ended) -> int:
         os._exit(0)
     caller = call.Caller(function, wire)
     caller.ended = ended
-    wire.ready(caller.batch)
+    wire.ready(caller.batch, trim=True)
     try:
         while True:
             ended()
@@ -75,8 +78,13 @@ def _serve(wire, ended) -> int:
             if message is None or message[0].get("type") == "stop":
                 return 0
             header, body = message
+            if header.get("type") == "trim":
+                begin = perf_counter()
+                memory.trim(bool(header.get("hard")))
+                wire.trimmed(perf_counter() - begin)
+                continue
             if header.get("type") != "run":
-                raise WireError(f"the worker says {header.get('type')!r} where only run and stop can come")
+                raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")
             sizes = header.get("sizes")
             run, attempts = header.get("run"), header.get("attempts") or 1
             if not isinstance(sizes, list) or not all(isinstance(n, int) and n > 0 for n in (run, attempts, *sizes)):

@@ -143,8 +143,16 @@ class Wire:
     def hello(self, pid: int, runtime: str) -> None:
         self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
 
-    def ready(self, batch: int) -> None:
-        self._header({"type": "ready", "batch": batch})
+    def ready(self, batch: int, trim: bool = False) -> None:
+        """The task is loaded; trim says that this side understands the message of that name."""
+        header: dict = {"type": "ready", "batch": batch}
+        if trim:
+            header["trim"] = True
+        self._header(header)
+
+    def trimmed(self, busy: float) -> None:
+        """Memory was given back, which took busy seconds."""
+        self._header({"type": "trimmed", "busy": round(busy, 6)})
 
     def result(self, run: int, n: int, value: bytes, busy: float) -> None:
         """One value that took one attempt: the frame of most items, so it is put together by hand."""

@@ -47,7 +47,7 @@ class TestGolden(Ends):
                     self.assertEqual(start, len(body))
                     header["items"] = items
                 self.assertEqual(header, golden["message"])
-        self.assertEqual(seen, {"hello", "run", "next", "stop"})
+        self.assertEqual(seen, {"hello", "run", "next", "trim", "stop"})
 
     def test_writes_what_a_worker_reads(self):
         seen = set()
@@ -58,7 +58,7 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "fault", "progress"})
+        self.assertEqual(seen, {"hello", "ready", "results", "fault", "progress", "trimmed"})
 
     def say(self, kind, m, output, frame):
         self.wire._out, self.wire._printed = output.fileno(), 0
@@ -66,7 +66,9 @@ class TestGolden(Ends):
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
-            self.wire.ready(m["batch"])
+            self.wire.ready(m["batch"], m.get("trim", False))
+        elif kind == "trimmed":
+            self.wire.trimmed(m["busy"])
         elif kind == "progress":
             self.wire.progress(m["run"], m["n"], dump(m["value"]))
         elif kind == "fault":

@@ -1,0 +1,184 @@
+package gpumux
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// steps is into how many steps a digest divides each doubling of memory: it tells sizes apart to an eighth.
+const steps = 8
+
+// mostSteps is more steps than the sizes that an int64 holds.
+const mostSteps = 64 * steps
+
+// Peaks is a digest of the memory that items held at their peak, in bytes: how many of them lay in each step of size. Digests
+// merge without loss, so that a map of any size knows what its items needed. The zero value is empty; a nil digest reads as
+// an empty one.
+//
+// In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the steps themselves as "first" and
+// "counts": counts[i] items lay in step first+i. Step s holds the sizes from (8 + s%8) << (s/8) up to the next step's.
+type Peaks struct {
+	// Budget is the largest budget among the slots in which the items ran; 0 when none had one.
+	Budget Size
+
+	items, most int64
+	first       int
+	counts      []int64
+}
+
+// step numbers the sizes; sizes below a step's width share the first ones.
+func step(bytes int64) int {
+	shift := max(0, bits.Len64(uint64(bytes))-4)
+	return shift*steps + int(bytes>>shift) - steps
+}
+
+// upper is the largest size in a step.
+func upper(step int) int64 {
+	shift := max(0, step) / steps
+	return int64(step-shift*steps+steps+1)<<shift - 1
+}
+
+// Add takes in the peak of one item. A size below 1 is unknown and does not count.
+func (p *Peaks) Add(bytes int64) {
+	if bytes > 0 {
+		p.count(step(bytes), 1)
+		p.most = max(p.most, bytes)
+	}
+}
+
+// Merge takes in all of another digest.
+func (p *Peaks) Merge(other *Peaks) {
+	if other == nil {
+		return
+	}
+	for i, n := range other.counts {
+		if n > 0 {
+			p.count(other.first+i, n)
+		}
+	}
+	p.most = max(p.most, other.most)
+	p.Budget = max(p.Budget, other.Budget)
+}
+
+func (p *Peaks) count(step int, n int64) {
+	if len(p.counts) == 0 {
+		p.first = step
+	}
+	if before := p.first - step; before > 0 {
+		p.counts = append(make([]int64, before), p.counts...)
+		p.first = step
+	}
+	for len(p.counts) <= step-p.first {
+		p.counts = append(p.counts, 0)
+	}
+	p.counts[step-p.first] += n
+	p.items += n
+}
+
+// Items is how many items were measured.
+func (p *Peaks) Items() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.items
+}
+
+// Max is the largest peak.
+func (p *Peaks) Max() Size {
+	if p == nil {
+		return 0
+	}
+	return Size(p.most)
+}
+
+// Quantile is a size that the share q of the items, from 0 to 1, did not pass. It is up to an eighth too large, never too
+// small.
+func (p *Peaks) Quantile(q float64) Size {
+	if p == nil || p.items == 0 {
+		return 0
+	}
+	rank := min(p.items, max(1, int64(q*float64(p.items)+0.999999)))
+	for i, n := range p.counts {
+		if rank -= n; rank <= 0 {
+			return min(Size(upper(p.first+i)), Size(p.most))
+		}
+	}
+	return Size(p.most)
+}
+
+// Need is the budget that would do for items like these: the largest peak and an eighth more, as a person would write it. It
+// is 0 for an empty digest.
+func (p *Peaks) Need() Size {
+	most := int64(p.Max())
+	need := most + most/8
+	unit := int64(1 << 30)
+	switch {
+	case need < 512<<20:
+		unit = 64 << 20
+	case need < 4<<30:
+		unit = 256 << 20
+	}
+	return Size((need + unit - 1) / unit * unit)
+}
+
+// String is a line for people: "p50 1.2GiB, p99 3.1GiB, max 3.4GiB of 8GiB; memory: 4GiB would do".
+func (p *Peaks) String() string {
+	if p.Items() == 0 {
+		return "not measured"
+	}
+	text := fmt.Sprintf("p50 %s, p99 %s, max %s", p.Quantile(0.5), p.Quantile(0.99), p.Max())
+	if p.Budget > 0 {
+		text += fmt.Sprintf(" of %s", p.Budget)
+	}
+	if need := p.Need(); p.Budget == 0 || need < p.Budget {
+		text += fmt.Sprintf("; memory: %s would do", need)
+	}
+	return text
+}
+
+// Known is p when it holds anything, else nil, for a field that is then left out.
+func (p *Peaks) Known() *Peaks {
+	if p.Items() == 0 {
+		return nil
+	}
+	return p
+}
+
+type peaksJSON struct {
+	Items  int64   `json:"items"`
+	P50    int64   `json:"p50"`
+	P99    int64   `json:"p99"`
+	Max    int64   `json:"max"`
+	Budget int64   `json:"budget,omitempty"`
+	First  int     `json:"first"`
+	Counts []int64 `json:"counts"`
+}
+
+// MarshalJSON writes the digest as its type describes.
+func (p *Peaks) MarshalJSON() ([]byte, error) {
+	return json.Marshal(peaksJSON{
+		Items: p.items, P50: int64(p.Quantile(0.5)), P99: int64(p.Quantile(0.99)), Max: p.most, Budget: int64(p.Budget),
+		First: p.first, Counts: p.counts,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote; the numbers that follow from the steps are not read.
+func (p *Peaks) UnmarshalJSON(data []byte) error {
+	var in peaksJSON
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	if in.First < -steps || len(in.Counts) > mostSteps || in.First+len(in.Counts) > mostSteps {
+		return errors.New("a digest of peaks has steps that no size lies in")
+	}
+	*p = Peaks{Budget: Size(in.Budget), most: in.Max, first: in.First, counts: in.Counts}
+	for _, n := range in.Counts {
+		if n < 0 {
+			return errors.New("a digest of peaks has a negative count")
+		}
+		p.items += n
+	}
+	return nil
+}

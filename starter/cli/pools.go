@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// hasGPU says whether this machine has a GPU that tasks can use, and if not, why.
+func hasGPU() (bool, string) {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return false, err.Error()
+	}
+	defer inventory.Close()
+	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
+		return false, cmp.Or(inventory.Reason(), err.Error())
+	}
+	return true, ""
+}
+
+// mostCPUSlots is the most slots that a CPU pool gets without being told.
+const mostCPUSlots = 4
+
+// localPools makes a pool per name: the one called cpu on the CPU, others on all GPUs if there are any. No names means one
+// pool, gpu or cpu.
+func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([]workers.PoolConfig, error) {
+	if len(names) == 0 {
+		names = []string{"cpu"}
+		if haveGPU {
+			names = []string{"gpu"}
+		}
+	}
+	var memory gpumux.Size
+	if f.memory != "" {
+		var err error
+		if memory, err = gpumux.ParseSize(f.memory); err != nil {
+			return nil, usage("--memory: %v", err)
+		}
+	}
+	var pools []workers.PoolConfig
+	for _, name := range names {
+		pool := workers.PoolConfig{Name: name, Devices: gpu.Selection{"all"}, Slots: 1, Memory: memory, Mode: mode}
+		if name == "cpu" || !haveGPU {
+			pool.Devices = gpu.Selection{"cpu"}
+			pool.Slots = workers.Slots(min(runtime.GOMAXPROCS(0), mostCPUSlots))
+		}
+		if f.slots > 0 {
+			pool.Slots = workers.Slots(f.slots)
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}
+
+// poolNames lists the pools for a map's ladder.
+func poolNames(pools []workers.PoolConfig) []string {
+	names := make([]string, len(pools))
+	for i, pool := range pools {
+		names[i] = pool.Name
+	}
+	return names
+}
+
+// offered describes pools in a line each: "gpu: 2 slots per device on all".
+func offered(pools []gpumux.PoolInfo) string {
+	var lines []string
+	for _, p := range pools {
+		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		if p.Memory > 0 {
+			line += " of " + p.Memory.String()
+		}
+		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+	}
+	return strings.Join(lines, ", ")
+}

@@ -1,0 +1,83 @@
+package starter
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// The IDs of a release are those of the next: else a map given again after an upgrade would begin from nothing.
+func TestIdentify_IsStable(t *testing.T) {
+	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
+		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
+	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", Identify(in, "", ""))
+	require.Equal(t, "embed-bed1feffd9e9", Identify(gpumux.MapInput{Task: "embed"}, "/home/me", "00ff"))
+}
+
+func TestIdentify_WhatCounts(t *testing.T) {
+	base := gpumux.MapInput{Task: "embed", Items: []json.RawMessage{[]byte("1"), []byte("23")}}
+	same := map[string]func(*gpumux.MapInput){
+		"default ladder":   func(in *gpumux.MapInput) { in.Ladder = []string{"gpu"} },
+		"default attempts": func(in *gpumux.MapInput) { in.Attempts = 1 },
+		"window":           func(in *gpumux.MapInput) { in.Window = 7 },
+		"chunk":            func(in *gpumux.MapInput) { in.Chunk = 7 },
+		"priority":         func(in *gpumux.MapInput) { in.Priority, in.FairnessKey = 1, "me" },
+	}
+	other := map[string]func(*gpumux.MapInput){
+		"task":     func(in *gpumux.MapInput) { in.Task = "embedd" },
+		"items":    func(in *gpumux.MapInput) { in.Items = []json.RawMessage{[]byte("12"), []byte("3")} },
+		"ladder":   func(in *gpumux.MapInput) { in.Ladder = []string{"cpu"} },
+		"mode":     func(in *gpumux.MapInput) { in.Mode = gpumux.Fresh },
+		"timeout":  func(in *gpumux.MapInput) { in.Timeout = 1 },
+		"failFast": func(in *gpumux.MapInput) { in.FailFast = true },
+	}
+	id := Identify(base, "", "")
+	for name, change := range same {
+		in := base
+		change(&in)
+		require.Equal(t, id, Identify(in, "", ""), name)
+	}
+	for name, change := range other {
+		in := base
+		change(&in)
+		require.NotEqual(t, id, Identify(in, "", ""), name)
+	}
+	require.NotEqual(t, id, Identify(base, "/elsewhere", ""))
+}
+
+func TestClean(t *testing.T) {
+	for task, want := range map[string]string{
+		"embed": "embed", "a/b:c": "a-b-c", "../../etc": "etc", "ü": "map", "..": "map", strings.Repeat("x", 100): strings.Repeat("x", 60),
+	} {
+		require.Equal(t, want, clean(task))
+		require.NoError(t, CheckID(clean(task)))
+	}
+	for _, bad := range []string{"", "a b", "a/b", "..", "ä", strings.Repeat("x", 901)} {
+		require.Error(t, CheckID(bad), bad)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		status       Status
+		named, retry bool
+		want         Entry
+	}{
+		{"", false, false, Started}, {"", true, false, Started}, {"", false, true, Started},
+		{Running, false, false, Attached}, {Running, true, true, Attached},
+		{Completed, false, false, Started}, {Completed, true, false, Found}, {Completed, true, true, Retried}, {Completed, false, true, Retried},
+		{Failed, false, false, Continued}, {StatusCanceled, true, false, Continued}, {StatusEnded, false, true, Continued}, {TimedOut, true, true, Continued},
+	} {
+		var last *run
+		if c.status != "" {
+			last = &run{Status: c.status}
+		}
+		entry, _ := decide(last, c.named, c.retry)
+		require.Equal(t, c.want, entry, "%+v", c)
+	}
+}

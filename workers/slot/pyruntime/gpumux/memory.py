@@ -1,0 +1,161 @@
+"""Keeps the frameworks within the slot's budget and gives back what they keep for later.
+
+Owns the caps that need code and the trims. Never imports a framework and never starts CUDA: the task does both. The cap is set
+at the moment when the framework itself starts to use the device, so that a task may still fork before.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import sys
+from typing import Any, Callable, Optional
+
+# What a process takes on a device beside its framework's own allocations: the CUDA context, code, the libraries' workspaces.
+_OVERHEAD = 512 << 20
+
+
+def room(budget: int) -> int:
+    """The bytes of a device's budget that are left for a framework's allocations.
+
+    The framework's own limit has to be the first that is met: the task can go on after it, and cannot after the memory watch,
+    which counts everything.
+    """
+    return budget - min(_OVERHEAD, budget // 4)
+
+
+def cap(memory: Optional[int], device: Optional[str]) -> None:
+    """Limit the frameworks that the task will import to the budget, shared out evenly over the slot's devices."""
+    if not memory or not device or device == "CPU":
+        return
+    share = room(memory // (device.count(",") + 1))
+    os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(share))
+    sys.meta_path.insert(0, _AfterImport({"torch": lambda torch: _torch(torch, share), "tensorflow": lambda tf: _tensorflow(tf, share)}))
+
+
+class _AfterImport:
+    """Calls an action with a module when its import is complete."""
+
+    def __init__(self, actions: dict[str, Callable[[Any], None]]) -> None:
+        self._actions = actions
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        action = self._actions.pop(name, None)
+        if action is None:
+            return None
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            spec = None
+        execute = getattr(spec and spec.loader, "exec_module", None)
+        if execute is None:
+            self._actions[name] = action
+            return spec
+        loader = spec.loader
+
+        # On the loader itself, because a loader of another class would change what the module knows of where it came from.
+        def exec_module(module: Any) -> None:
+            try:
+                execute(module)
+            except BaseException:
+                self._actions[name] = action
+                raise
+            finally:
+                loader.__dict__.pop("exec_module", None)
+            _try(name, lambda: action(module))
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            _say(name, "its loader cannot be followed")
+        return spec
+
+
+def _torch(torch: Any, share: int) -> None:
+    def limit() -> None:
+        for index in range(torch.cuda.device_count()):
+            total = torch.cuda.get_device_properties(index).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, share / total), index)
+
+    # What torch itself uses for calls that wait for CUDA's start, such as seeds; it runs them at once when CUDA is up.
+    torch.cuda._lazy_call(lambda: _try("torch", limit))
+
+
+def _tensorflow(tf: Any, share: int) -> None:
+    from tensorflow.python.eager.context import Context
+
+    start = Context.ensure_initialized
+
+    def ensure_initialized(self: Any, *args: Any, **more: Any) -> Any:
+        Context.ensure_initialized = start
+        _try("tensorflow", limit)
+        return start(self, *args, **more)
+
+    def limit() -> None:
+        for gpu in tf.config.list_physical_devices("GPU"):
+            # A task that divides its devices itself keeps its own limits.
+            if not tf.config.get_logical_device_configuration(gpu):
+                part = tf.config.LogicalDeviceConfiguration(memory_limit=share >> 20)
+                tf.config.set_logical_device_configuration(gpu, [part])
+
+    Context.ensure_initialized = ensure_initialized
+
+
+def _try(name: str, action: Callable[[], None]) -> None:
+    # A framework that changed must not fail the task: the memory watch is there without it.
+    try:
+        action()
+    except Exception as error:
+        _say(name, f"{type(error).__name__}: {error}")
+
+
+def _say(name: str, why: str) -> None:
+    print(f"gpumux: {name} is not limited to the slot's memory by itself: {why}", file=sys.stderr)
+
+
+def trim(hard: bool = False) -> None:
+    """Give back what is not needed now; hard includes what costs time to make again, such as compiled code."""
+    if hard:
+        _quietly("jax", lambda jax: jax.clear_caches())
+    gc.collect()
+    _quietly("torch", _trim_torch)
+    _quietly("cupy", _trim_cupy)
+    _trim_heap()
+
+
+def _quietly(name: str, give_back: Callable[[Any], None]) -> None:
+    module = sys.modules.get(name)
+    if module is not None:
+        try:
+            give_back(module)
+        except Exception:
+            # An old release without this call, or a context that is gone: the next item will tell.
+            pass
+
+
+def _trim_torch(torch: Any) -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _trim_cupy(cupy: Any) -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+_malloc_trim: Any = None
+
+
+def _trim_heap() -> None:
+    """Give the free pages of the C heap back to the system, where the C library can."""
+    global _malloc_trim
+    if _malloc_trim is None:
+        try:
+            import ctypes
+
+            _malloc_trim = ctypes.CDLL(None).malloc_trim
+        except (ImportError, OSError, AttributeError):
+            _malloc_trim = False
+    if _malloc_trim:
+        _malloc_trim(0)

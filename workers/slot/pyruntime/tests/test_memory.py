@@ -1,0 +1,209 @@
+"""Caps and trims against stand-ins for the frameworks, which write down what is asked of them."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+from gpumux import memory
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(memory.__file__)))
+
+# torch's own rule: a call that waits for CUDA runs when CUDA starts, or at once when it has started.
+TORCH = """
+import types
+calls = []
+class Cuda(types.ModuleType):
+    started = False
+    waiting = []
+    def _lazy_call(self, call): call() if self.started else self.waiting.append(call)
+    def init(self):
+        Cuda.started = True
+        for call in self.waiting: call()
+    def device_count(self): return self._up(2)
+    def get_device_properties(self, index): return types.SimpleNamespace(total_memory=self._up([80 << 30, 40 << 30][index]))
+    def set_per_process_memory_fraction(self, fraction, device): self._up(calls.append([fraction, device]))
+    def _up(self, value):
+        assert self.started, "CUDA was used before the task started it"
+        return value
+cuda = Cuda("torch.cuda")
+"""
+
+TENSORFLOW = """
+import types
+calls = []
+class LogicalDeviceConfiguration:
+    def __init__(self, memory_limit): self.memory_limit = memory_limit
+own = {}
+config = types.SimpleNamespace(
+    LogicalDeviceConfiguration=LogicalDeviceConfiguration,
+    list_physical_devices=lambda kind: calls.append("list") or ["gpu:0", "gpu:1"],
+    get_logical_device_configuration=lambda gpu: own.get(gpu),
+    set_logical_device_configuration=lambda gpu, parts: calls.append([gpu, [p.memory_limit for p in parts]]),
+)
+"""
+
+CONTEXT = """
+import tensorflow
+class Context:
+    def ensure_initialized(self): tensorflow.calls.append("start")
+"""
+
+CUPY = """
+import os
+limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+"""
+
+
+class TestCap(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.write("torch/__init__.py", TORCH)
+        self.write("cupy.py", CUPY)
+        self.write("tensorflow/__init__.py", TENSORFLOW)
+        for package in ("tensorflow/python", "tensorflow/python/eager"):
+            self.write(package + "/__init__.py", "")
+        self.write("tensorflow/python/eager/context.py", CONTEXT)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def run_task(self, code, budget=8 << 30, device="GPU-a", **env):
+        """What the code leaves in `got`, and what was printed to standard error."""
+        script = (
+            f"import sys; sys.path[:0] = [{ROOT!r}, {self.folder!r}]\n"
+            f"from gpumux import memory; memory.cap({budget!r}, {device!r})\n"
+            f"{code}\nimport json; print(json.dumps(got))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ.get("PATH", ""), **env},
+        )
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return json.loads(done.stdout), done.stderr.decode()
+
+    def test_torch_when_cuda_starts_and_not_before(self):
+        got, said = self.run_task("import torch; got = [list(torch.calls)]; torch.cuda.init(); got.append(torch.calls)")
+        share = 8 * 1024 - 512
+        self.assertEqual(got, [[], [[share / (80 * 1024), 0], [share / (40 * 1024), 1]]])
+        self.assertEqual(said, "")
+
+    def test_torch_shares_the_budget_between_the_devices(self):
+        got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls", device="GPU-a,GPU-b", budget=200 << 30)
+        self.assertEqual(got[1], [1.0, 1], "never more than the device has")
+        self.assertAlmostEqual(got[0][0], 1.0, places=3)
+
+    def test_torch_that_changed_does_not_fail_the_task(self):
+        self.write("torch/__init__.py", "class cuda: pass")
+        got, said = self.run_task("import torch; got = 1")
+        self.assertIn("torch is not limited to the slot's memory by itself: AttributeError", said)
+        self.write("torch/__init__.py", TORCH + "cuda.get_device_properties = None")
+        got, said = self.run_task("import torch; torch.cuda.init(); got = 1")
+        self.assertIn("torch is not limited to the slot's memory by itself: TypeError", said)
+
+    def test_a_module_keeps_its_loader_and_may_fail_and_be_imported_again(self):
+        self.write("torch/__init__.py", TORCH + "import os\nif 'FAIL' in os.environ: del os.environ['FAIL']; raise ImportError('once')")
+        got, _ = self.run_task(
+            "import sys\ntry: import torch\nexcept ImportError: pass\nimport torch; torch.cuda.init()\n"
+            "got = [len(torch.calls), type(torch.__loader__).__name__, 'exec_module' in vars(torch.__loader__)]",
+            FAIL="1",
+        )
+        self.assertEqual(got, [2, "SourceFileLoader", False])
+
+    def test_a_framework_that_is_missing_is_missing_as_ever(self):
+        got, _ = self.run_task(
+            "import sys; sys.path.pop(1)\ntry: import torch\nexcept ModuleNotFoundError as e: got = [str(e), e.name]"
+        )
+        self.assertEqual(got, ["No module named 'torch'", "torch"])
+
+    def test_tensorflow_when_its_context_starts(self):
+        code = (
+            "import tensorflow as tf; got = [list(tf.calls)]\n"
+            "from tensorflow.python.eager.context import Context\n"
+            "tf.own['gpu:1'] = ['of the task']\n"
+            "Context().ensure_initialized(); Context().ensure_initialized(); got.append(tf.calls)"
+        )
+        got, said = self.run_task(code, device="GPU-a,GPU-b")
+        self.assertEqual(got, [[], ["list", ["gpu:0", [4096 - 512]], "start", "start"]])
+        self.assertEqual(said, "")
+
+    def test_cupy_by_its_environment(self):
+        self.assertEqual(self.run_task("import cupy; got = cupy.limit")[0], str((8 << 30) - (512 << 20)))
+        got, _ = self.run_task("import cupy; got = cupy.limit", CUPY_GPU_MEMORY_LIMIT="50%")
+        self.assertEqual(got, "50%", "the task's own limit stays")
+
+    def test_nothing_without_a_budget_or_on_the_cpu(self):
+        for budget, device in ((None, "GPU-a"), (0, "GPU-a"), (1 << 30, "CPU"), (1 << 30, None)):
+            with self.subTest(budget=budget, device=device):
+                code = "import sys, torch, cupy; torch.cuda.init(); got = [torch.calls, cupy.limit]"
+                self.assertEqual(self.run_task(code, budget=budget, device=device)[0], [[], None])
+
+    def test_a_small_budget_keeps_most_of_itself(self):
+        self.assertEqual(memory.room(8 << 30), (8 << 30) - (512 << 20))
+        self.assertEqual(memory.room(1 << 30), 768 << 20)
+
+
+class TestTrim(unittest.TestCase):
+    def test_gives_back_what_is_loaded(self):
+        calls = []
+        torch = types.ModuleType("torch")
+        torch.cuda = types.SimpleNamespace(is_initialized=lambda: up, empty_cache=lambda: calls.append("torch"))
+        jax = types.ModuleType("jax")
+        jax.clear_caches = lambda: calls.append("jax") or 1 / 0
+        cupy = types.ModuleType("cupy")
+        cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: calls.append("cupy"))
+        cupy.get_default_pinned_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: calls.append("pinned"))
+        before = {name: sys.modules.get(name) for name in ("torch", "jax", "cupy")}
+        sys.modules.update(torch=torch, jax=jax, cupy=cupy)
+        try:
+            up = True
+            memory.trim()
+            calls.append("hard")
+            memory.trim(hard=True)
+            calls.append("down")
+            up = False
+            memory.trim()
+        finally:
+            for name, module in before.items():
+                if module is None:
+                    del sys.modules[name]
+                else:
+                    sys.modules[name] = module
+        self.assertEqual(
+            calls, ["torch", "cupy", "pinned", "hard", "jax", "torch", "cupy", "pinned", "down", "cupy", "pinned"]
+        )
+
+    def test_collects_cycles(self):
+        class Node:
+            pass
+
+        node = Node()
+        node.self = node
+        alive = []
+        import weakref
+
+        weakref.finalize(node, alive.append, "gone")
+        was = gc.isenabled()
+        gc.disable()
+        try:
+            del node
+            memory.trim()
+        finally:
+            if was:
+                gc.enable()
+        self.assertEqual(alive, ["gone"])
+
+
+if __name__ == "__main__":
+    unittest.main()
