@@ -49,7 +49,6 @@ type ledger struct {
 	fresh  []gpumux.Result
 	bytes  int
 	result gpumux.ChunkResult
-	failed *gpumux.Result
 }
 
 func newLedger(chunk gpumux.Chunk, m memo) *ledger {

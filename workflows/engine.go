@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,12 +69,15 @@ func (c *counts) add(succeeded, failed int64, faults map[gpumux.Kind]int64) {
 	if len(faults) > 0 && c.faults == nil {
 		c.faults = map[gpumux.Kind]int64{}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(faults)) {
+	for _, kind := range sorted(faults) {
 		c.faults[kind] += faults[kind]
 	}
 }
 
-func (c *counts) finished() int64 { return c.succeeded + c.failed }
+// sorted are the keys of a map in an order that a replay repeats.
+//
+//workflowcheck:ignore
+func sorted[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {

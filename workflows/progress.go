@@ -2,8 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +16,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.window(), Chunk: int(m.e.sizer.largest),
 		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
 	}
-	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+	for _, id := range sorted(m.running) {
 		r := m.running[id].last
 		p.Succeeded += r.Succeeded
 		p.Failed += r.Failed
@@ -47,15 +45,15 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	fmt.Fprintf(&b, "**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase)
-	fmt.Fprintf(&b, "| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
-	fmt.Fprintf(&b, "| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate)
-	for _, kind := range slices.Sorted(maps.Keys(p.Faults)) {
-		fmt.Fprintf(&b, "\n- %d × %s", p.Faults[kind], kind)
+	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
+	b.WriteString(fmt.Sprintf("| finished | failed | in flight | items/s |\n|---|---|---|---|\n"))
+	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	for _, kind := range sorted(p.Faults) {
+		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], kind))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			fmt.Fprintf(&b, "\n- item %d: %s", r.Index, strings.ReplaceAll(r.Fault.Error(), "\n", " "))
+			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, strings.ReplaceAll(r.Fault.Error(), "\n", " ")))
 		}
 	}
 	return b.String()

@@ -1,10 +1,8 @@
 package workflows
 
 import (
-	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -187,7 +185,7 @@ func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
 	e.sizer.beyond = c.Beyond
-	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
+	for _, worker := range sorted(c.Slots) {
 		e.sizer.slots[worker] = c.Slots[worker]
 		e.sizer.seen += c.Slots[worker]
 	}

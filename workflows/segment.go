@@ -2,8 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -128,7 +126,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		m.e.chunks += done.Chunks
 		m.e.busy += time.Duration(done.Busy)
 		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
-		for _, worker := range slices.Sorted(maps.Keys(done.Slots)) {
+		for _, worker := range sorted(done.Slots) {
 			m.e.sizer.seen += done.Slots[worker] - m.e.sizer.slots[worker]
 			m.e.sizer.slots[worker] = done.Slots[worker]
 		}
@@ -166,7 +164,7 @@ func (m *mapping) cut() (pieces []gpumux.Piece, items int64) {
 
 // tell passes on to the running segments what people want of the map.
 func (m *mapping) tell(ctx workflow.Context, s steering) {
-	for _, id := range slices.Sorted(maps.Keys(m.running)) {
+	for _, id := range sorted(m.running) {
 		r := m.running[id]
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			// One that has just ended need not know.
