@@ -46,7 +46,7 @@ func details(p gpumux.Progress, ladder []string) string {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
 	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
-	b.WriteString(fmt.Sprintf("| finished | failed | in flight | items/s |\n|---|---|---|---|\n"))
+	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	for _, kind := range sorted(p.Faults) {
 		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], kind))

@@ -12,6 +12,9 @@ const (
 	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread;
 	// with queues this fast that is one wait in fifty, which then lasts until the long poll ends.
 	longPoll = 500 * time.Millisecond
+	// timerShift replaces the server's default of 1 s, by which every timer may be late: the retry of a chunk after a death, too.
+	// It allows for clocks that differ between hosts; there is only one here.
+	timerShift = 20 * time.Millisecond
 )
 
 // settings is the server's dynamic configuration. Keys are taken from the server's own settings, so that one which a new
@@ -24,6 +27,7 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key():         pollsPerSecond,
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key():       pollsPerSecond,
 		dynamicconfig.HistoryLongPollExpirationInterval.Key():   longPoll,
+		dynamicconfig.TimerProcessorMaxTimeShift.Key():          timerShift,
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -84,18 +83,6 @@ func (f *mapFlags) register(c *cobra.Command) {
 type mistakes []string
 
 func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
-
-// join takes over the mistakes of another check.
-func (m *mistakes) join(err error) {
-	var other *usageError
-	switch {
-	case err == nil:
-	case errors.As(err, &other):
-		*m = append(*m, other.problems...)
-	default:
-		m.add("%v", err)
-	}
-}
 
 func (m mistakes) err() error {
 	if len(m) == 0 {
