@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X github.com/gpumux/gpumux/starter/cli.Version=$(VERSION)
+LDFLAGS := -X main.version=$(VERSION)
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .PHONY: help build lean demo test test-root test-server race lint fuzz bench soak size clean
@@ -53,6 +53,10 @@ fuzz: ## each fuzz target for 30 s
 bench: $(VENV)/ready ## benchmarks of both modules
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	cd deploy/devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak: ## workers and servers killed at random, ten thousand items with faults, a million with the command killed; GPUMUX_SOAK=seed repeats a run
+	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
+	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
 
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20

@@ -52,6 +52,8 @@ type ChunkResult struct {
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
 	Busy Duration `json:"busy"`
+	// Peak is the memory that the items needed, those that ran in this call and were measured.
+	Peak *Peaks `json:"peak,omitempty"`
 	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
 	Worker string `json:"worker,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
@@ -69,6 +71,8 @@ type MergeInput struct {
 	Parts  string `json:"parts"`
 	Output string `json:"output"`
 	Items  int64  `json:"items"`
+	// Index, if given, is the key that the index of the results file is written to.
+	Index string `json:"index,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.

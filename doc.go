@@ -23,5 +23,6 @@
 //	store         where large inputs and results live: a blob URL
 //
 // Files: gpumux.go (a map's input, results and summary), chunk.go (what one activity is given and gives back), fault.go
-// (kinds of failure), queue.go (names at the Temporal server), size.go (bytes and durations as people write them).
+// (kinds of failure), reduce.go (one value of many), peak.go (how much memory items needed), queue.go (names at the Temporal
+// server), size.go (bytes and durations as people write them).
 package gpumux

@@ -63,6 +63,8 @@ type Fault struct {
 	// Tail is the end of what the process printed.
 	Tail string `json:"tail,omitempty"`
 	Hint string `json:"hint,omitempty"`
+	// Batch is how many items may have been under way in one micro-batch; 0 means that the task takes single items.
+	Batch int `json:"batch,omitempty"`
 	// Alone says that no other item had run in the process that died, so the item itself is to blame.
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that nothing the item did explains the fault, so that trying it again costs no attempt.

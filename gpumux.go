@@ -3,7 +3,9 @@ package gpumux
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,10 +60,15 @@ type MapInput struct {
 	// Output is the results file: a blob URL or a key in the workers' store. Empty: results come back in the Summary while
 	// they are few and small, and in a file of the workers' store otherwise.
 	Output string `json:"output,omitempty"`
+	// Reduce makes one value of all values: sum, mean, min, max, count, or the name of a task that makes one value of a pair
+	// [a, b] and is associative. Failed items are left out. Default: none.
+	Reduce string `json:"reduce,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
+	// unknown are the fields of a JSON input that no field above stands for.
+	unknown []string
 	// Carry is set by the map itself when it continues as a new run; callers leave it empty.
 	Carry *Carry `json:"carry,omitempty"`
 }
@@ -86,7 +93,8 @@ type Carry struct {
 	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
 	Beyond int64 `json:"beyond,omitempty"`
 	// Segments counts the segments so far.
-	Segments int `json:"segments,omitempty"`
+	Segments int    `json:"segments,omitempty"`
+	Peak     *Peaks `json:"peak,omitempty"`
 }
 
 // Piece is a span of items that still has to run on a rung of the ladder.
@@ -124,11 +132,18 @@ type Summary struct {
 	// Results holds every result in input order when they were few and small; otherwise Output names the results file.
 	Results []Result `json:"results,omitempty"`
 	Output  string   `json:"output,omitempty"`
+	// Reduced is what MapInput.Reduce came to; a value of more than InlineBytes lies at the URL ReducedOutput instead.
+	Reduced       json.RawMessage `json:"reduced,omitempty"`
+	ReducedOutput string          `json:"reducedOutput,omitempty"`
+	// ReduceFault says why there is none, although the items themselves are done.
+	ReduceFault *Fault `json:"reduceFault,omitempty"`
 	// Busy is the time that slots spent on items, summed.
 	Busy Duration `json:"busy"`
 	// Elapsed is the time from the start of the workflow to its end.
 	Elapsed Duration `json:"elapsed"`
 	Chunks  int64    `json:"chunks"`
+	// Peak is the memory that the items needed, where it was measured.
+	Peak *Peaks `json:"peak,omitempty"`
 }
 
 // Progress is the answer to the query "progress".
@@ -151,6 +166,8 @@ type Progress struct {
 	// Recent are the newest failures, at most five.
 	Recent []Result `json:"recent,omitempty"`
 	Output string   `json:"output,omitempty"`
+	// Peak is the memory that the finished items needed, where it was measured.
+	Peak *Peaks `json:"peak,omitempty"`
 }
 
 // Phase is what a map is doing.
@@ -160,6 +177,7 @@ const (
 	Indexing Phase = "indexing"
 	Running  Phase = "running"
 	Merging  Phase = "merging"
+	Reducing Phase = "reducing"
 	Done     Phase = "done"
 )
 
@@ -179,6 +197,39 @@ func (e *InputError) Error() string {
 		lines[i] = p.Field + ": " + p.Message
 	}
 	return "invalid map input: " + strings.Join(lines, "; ")
+}
+
+// UnmarshalJSON keeps the names of fields that are unknown, so that Validate can name a misspelt one.
+func (in *MapInput) UnmarshalJSON(data []byte) error {
+	type plain MapInput
+	if err := json.Unmarshal(data, (*plain)(in)); err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	known := append(inputFields(), "carry")
+	in.unknown = nil
+	for name := range fields {
+		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			in.unknown = append(in.unknown, name)
+		}
+	}
+	slices.Sort(in.unknown)
+	return nil
+}
+
+// inputFields are the JSON names of what callers may give.
+func inputFields() []string {
+	var names []string
+	for i := range reflect.TypeFor[MapInput]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[MapInput]().Field(i).Tag.Get("json"), ",")
+		if name != "" && name != "carry" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -215,6 +266,9 @@ func (in MapInput) Validate() error {
 	var bad []Problem
 	add := func(field, format string, args ...any) {
 		bad = append(bad, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	for _, name := range in.unknown {
+		add(name, "is no field of a map's input; there are %s", strings.Join(inputFields(), ", "))
 	}
 	if strings.TrimSpace(in.Task) == "" {
 		add("task", "is missing; give the name of a task that the workers know")
@@ -268,6 +322,9 @@ func (in MapInput) Validate() error {
 	}
 	if in.Attempts < 0 || in.Attempts > 100 {
 		add("attempts", "%d is outside 1 to 100", in.Attempts)
+	}
+	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
+		add("reduce", "%q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
 	}
 	if in.Priority < 0 || in.Priority > 5 {
 		add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)

@@ -21,6 +21,8 @@ const (
 	MergeParts = "gpumux.MergeParts"
 	// FindParts tells which items of a map already have a stored result.
 	FindParts = "gpumux.FindParts"
+	// Reduce makes one value of many; see ReduceInput.
+	Reduce = "gpumux.Reduce"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
@@ -70,9 +72,11 @@ type Describe struct {
 
 // PoolInfo describes one pool of one worker.
 type PoolInfo struct {
-	Name    string   `json:"name"`
-	Slots   int      `json:"slots"`
-	Memory  Size     `json:"memory,omitempty"`
+	Name   string `json:"name"`
+	Slots  int    `json:"slots"`
+	Memory Size   `json:"memory,omitempty"`
+	// Means are what keeps a slot within Memory, strongest first: "MIG", "cgroup", "framework caps", "watch every 100ms".
+	Means   []string `json:"means,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Devices []string `json:"devices"`
 }

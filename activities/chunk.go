@@ -19,10 +19,6 @@ import (
 const (
 	// beatEvery is how often an activity says that it lives.
 	beatEvery = time.Second
-	// storeEvery is how often a chunk stores what has finished since: a killed worker loses no more than that. A store where
-	// a write takes long is written to less often, so that writing costs at most a twentieth of the time.
-	storeEvery = 250 * time.Millisecond
-	storeShare = 20
 	// inlineResults is the most bytes of results that a chunk returns through the history.
 	inlineResults = 256 << 10
 	// largestResult is the most bytes of one result that can travel inline at all.
@@ -41,9 +37,10 @@ type Pool struct {
 	Slots  int
 }
 
-// Register registers RunChunk.
+// Register registers RunChunk and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(p.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
+	r.RegisterActivityWithOptions(p.Reduce, activity.RegisterOptions{Name: gpumux.Reduce})
 }
 
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
@@ -53,7 +50,8 @@ func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkRe
 	if err := r.load(); err != nil {
 		return gpumux.ChunkResult{}, err
 	}
-	stop := r.beat()
+	defer r.beat()()
+	stop := r.save()
 	err := r.loop()
 	stop()
 	if stored := r.flush(ctx, err == nil); err == nil {
@@ -117,33 +115,6 @@ func (r *run) load() error {
 	return nil
 }
 
-// beat heartbeats and stores results until stopped.
-func (r *run) beat() (stop func()) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		beat := time.NewTicker(beatEvery)
-		defer beat.Stop()
-		save := time.NewTimer(storeEvery)
-		defer save.Stop()
-		for {
-			select {
-			case <-beat.C:
-				activity.RecordHeartbeat(r.ctx, r.l.snapshot())
-			case <-save.C:
-				began := time.Now()
-				if !r.l.inline() {
-					r.flushOnce(r.ctx)
-				}
-				save.Reset(max(storeEvery, storeShare*time.Since(began)))
-			case <-quit:
-				return
-			}
-		}
-	}()
-	return func() { close(quit); <-done }
-}
-
 // loop makes calls until no item is left.
 func (r *run) loop() error {
 	for {
@@ -157,6 +128,7 @@ func (r *run) loop() error {
 		err := r.Runner.Run(ctx, Call{
 			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
 			Clean: alone, Whole: whole, Items: r.items(ctx, spans),
+			Peak: r.l.peak,
 			Done: func(result gpumux.Result) {
 				r.l.add(r.sized(result))
 				if r.chunk.FailFast && result.Fault != nil {
@@ -200,7 +172,10 @@ func (r *run) judge(spans []gpumux.Span, err error) error {
 	index, verdict := r.l.blame(spans, fault)
 	if verdict == "" {
 		how := "alone in a clean process"
-		if fault.Kind.Memory() && fault.Alone {
+		switch {
+		case fault.Batch > 1:
+			how = "with half of its micro-batch"
+		case fault.Kind.Memory() && fault.Alone:
 			how = "with the whole device to itself"
 		}
 		r.log.Warn("item ended its process; it is tried again "+how, append(keys(fault), "item", index)...)
@@ -238,6 +213,7 @@ func keys(f *gpumux.Fault) []any {
 // items reads the items of the spans from wherever the chunk has them.
 func (r *run) items(ctx context.Context, spans []gpumux.Span) func(func(Item, error) bool) {
 	return func(yield func(Item, error) bool) {
+		yield = r.paced(ctx, yield)
 		for _, span := range spans {
 			switch {
 			case r.chunk.Items != nil:
@@ -307,57 +283,10 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 	return result
 }
 
-// flush stores what has finished. When the chunk has succeeded it does not give up: a store that is full or away holds the
-// chunk, not the slot, and loses nothing.
-func (r *run) flush(ctx context.Context, insist bool) error {
-	if r.l.inline() {
-		return nil
-	}
-	if !insist {
-		// The activity's context may have ended already; what has finished is worth a moment.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-	}
-	delay := 200 * time.Millisecond
-	for {
-		err := r.flushOnce(ctx)
-		if err == nil || !insist {
-			return err
-		}
-		r.log.Warn("results wait for the store", "error", err)
-		r.l.wait("results wait for the store: " + err.Error())
-		activity.RecordHeartbeat(ctx, r.l.snapshot())
-		select {
-		case <-time.After(delay):
-			delay = min(2*delay, 5*time.Second)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (r *run) flushOnce(ctx context.Context) error {
-	r.l.mu.Lock()
-	results := r.l.fresh
-	r.l.fresh = nil
-	r.l.mu.Unlock()
-	if len(results) == 0 {
-		return nil
-	}
-	if err := r.Store.WritePart(ctx, r.chunk.Parts, r.chunk.Start, r.chunk.End, r.seq, results); err != nil {
-		r.l.mu.Lock()
-		r.l.fresh = append(results, r.l.fresh...)
-		r.l.mu.Unlock()
-		return err
-	}
-	r.seq++
-	return nil
-}
-
 // result is what the chunk came to.
 func (r *run) result() gpumux.ChunkResult {
 	out := r.l.result
+	out.Peak = r.l.peaks.Known()
 	out.Next, out.Busy, out.Worker, out.Slots = r.chunk.End, gpumux.Duration(r.busy), r.Worker, r.Slots
 	if r.chunk.Parts == "" || r.l.inline() {
 		out.Results = r.l.memo.Results

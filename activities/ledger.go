@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gpumux/gpumux"
 )
@@ -13,6 +15,8 @@ const (
 	deadlyAlone = 2
 	// failedStarts is how often a process may fail to start for a chunk before the map is told.
 	failedStarts = 5
+	// longWrite is how long a write to the store may take before people are told.
+	longWrite = 5 * time.Second
 	// keepRecent is how many failures a chunk shows to people.
 	keepRecent = 3
 )
@@ -23,9 +27,14 @@ type memo struct {
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Suspects are the items that a process ended with.
 	Suspects map[int64]suspect `json:"suspects,omitempty"`
+	// Hunt is the end of the items among which one ended its process together with others in a micro-batch; they are run
+	// in halves until it is found. 0 means none.
+	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate []int64 `json:"escalate,omitempty"`
 	Starts   int     `json:"starts,omitempty"`
+	// Peak is what the finished items held.
+	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
 }
@@ -45,14 +54,20 @@ type ledger struct {
 	memo  memo
 	// done marks the items that have a result or are escalated, by position in the chunk.
 	done []bool
-	// fresh are the results that are not stored yet.
-	fresh  []gpumux.Result
-	bytes  int
-	result gpumux.ChunkResult
+	// fresh are the results that are not stored yet, waiting their bytes with those being stored. Room is closed and made anew
+	// when some were stored.
+	fresh   []gpumux.Result
+	waiting int
+	room    chan struct{}
+	// writing is when the write under way began.
+	writing time.Time
+	bytes   int
+	peaks   gpumux.Peaks
+	result  gpumux.ChunkResult
 }
 
 func newLedger(chunk gpumux.Chunk, m memo) *ledger {
-	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start)}
+	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start), room: make(chan struct{})}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
@@ -62,12 +77,15 @@ func newLedger(chunk gpumux.Chunk, m memo) *ledger {
 		l.bytes += size(r)
 		if chunk.Parts != "" {
 			l.fresh = append(l.fresh, r)
+			l.waiting += size(r)
 		}
 	}
 	for _, index := range m.Escalate {
 		l.done[index-chunk.Start] = true
 	}
 	l.result.Escalate = m.Escalate
+	l.peaks.Merge(m.Peak)
+	l.memo.Peak = nil
 	return l
 }
 
@@ -84,7 +102,41 @@ func (l *ledger) add(r gpumux.Result) {
 	}
 	if l.chunk.Parts != "" {
 		l.fresh = append(l.fresh, r)
+		l.waiting += size(r)
 	}
+}
+
+// take gives the results that are not stored yet to whoever stores them, who settles them afterwards.
+func (l *ledger) take() []gpumux.Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	results := l.fresh
+	l.fresh = nil
+	l.writing = time.Now()
+	return results
+}
+
+// settle says what became of results that were taken.
+func (l *ledger) settle(results []gpumux.Result, stored bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writing = time.Time{}
+	if !stored {
+		l.fresh = append(results, l.fresh...)
+		return
+	}
+	for _, r := range results {
+		l.waiting -= size(r)
+	}
+	close(l.room)
+	l.room = make(chan struct{})
+}
+
+// unstored is how many bytes of results wait for the store; less is closed when it is fewer.
+func (l *ledger) unstored() (bytes int, less <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting, l.room
 }
 
 func (l *ledger) count(r gpumux.Result) {
@@ -106,10 +158,18 @@ func (l *ledger) count(r gpumux.Result) {
 }
 
 // next returns the spans of items to run in the next call: one suspect alone, on a whole device if it has run out of memory
-// alone already, or everything up to the next suspect.
+// alone already, or half of those among which the culprit is, or everything up to the next suspect.
 func (l *ledger) next() (spans []gpumux.Span, alone, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	hunted := l.hunted()
+	if hunted == 0 {
+		l.memo.Hunt = 0
+	}
+	room := int64(len(l.done))
+	if hunted > 0 {
+		room = max(1, hunted/2)
+	}
 	for at, done := range l.done {
 		index := l.chunk.Start + int64(at)
 		if done {
@@ -121,13 +181,38 @@ func (l *ledger) next() (spans []gpumux.Span, alone, whole bool) {
 			}
 			break
 		}
+		if room--; room < 0 {
+			break
+		}
 		if n := len(spans); n > 0 && spans[n-1].End == index {
 			spans[n-1].End++
 		} else {
 			spans = append(spans, gpumux.Span{Start: index, End: index + 1})
 		}
 	}
-	return spans, false, false
+	return spans, hunted == 1, false
+}
+
+// hunted is how many items are still among those that the culprit is one of.
+func (l *ledger) hunted() (n int64) {
+	for i := l.chunk.Start; i < l.memo.Hunt; i++ {
+		if !l.done[i-l.chunk.Start] {
+			n++
+		}
+	}
+	return n
+}
+
+// hunt narrows the items among which the culprit is to the first n unfinished ones of the spans.
+func (l *ledger) hunt(spans []gpumux.Span, n int) {
+	for _, span := range spans {
+		for i := span.Start; i < span.End && n > 0; i++ {
+			if !l.done[i-l.chunk.Start] {
+				l.memo.Hunt = i + 1
+				n--
+			}
+		}
+	}
 }
 
 // blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
@@ -145,6 +230,11 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 	if index < 0 {
 		l.mu.Unlock()
 		return -1, ""
+	}
+	if fault.Batch > 1 {
+		l.hunt(spans, fault.Batch)
+		l.mu.Unlock()
+		return index, ""
 	}
 	s := l.memo.Suspects[index]
 	s.Memory = fault.Kind.Memory()
@@ -165,6 +255,9 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 	if deaths >= deadlyAlone {
 		recorded := *fault
 		recorded.Attempts = deaths
+		if fault.Kind == gpumux.Budget {
+			l.peak(fault.Peak, fault.Budget)
+		}
 		l.add(gpumux.Result{Index: index, Fault: &recorded})
 		return index, "recorded as failed"
 	}
@@ -189,9 +282,16 @@ func (l *ledger) snapshot() memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.memo
+	if l.peaks.Items() > 0 {
+		m.Peak = &gpumux.Peaks{}
+		m.Peak.Merge(&l.peaks)
+	}
 	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
 	if l.chunk.Parts != "" && !l.inlineLocked() {
 		m.Results = nil
+	}
+	if took := time.Since(l.writing); m.Waiting == "" && !l.writing.IsZero() && took > longWrite {
+		m.Waiting = fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
 	}
 	return m
 }

@@ -134,3 +134,55 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 	require.True(t, alone)
 	require.True(t, whole)
 }
+
+// One item of a micro-batch ends the process: halves are run until it is the only one left.
+func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
+	const culprit, batch = 37, 32
+	l := newLedger(gpumux.Chunk{Start: 0, End: 100, Parts: "p"}, memo{})
+	deaths, calls := 0, 0
+	for {
+		spans, _, _ := l.next()
+		if len(spans) == 0 {
+			break
+		}
+		calls++
+		require.Less(t, calls, 30)
+		for at := spans[0].Start; at < spans[0].End; {
+			// What the slot does: micro-batches, each as a whole or not at all.
+			end := min(at+batch, spans[0].End)
+			if at <= culprit && culprit < end {
+				deaths++
+				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.Crash, Batch: int(end - at), Alone: end-at == 1})
+				require.Equal(t, l.done[culprit], verdict != "")
+				break
+			}
+			for ; at < end; at++ {
+				l.add(value(at))
+			}
+		}
+	}
+	require.EqualValues(t, 99, l.result.Succeeded)
+	require.EqualValues(t, 1, l.result.Failed)
+	require.LessOrEqual(t, deaths, 1+5+2, "once whole, by halves, and alone twice")
+	require.Zero(t, l.memo.Hunt)
+}
+
+// A micro-batch that dies once and then goes well blames nobody.
+func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
+	l := newLedger(gpumux.Chunk{Start: 0, End: 20, Parts: "p"}, memo{})
+	_, verdict := l.blame([]gpumux.Span{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
+	require.Empty(t, verdict)
+	require.Empty(t, l.memo.Suspects)
+	var sizes []int64
+	for {
+		spans, _, _ := l.next()
+		if len(spans) == 0 {
+			break
+		}
+		sizes = append(sizes, spans[0].End-spans[0].Start)
+		for i := spans[0].Start; i < spans[0].End; i++ {
+			l.add(value(i))
+		}
+	}
+	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
+}

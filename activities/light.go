@@ -24,7 +24,7 @@ type Light struct {
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		gpumux.IndexSource: l.IndexSource, gpumux.FindParts: l.FindParts, gpumux.MergeParts: l.MergeParts,
-		gpumux.WritePart: l.WritePart, gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.WritePart: l.WritePart, gpumux.Reduce: l.Reduce, gpumux.DescribeWorker: l.DescribeWorker,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

@@ -27,6 +27,8 @@ type Call struct {
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
 	Items iter.Seq2[Item, error]
+	// Peak takes, before Done takes the item's result, the most bytes that it held where that was measured, and what it might.
+	Peak func(held, budget int64)
 	// Done takes each result in the order of the items.
 	Done func(gpumux.Result)
 }

@@ -47,6 +47,8 @@ type Pending struct {
 	Next    time.Time `json:"next,omitzero"`
 	// Fault is why its last attempt ended.
 	Fault *gpumux.Fault `json:"fault,omitempty"`
+	// Waiting says why it does not move, such as a store that is full or away.
+	Waiting string `json:"waiting,omitempty"`
 }
 
 // Show tells all about the newest run of a map. What cannot be found out, as without a worker, is left out.
@@ -136,6 +138,12 @@ func (d *Detail) add(activities []*workflowpb.PendingActivityInfo) {
 				fault = faultOf(application)
 			}
 			p.Fault = &fault
+		}
+		var told struct {
+			Waiting string `json:"waiting"`
+		}
+		if converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
+			p.Waiting = told.Waiting
 		}
 		d.Pending = append(d.Pending, p)
 	}

@@ -49,7 +49,8 @@ func identify(in gpumux.MapInput, scope, items string) identity {
 		Timeout     gpumux.Duration
 		Attempts    int
 		FailFast    bool
-	}{print, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast}
+		Reduce      string `json:",omitempty"`
+	}{print, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast, in.Reduce}
 	return identity{fingerprint: print, id: clean(in.Task) + "-" + digest(options)[:12]}
 }
 

@@ -92,6 +92,9 @@ func detailLines(in gpumux.MapInput, note memo) string {
 	if in.FailFast {
 		b.WriteString("- stops at the first failed item\n")
 	}
+	if in.Reduce != "" {
+		fmt.Fprintf(&b, "- reduce: `%s`\n", in.Reduce)
+	}
 	if note.Output != "" {
 		fmt.Fprintf(&b, "- results: `%s` in `%s`\n", note.Output, note.Store)
 	}

@@ -115,3 +115,18 @@ func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, err
 	s.opened = st
 	return st, nil
 }
+
+// Holds says whether a URL names an object in the workers' store, so that they read it where it lies.
+func (s *Starter) Holds(ctx context.Context, url string) bool {
+	st, err := s.store(ctx)
+	var away *NoStore
+	switch {
+	case err == nil:
+		_, err = st.Key(url)
+		return err == nil
+	case errors.As(err, &away) && away.URL != "": // it is out of reach from here, but its URL is known
+		folder, _, _ := strings.Cut(away.URL, "?")
+		return strings.HasPrefix(url, strings.TrimSuffix(folder, "/")+"/")
+	}
+	return false
+}

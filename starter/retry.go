@@ -21,11 +21,18 @@ type RetryOptions struct {
 	Attempts int
 }
 
-// StillRunning says that a map cannot be retried yet.
-type StillRunning struct{ ID string }
+// StillRunning says that a map cannot be retried, or its results be fetched, yet.
+type StillRunning struct {
+	ID string
+	// Results says that its results were asked for.
+	Results bool
+}
 
 // Error says what to do instead.
 func (e *StillRunning) Error() string {
+	if e.Results {
+		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, `gpumux wait %s` waits for all", e.ID, e.ID)
+	}
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
 
@@ -48,7 +55,7 @@ func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle
 		_, err := s.Open(ctx, id)
 		return nil, cmp.Or(err, error(&NotFound{ID: id}))
 	case last.Status == Running:
-		return nil, &StillRunning{id}
+		return nil, &StillRunning{ID: id}
 	}
 	in, err := s.given(ctx, last)
 	if err != nil {
@@ -78,7 +85,7 @@ func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	var already *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &already) {
-		return nil, &StillRunning{id}
+		return nil, &StillRunning{ID: id}
 	}
 	return h, err
 }

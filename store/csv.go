@@ -114,7 +114,10 @@ func (c *csvRows) next() ([]byte, int64, error) {
 
 func (c *csvRows) failed(err error) error {
 	var parse *csv.ParseError
+	var mistake *SourceError
 	switch {
+	case errors.As(err, &mistake):
+		return mistake
 	case errors.Is(err, errLongLine):
 		return &SourceError{c.name, 0, "a row is longer than " + gpumux.Size(maxLine).String(), "",
 			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}

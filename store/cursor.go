@@ -65,6 +65,8 @@ type walker struct {
 	spare         []*bufio.Reader
 	last          int64
 	moved         bool
+	// left, if not nil, is told of each part that was read to its end.
+	left func(part)
 }
 
 type opening struct {
@@ -171,6 +173,9 @@ func (w *walker) take() (*object, error) {
 func (w *walker) leave(c *cursor) {
 	c.close()
 	w.spare = append(w.spare, c.lines.r)
+	if w.left != nil {
+		w.left(c.part)
+	}
 }
 
 // close closes what is open and waits for what was asked for.

@@ -149,28 +149,40 @@ func (l *checkedLines) invalid(item []byte) error {
 
 const bom = "\xef\xbb\xbf"
 
-// openItems walks over an input of either format, checking every item. Inputs that are plainly something else are named.
-func openItems(r io.Reader, name string, format Format) (items, error) {
-	buffered := bufio.NewReaderSize(r, 256<<10)
-	head, err := buffered.Peek(4)
+// openItems walks over an input of either format, compressed or not, checking every item. Inputs that are plainly something
+// else are named. Packed says that the input was compressed.
+func openItems(r io.Reader, name string, format Format) (from items, packed bool, err error) {
+	text, packed, err := unpack(r, name)
+	if err != nil {
+		return nil, packed, err
+	}
+	head, err := text.Peek(10)
 	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		var mistake *SourceError
+		if errors.As(err, &mistake) {
+			return nil, packed, err
+		}
+		return nil, packed, fmt.Errorf("read %s: %w", name, err)
 	}
 	for magic, hint := range map[string]string{
-		"\x1f\x8b":     "it is compressed with gzip; decompress it first",
-		"\x28\xb5\x2f": "it is compressed with zstd; decompress it first",
-		"PK\x03\x04":   "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
-		"\xff\xfe":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
-		"\xfe\xff":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+		"\x1f\x8b":         "it is compressed twice; decompress it once",
+		"\x28\xb5\x2f\xfd": "it is compressed twice; decompress it once",
+		"\xfd7zXZ\x00":     "it is compressed with xz; compress it with gzip or zstd instead",
+		"BZh91AY&SY":       "it is compressed with bzip2; compress it with gzip or zstd instead",
+		"PK\x03\x04":       "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
+		"PAR1":             "it is a Parquet file; export it as CSV or JSON lines",
+		"\xff\xfe":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+		"\xfe\xff":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 	} {
 		if strings.HasPrefix(string(head), magic) {
-			return nil, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
+			return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
 		}
 	}
 	if format == CSV {
-		return newCSVRows(buffered, name)
+		from, err = newCSVRows(text, name)
+		return from, packed, err
 	}
-	return &checkedLines{jsonLines{lineReader: lineReader{r: buffered}, name: name}}, nil
+	return &checkedLines{jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
 }
 
 // start is the beginning of a text, for error messages.

@@ -16,7 +16,7 @@ const beatItems = 1 << 14
 // Merge writes the results of all parts of a folder into one file in order of index and counts them. Parts may overlap and
 // fill each other's holes; of several results for an item that of the part whose name comes first stays. Every index from 0
 // to Items-1 must be there, else the error names the first that is not and the output is as it was. The output appears whole
-// or not at all. Beat, if not nil, is called with the items done so far every few thousand items, in the caller's goroutine.
+// or not at all. With Index the file's index is written too, so that Items reads any stretch of it. Beat, if not nil, is called with the items done so far every few thousand items, in the caller's goroutine.
 func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items int64)) (gpumux.Merged, error) {
 	fail := func(err error) (gpumux.Merged, error) {
 		return gpumux.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
@@ -41,6 +41,15 @@ func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items
 		return fail(err)
 	}
 	defer file.Abort()
+	var marks *indexWriter
+	var index *Writer
+	if in.Index != "" {
+		if index, err = s.Create(ctx, in.Index); err != nil {
+			return fail(err)
+		}
+		defer index.Abort()
+		marks = newIndexWriter(index)
+	}
 	merged := gpumux.Merged{Items: in.Items, Output: s.Locate(output)}
 	to := bufio.NewWriterSize(file, 512<<10)
 	lines := s.walk(ctx, folder, parts)
@@ -61,6 +70,11 @@ func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items
 		if err == io.EOF {
 			break
 		}
+		if marks != nil {
+			if err := marks.add(merged.Bytes); err != nil {
+				return fail(err)
+			}
+		}
 		count.add(c.outcome)
 		merged.Bytes += int64(len(c.line))
 		if _, err := to.Write(c.line); err != nil {
@@ -72,6 +86,11 @@ func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items
 	}
 	if err := errors.Join(to.Flush(), file.Close()); err != nil {
 		return fail(err)
+	}
+	if marks != nil {
+		if err := errors.Join(marks.finish(merged.Bytes, 0), index.Close()); err != nil {
+			return fail(err)
+		}
 	}
 	merged.Succeeded, merged.Failed, merged.Faults = count.succeeded, count.failed, count.faults
 	return merged, nil

@@ -57,9 +57,16 @@ func (s *Store) upload(ctx context.Context, path, key string) error {
 	return w.Close()
 }
 
-// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson or .csv, and writes its index.
-// The Source it returns is the file itself, or for CSV its rows as JSON lines, which are written beside the index. Mistakes
-// in the file are a *SourceError.
+// How much larger than its file a source may become as plain JSON lines: repeating the header's names makes lines longer than
+// rows, and text seldom compresses better than to a sixteenth. An upload that grows far beyond fails.
+const (
+	csvGrowth    = 4
+	packedGrowth = 16
+)
+
+// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson or .csv, plain or with .gz or
+// .zst behind it, and writes its index. The Source it returns is the file itself, or for CSV and compressed files their items
+// as JSON lines, which are written beside the index. Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
 	format, err := FormatOf(name)
 	if err != nil {
@@ -73,7 +80,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 		return gpumux.Source{}, err
 	}
 	defer in.Close()
-	from, err := openItems(in, in.url, format)
+	from, packed, err := openItems(in, in.url, format)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
@@ -86,8 +93,12 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 
 	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size()}
 	modified := int64(0)
-	if format == CSV {
-		src, err = s.putRows(ctx, from, in, src, marks)
+	if format == CSV || packed {
+		growth := int64(csvGrowth)
+		if packed {
+			growth *= packedGrowth
+		}
+		src, err = s.putLines(ctx, from, in, src, marks, growth*in.body.Size())
 	} else {
 		modified = in.body.ModTime().Unix()
 		src.Items, err = markItems(from, marks)
@@ -102,21 +113,28 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	return src, nil
 }
 
-// putRows writes the items beside the index.
-func (s *Store) putRows(ctx context.Context, from items, in *object, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
+// putLines writes the items beside the index, which come to about so many bytes.
+func (s *Store) putLines(ctx context.Context, from items, in *object, src gpumux.Source, marks *indexWriter, bytes int64) (gpumux.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
-	const growth = 4 // repeating the header's names makes lines longer than rows
-	w, err := s.create(ctx, key, creation{bytes: growth * in.body.Size()})
+	w, err := s.create(ctx, key, creation{bytes: bytes})
 	if err != nil {
 		return src, err
 	}
 	defer w.Abort()
 	src.URL = s.Locate(key)
-	src.Items, src.Bytes, err = copyItems(from, in.url, bufio.NewWriterSize(w, 256<<10), marks)
+	var to io.Writer = w
+	if s.home.dir != "" {
+		to = &spaceGuard{w: w, dir: s.home.dir}
+	}
+	src.Items, src.Bytes, err = copyItems(from, in.url, storeFailed, bufio.NewWriterSize(to, 256<<10), marks)
 	if err != nil {
 		return src, err
 	}
 	return src, w.Close()
+}
+
+func storeFailed(name string, err error) error {
+	return fmt.Errorf("copy %s into the store: %w; make room there", name, err)
 }
 
 func markItems(from items, marks *indexWriter) (count int64, err error) {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -24,16 +25,17 @@ const (
 	CSV
 )
 
-// FormatOf tells the format from a file's name.
+// FormatOf tells the format from a file's name, which may end in .gz or .zst as well.
 func FormatOf(name string) (Format, error) {
-	switch ext := strings.ToLower(path.Ext(name)); ext {
+	inner, _ := cutArchive(name)
+	switch ext := strings.ToLower(path.Ext(inner)); ext {
 	case ".jsonl", ".ndjson":
 		return JSONLines, nil
 	case ".csv":
 		return CSV, nil
 	default:
 		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
-			Hint: "name it .jsonl (one JSON value per line) or .csv (with a header)"}
+			Hint: "name it .jsonl (one JSON value per line) or .csv (with a header), with .gz or .zst behind it when compressed"}
 	}
 }
 
@@ -58,12 +60,13 @@ type Spooled struct {
 
 // Spool reads an input of any size into a temporary file with one item per line, checking each. Mistakes in the input are a
 // *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
-// It holds one line in memory at a time.
+// Gzip and zstd are seen by their first bytes and decompressed. It holds one line in memory at a time, and stops before the
+// copy takes the last of the disk.
 func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
 	if o.Name == "" {
 		o.Name = "input"
 	}
-	from, err := openItems(r, o.Name, o.Format)
+	from, _, err := openItems(r, o.Name, o.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +90,10 @@ func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
 	s.index = indexFile.Name()
 
 	hash := sha256.New()
-	to := bufio.NewWriterSize(io.MultiWriter(lines, hash), 256<<10)
+	space := &spaceGuard{w: lines, dir: filepath.Dir(s.lines)}
+	to := bufio.NewWriterSize(io.MultiWriter(space, hash), 256<<10)
 	marks := newIndexWriter(indexFile)
-	if s.Items, s.Bytes, err = copyItems(from, o.Name, to, marks); err != nil {
+	if s.Items, s.Bytes, err = copyItems(from, o.Name, spoolFailed, to, marks); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(marks.finish(s.Bytes, 0), lines.Close(), indexFile.Close()); err != nil {
@@ -99,13 +103,13 @@ func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
 	return s, nil
 }
 
-// copyItems writes every item on a line of its own and marks where it begins.
-func copyItems(from items, name string, to *bufio.Writer, marks *indexWriter) (count, bytes int64, err error) {
+// copyItems writes every item on a line of its own and marks where it begins. Failed words a failure to write.
+func copyItems(from items, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter) (count, bytes int64, err error) {
 	for {
 		item, _, err := from.next()
 		if err == io.EOF {
 			if err := to.Flush(); err != nil {
-				return 0, 0, spoolFailed(name, err)
+				return 0, 0, failed(name, err)
 			}
 			return count, bytes, nil
 		}
@@ -117,13 +121,13 @@ func copyItems(from items, name string, to *bufio.Writer, marks *indexWriter) (c
 			return 0, 0, fmt.Errorf("read %s: %w", name, err)
 		}
 		if err := marks.add(bytes); err != nil {
-			return 0, 0, spoolFailed(name, err)
+			return 0, 0, failed(name, err)
 		}
 		if _, err := to.Write(item); err != nil {
-			return 0, 0, spoolFailed(name, err)
+			return 0, 0, failed(name, err)
 		}
 		if err := to.WriteByte('\n'); err != nil {
-			return 0, 0, spoolFailed(name, err)
+			return 0, 0, failed(name, err)
 		}
 		count++
 		bytes += int64(len(item)) + 1

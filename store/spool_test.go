@@ -78,7 +78,7 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		{JSONLines, `{"a": NaN}`, "write null"},
 		{JSONLines, "1\n\"\xff\"", "in:2: not UTF-8"},
 		{JSONLines, "\"" + strings.Repeat("ü", 100), "ü…\";"},
-		{JSONLines, "\x1f\x8b\x08\x00", "in:1: not text; it is compressed with gzip"},
+		{JSONLines, "\x1f\x8b\x08\x00", "in: the gzip archive is cut off"},
 		{JSONLines, "\xff\xfe1\x00", "it is UTF-16"},
 		{CSV, "PK\x03\x04", "spreadsheet"},
 		{CSV, "a,b\n1,2\n1,2,3\n", `in:3: 3 cells, but the header has 2: "1,2,3"; put cells`},

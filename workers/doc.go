@@ -5,9 +5,10 @@
 // reads items or results, and never runs what its file does not name. A Worker stops when Stop is called: it takes no new
 // work, hands back what still runs, ends every task process and waits until nothing is left.
 //
-// Files: config.go (the file), document.go (reading YAML with all mistakes at once), problem.go (one mistake, and the list of
-// them), pool_config.go (a pool and its devices), task_config.go (a task), catalog.go (from a name to a task), environment.go
-// (what a device puts into the environment), pool.go (which slot a call gets), supplier.go (when to ask for work), runner.go
-// (a call on its way to a slot), guard.go (devices that failed), queue.go (one Temporal worker per queue), connection.go (to
-// Temporal), worker.go (start and end), log.go (keys, and the bridge to Temporal's log).
+// Files: config.go (the file), document.go (reading YAML with all mistakes at once), problem.go (one mistake, and the list
+// of them), pool_config.go (a pool and its devices), task_config.go (a task), catalog.go (from a name to a task),
+// environment.go (what a device puts into the environment), pool.go (which slot a call gets), supplier.go (when to ask for
+// work), runner.go (a call on its way to a slot), guard.go (devices that failed), watch.go (the memory of task processes),
+// means.go (what enforces a budget), queue.go (one Temporal worker per queue), connection.go (to Temporal), worker.go (start
+// and end), log.go (keys, and the bridge to Temporal's log).
 package workers

@@ -36,8 +36,17 @@ func environment(p PoolConfig, g group) map[string]string {
 	return env
 }
 
+// contextRoom is what a process takes on a device beside its framework's own allocations: the CUDA context, code, the
+// libraries' workspaces.
+const contextRoom = 512 << 20
+
+// room is what a budget leaves for a framework's allocations. The framework's own limit has to be the first that is met: the
+// task can go on after it, and cannot after the memory watch, which counts everything. The Python runtime has the same rule.
+func room(budget gpumux.Size) gpumux.Size { return budget - min(contextRoom, budget/4) }
+
 // capped sets the frameworks' own caps per device. Frameworks that need code for it are capped in the task process.
 func capped(env map[string]string, budget gpumux.Size, devices []gpu.Device) {
+	budget = room(budget)
 	env["CUPY_GPU_MEMORY_LIMIT"] = strconv.FormatInt(int64(budget), 10)
 	env["JULIA_CUDA_HARD_MEMORY_LIMIT"] = strconv.FormatInt(int64(budget), 10)
 	least := devices[0].Memory

@@ -19,6 +19,8 @@ type runner struct {
 	tasks *catalog
 	// halt ends with errPoolStopped when running calls must be given up.
 	halt context.Context
+	// contact ends calls when the server hands their chunks on.
+	contact *contact
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -33,7 +35,10 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(r.halt, func() { cancel(context.Cause(r.halt)) })()
+	held := r.contact.held()
+	for _, end := range []context.Context{r.halt, held} {
+		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
+	}
 
 	pl, err := r.pool.take(ctx, task.Name, r.group, call.Whole)
 	if err != nil {
@@ -42,7 +47,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	defer r.pool.give(pl)
 	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Items: slotItems(call.Items), Done: func(d slot.Done) { call.Done(d.Result) },
+		Items: slotItems(call.Items), Done: func(d slot.Done) {
+			if d.Peak > 0 && call.Peak != nil {
+				call.Peak(d.Peak, d.Budget)
+			}
+			call.Done(d.Result)
+		},
 	}
 	if call.Whole {
 		in.Memory, in.Env = pl.memory, pl.env

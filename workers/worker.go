@@ -68,10 +68,15 @@ type Worker struct {
 	scratch   string // a folder to remove
 	store     *store.Store
 	pools     []*pool
+	watch     *watch
+	cgroups   *slot.Cgroups    // nil where there are none
+	hostPIDs  bool             // the driver's process numbers are ours
+	enforced  map[string]means // by pool
 	suppliers []*supplier
 	guarding  context.CancelFunc
 	guarded   chan struct{}
 	client    client.Client
+	contact   *contact
 	serving   []worker.Worker
 }
 
@@ -144,6 +149,14 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	}
+	w.hostPIDs = gpu.HostPIDs()
+	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
+	w.confine()
+	for _, p := range w.placements {
+		w.enforced[p.Name] = w.means(p)
+	}
+	w.sayMeans()
+	w.contact = newContact(w.client, w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
 	var queues []queue
 	for _, p := range w.placements {
@@ -155,7 +168,11 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding, w.guarded = cancel, make(chan struct{})
 	go func() {
 		defer close(w.guarded)
+		var all sync.WaitGroup
+		all.Go(func() { w.watch.run(guarding) })
+		all.Go(func() { w.contact.run(guarding) })
 		watch.run(guarding)
+		all.Wait()
 	}()
 	queues = append(queues, w.light())
 	for _, q := range queues {
@@ -204,7 +221,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range int(p.Slots) {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: env, Runtime: runtime, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Log: w.log.With(zap.String(logPool, p.Name)),
 			})
 			places = append(places, &place{seat: seat, group: g.name, memory: alone.Memory, env: whole})
@@ -223,7 +240,7 @@ func (w *Worker) Failed() <-chan error { return w.failed }
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
 	for _, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: int(p.Slots) * len(p.groups), Memory: p.Memory, Mode: p.Mode}
+		info := gpumux.PoolInfo{Name: p.Name, Slots: int(p.Slots) * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
 		for _, g := range p.groups {
 			info.Devices = append(info.Devices, g.name)
 		}

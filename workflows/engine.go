@@ -46,6 +46,7 @@ type engine struct {
 	sizer  sizer
 	counts counts
 	busy   time.Duration
+	peaks  gpumux.Peaks
 	chunks int64
 
 	inFlight int
@@ -209,6 +210,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
+	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
 	if result.Next < piece.End {
 		e.again(gpumux.Piece{Span: gpumux.Span{Start: result.Next, End: piece.End}, Rung: piece.Rung})

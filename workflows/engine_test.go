@@ -79,6 +79,8 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	}, name(gpumux.IndexSource))
 	env.RegisterActivityWithOptions(func(context.Context, gpumux.PartsInput) (gpumux.Found, error) { return w.found, nil }, name(gpumux.FindParts))
 	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.PartInput) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, r := range in.Results {
 			w.stored[r.Index] = true
 		}

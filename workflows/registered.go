@@ -114,6 +114,9 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 	}
 	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
 	m.e.keep = m.c.keep(m.e.parts)
+	if err := (&reduction{mapping: m}).known(ctx); err != nil {
+		return err
+	}
 	if !m.asked {
 		return nil
 	}
@@ -139,7 +142,9 @@ func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
 	summary := gpumux.Summary{
 		Task: m.in.Task, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
 		Faults: m.e.counts.faults, Busy: gpumux.Duration(m.e.busy), Chunks: m.e.chunks,
+		Peak: m.e.peaks.Known(),
 	}
+	var results *gpumux.Source
 	if m.e.inline && !m.c.spilled && int64(len(m.c.results)) == m.e.total {
 		summary.Results = m.c.sorted()
 	} else {
@@ -149,12 +154,19 @@ func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
 			return summary, err
 		}
 		merge := gpumux.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total}
+		if m.in.Reduce != "" {
+			merge.Index = strings.TrimSuffix(m.e.parts, "parts") + "results.index"
+		}
 		var merged gpumux.Merged
 		if err := workflow.ExecuteActivity(light(ctx, "merge results"), gpumux.MergeParts, merge).Get(ctx, &merged); err != nil {
 			return summary, plain(err)
 		}
 		summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
 		summary.Output = merged.Output
+		results = &gpumux.Source{URL: merged.Output, Index: merge.Index, Items: merged.Items, Bytes: merged.Bytes}
+	}
+	if err := (&reduction{mapping: m}).finish(ctx, &summary, results); err != nil {
+		return summary, err
 	}
 	m.phase = gpumux.Done
 	m.show(ctx)
@@ -174,6 +186,7 @@ func (e *engine) carry() *gpumux.Carry {
 		Source: e.source, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
+		Peak: e.peaks.Known(),
 	}
 }
 
@@ -183,6 +196,7 @@ func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e.source, e.todo, e.paused = c.Source, c.Todo, c.Paused
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
+	e.peaks.Merge(c.Peak)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
 	e.sizer.beyond = c.Beyond
 	for _, worker := range sorted(c.Slots) {

@@ -100,6 +100,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	in.Carry = m.e.carry()
 	in.Carry.Todo, in.Carry.Started = pieces, m.started
 	in.Carry.Succeeded, in.Carry.Failed, in.Carry.Faults, in.Carry.Chunks, in.Carry.Busy = 0, 0, nil, 0, 0
+	in.Carry.Peak = nil
 	for _, piece := range m.e.todo {
 		in.Carry.Beyond += piece.End - piece.Start
 	}
@@ -125,6 +126,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		m.e.counts.add(done.Succeeded, done.Failed, done.Faults)
 		m.e.chunks += done.Chunks
 		m.e.busy += time.Duration(done.Busy)
+		m.e.peaks.Merge(done.Peak)
 		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
 		for _, worker := range sorted(done.Slots) {
 			m.e.sizer.seen += done.Slots[worker] - m.e.sizer.slots[worker]

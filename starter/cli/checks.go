@@ -201,7 +201,7 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []finding {
 			findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: bad, Detail: "nobody polls " + rung.Queue, Fix: "restart the worker and read its log"})
 			continue
 		}
-		findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: good, Detail: "served on queue " + rung.Queue})
+		findings = append(findings, checkPool(pool, rung.Queue))
 	}
 	url := a.storeURL
 	if url == "" {
@@ -212,6 +212,18 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []finding {
 		}
 	}
 	return append(findings, checkStore(ctx, url))
+}
+
+// checkPool is a pool that is served, with what keeps its slots within their budget.
+func checkPool(pool gpumux.PoolInfo, queue string) finding {
+	f := finding{Check: "pool " + pool.Name, Verdict: good, Detail: "served on queue " + queue}
+	if pool.Memory > 0 {
+		f.Detail += fmt.Sprintf("; budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
+		if len(pool.Means) == 0 {
+			f.Verdict, f.Fix = note, "nothing enforces the budget; see the worker's log, and docs/memory.md"
+		}
+	}
+	return f
 }
 
 // checkStore writes, reads and deletes an object.

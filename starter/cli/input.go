@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -27,6 +28,11 @@ type items struct {
 	source string
 	// label says where they come from.
 	label string
+}
+
+// put makes them the items of a map.
+func (i items) put(m *starter.Map) {
+	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.rng, i.source, i.label
 }
 
 func (i items) remove() {
@@ -43,17 +49,26 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 		return items{rng: r, label: "range " + rng}, err
 	case glob != "":
 		return globItems(ctx, glob)
-	case strings.Contains(in, "://"):
-		return items{source: in, label: in}, nil
 	case in == "-":
 		return spool(ctx, a.Stdin, "standard input", "", store.JSONLines)
 	}
-	format := store.JSONLines
-	switch strings.ToLower(filepath.Ext(in)) {
-	case ".csv":
-		format = store.CSV
-	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".tsv", ".arrow":
-		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv)%s", in, convertHint(in))
+	file, _, _ := strings.Cut(in, "?")
+	isURL := strings.Contains(in, "://")
+	if !isURL {
+		file = in
+	}
+	format, err := store.FormatOf(file)
+	if err != nil && (isURL || refusedEnding(file)) {
+		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv), plain or compressed (.gz, .zst)%s",
+			in, convertHint(in))
+	}
+	if isURL {
+		body, err := store.ReadURL(ctx, in)
+		if err != nil {
+			return items{}, usage("--in: %v", err)
+		}
+		defer body.Close()
+		return spool(ctx, body, in, in, format)
 	}
 	f, err := os.Open(in)
 	if err != nil {
@@ -69,12 +84,18 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 	return spool(ctx, f, in, filepath.Base(in), format)
 }
 
+// refusedEnding says that a name is plainly of something else; other names are taken for JSON lines.
+func refusedEnding(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".tsv", ".arrow", ".bz2", ".xz", ".zip":
+		return true
+	}
+	return false
+}
+
 func convertHint(in string) string {
-	switch strings.ToLower(filepath.Ext(in)) {
-	case ".json":
+	if strings.EqualFold(filepath.Ext(in), ".json") {
 		return "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
-	case ".gz":
-		return "; or pipe it: gunzip -c " + in + " | gpumux map … --in -"
 	}
 	return ""
 }

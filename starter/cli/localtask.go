@@ -15,6 +15,31 @@ type localTask struct {
 	config workers.TaskConfig
 	// dir is the current folder; scope tells tasks of the same name in different places apart.
 	dir, scope string
+	// reduce is the task of --reduce, when that is one.
+	reduce *localTask
+}
+
+// tasks are what the worker of the command knows.
+func (t localTask) tasks() map[string]workers.TaskConfig {
+	tasks := map[string]workers.TaskConfig{t.name: t.config}
+	if t.reduce != nil {
+		tasks[t.reduce.name] = t.reduce.config
+	}
+	return tasks
+}
+
+// reduceWith makes a task of --reduce when it is one, and puts its name in place.
+func (t *localTask) reduceWith(reduce *string, f localFlags) error {
+	if *reduce == "" || gpumux.OwnReduce(*reduce) {
+		return nil
+	}
+	other, err := parseLocalTask(*reduce, nil, f, "")
+	if err != nil {
+		return usage("--reduce %s: give one of %s, or file.py:function or module:function of a function that makes one value of a pair [a, b]",
+			*reduce, strings.Join(gpumux.Reduces(), ", "))
+	}
+	t.reduce, *reduce = &other, other.name
+	return nil
 }
 
 // parseLocalTask reads TASK, or the command after --.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/workers"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -31,6 +31,7 @@ with --local it stops the map, and the same command goes on with it.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
+  gpumux map words --in s3://bucket/texts.jsonl.gz --reduce sum
   gpumux map --range 0:1000 --local -- ./simulate --json`,
 		Args: cobra.ArbitraryArgs,
 	}
@@ -59,7 +60,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	}
 	m := starter.Map{ID: f.id, Retry: f.retry, Input: gpumux.MapInput{
 		Task: task, Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
-		FailFast: f.failFast, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness,
+		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness,
 	}}
 	var local localTask
 	if f.local {
@@ -67,14 +68,20 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 			return err
 		}
 		m.Input.Task, m.Scope = local.name, local.scope
+		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
+			return err
+		}
 	}
-	over, err := a.readItems(c.Context(), f.in, f.rng, f.glob)
+	ctx := c.Context()
+	if !f.local && strings.Contains(f.in, "://") {
+		return a.mapURL(ctx, f, m, out)
+	}
+	over, err := a.readItems(ctx, f.in, f.rng, f.glob)
 	if err != nil {
 		return err
 	}
 	defer over.remove()
-	m.Spooled, m.Input.Range, m.Input.Source, m.Label = over.spooled, over.rng, over.source, over.label
-	ctx := c.Context()
+	over.put(&m)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -86,6 +93,29 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	defer conn.close()
+	return a.mapThere(ctx, conn, f, m, out)
+}
+
+// mapURL runs a map over a URL: the workers read it where it lies when it is in their store, else it is read here.
+func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output) error {
+	conn, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	over := items{source: f.in, label: f.in}
+	if !conn.Holds(ctx, f.in) {
+		if over, err = a.readItems(ctx, f.in, "", ""); err != nil {
+			return err
+		}
+	}
+	defer over.remove()
+	over.put(&m)
+	return a.mapThere(ctx, conn, f, m, out)
+}
+
+// mapThere runs the map on the workers of a server.
+func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out output) error {
 	if f.noWait {
 		if err := served(ctx, conn.Starter, m.Input.Rungs()); err != nil {
 			return err
@@ -127,7 +157,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	}
 	s, err := a.open(ctx, sessionOptions{
 		data: data, headless: !a.console.terminal(), pools: pools, dir: local.dir,
-		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second, calm: true,
+		tasks: local.tasks(), stopTimeout: time.Second, calm: true,
 	})
 	if err != nil {
 		return err

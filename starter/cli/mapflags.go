@@ -22,6 +22,7 @@ type mapFlags struct {
 	chunk, window      int
 	priority           int
 	fairness           string
+	reduce             string
 	id                 string
 	detach, noWait     bool
 	retry              bool
@@ -60,13 +61,14 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.in, "in", "", "items: a JSON-lines or .csv file, - for standard input, or a URL in the workers' store")
+	flags.StringVar(&f.in, "in", "", "items: JSON lines or .csv, plain, .gz or .zst: a file, - for standard input, or a URL such as s3://bucket/items.jsonl")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
 	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
 	f.taskFlags.register(flags)
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
+	flags.StringVar(&f.reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")
 	flags.IntVar(&f.chunk, "chunk", 0, "items per chunk (default: learnt)")
 	flags.IntVar(&f.window, "window", 0, "chunks in flight (default: learnt)")
 	flags.IntVar(&f.priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
@@ -152,8 +154,8 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 		m.add("give only one of --in, --range and --glob")
 	}
 	f.taskFlags.check(&m, changed)
-	if f.local && strings.Contains(f.in, "://") {
-		m.add("--in %s: with --local give a file of this machine", f.in)
+	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
+		m.add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
 	}
 	if f.attempts < 1 || f.attempts > 100 {
 		m.add("--attempts %d is outside 1 to 100", f.attempts)

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +78,11 @@ const faultsShown = 3
 
 // write fetches the results and returns the first few failed ones.
 func (o output) write(ctx context.Context, s *starter.Starter, summary gpumux.Summary, f filter) ([]gpumux.Result, error) {
+	return o.lines(ctx, s.Lines(ctx, summary), f)
+}
+
+// lines writes results as they come.
+func (o output) lines(ctx context.Context, from iter.Seq2[[]byte, error], f filter) ([]gpumux.Result, error) {
 	to := o.app.Stdout
 	if o.path != "" {
 		file, err := os.CreateTemp(filepath.Dir(o.path), ".gpumux-*")
@@ -84,7 +91,7 @@ func (o output) write(ctx context.Context, s *starter.Starter, summary gpumux.Su
 		}
 		defer os.Remove(file.Name()) // it has another name by then when all went well
 		defer file.Close()
-		failed, err := copyLines(ctx, file, s, summary, f)
+		failed, err := copyLines(ctx, file, from, f)
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", o.path, err)
 		}
@@ -99,20 +106,27 @@ func (o output) write(ctx context.Context, s *starter.Starter, summary gpumux.Su
 		}
 		return failed, nil
 	}
-	failed, err := copyLines(ctx, to, s, summary, f)
+	failed, err := copyLines(ctx, to, from, f)
 	if err != nil {
 		return nil, fmt.Errorf("write the results: %w", err)
 	}
 	return failed, nil
 }
 
-// copyLines decodes only what it must: the failed items, and every line for --values.
-func copyLines(ctx context.Context, out io.Writer, s *starter.Starter, summary gpumux.Summary, f filter) ([]gpumux.Result, error) {
+// copyLines decodes only what it must: the failed items, and every line for --values. An empty line stands for a pause, before
+// which everything is written out.
+func copyLines(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], f filter) ([]gpumux.Result, error) {
 	to := bufio.NewWriterSize(out, 256<<10)
 	var first []gpumux.Result
-	for line, err := range s.Lines(ctx, summary) {
+	for line, err := range from {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, to.Flush())
 		}
 		if err := context.Cause(ctx); err != nil {
 			return nil, err

@@ -26,9 +26,9 @@ type report struct {
 	printed bool
 }
 
-// exit is nil when every item succeeded.
+// exit is nil when every item succeeded and what was to be reduced was.
 func (r *report) exit() error {
-	if r.Failed > 0 {
+	if r.Failed > 0 || r.ReduceFault != nil {
 		return exitError(ExitFailed)
 	}
 	return nil
@@ -61,6 +61,12 @@ func (r *report) print(to io.Writer) {
 			fmt.Fprintf(to, "    and %s more; every fault is in the results\n", humanize.Comma(more))
 		}
 	}
+	if r.Peak != nil {
+		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
+	}
+	if text := reduced(r.Summary); text != "" {
+		fmt.Fprintf(to, "  reduced    %s\n", text)
+	}
 	switch {
 	case r.File != "":
 		fmt.Fprintf(to, "  results    %s\n", r.File)
@@ -70,6 +76,19 @@ func (r *report) print(to io.Writer) {
 	if r.Page != "" {
 		fmt.Fprintf(to, "  web UI     %s\n", r.Page)
 	}
+}
+
+// reduced is what the values came to, shortened; empty for a map that reduces nothing.
+func reduced(s gpumux.Summary) string {
+	switch {
+	case s.ReduceFault != nil:
+		return "not: " + oneLine(s.ReduceFault.Error(), 200)
+	case s.ReducedOutput != "":
+		return s.ReducedOutput
+	case s.Reduced != nil:
+		return oneLine(string(s.Reduced), 200)
+	}
+	return ""
 }
 
 // kinds writes how many items failed of what, the most first.

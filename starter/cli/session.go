@@ -100,6 +100,10 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 
 // serve starts the worker. The context ends when the worker can serve no more, with the reason as its cause.
 func (s *session) serve(ctx context.Context) (context.Context, error) {
+	if _, err := s.HandOn(ctx, dead); err != nil && ctx.Err() == nil {
+		// Without it the chunks of a killed worker only come later.
+		s.app.console.say("%v", err)
+	}
 	if err := s.worker.Start(ctx); err != nil {
 		if interrupted := context.Cause(ctx); interrupted != nil {
 			return nil, interrupted

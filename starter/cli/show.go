@@ -89,6 +89,20 @@ func printDetail(to io.Writer, d *starter.Detail, page string, now time.Time) {
 		}
 		field(to, "in flight", "%s", text)
 	}
+	var peak *gpumux.Peaks
+	if d.Progress != nil {
+		peak = d.Progress.Peak
+	} else if d.Summary != nil {
+		peak = d.Summary.Peak
+	}
+	if peak != nil {
+		field(to, "memory", "peak per item: %s", peak)
+	}
+	if d.Summary != nil {
+		if text := reduced(*d.Summary); text != "" {
+			field(to, "reduced", "%s", text)
+		}
+	}
 	if d.Output != "" {
 		field(to, "results", "%s", d.Output)
 	}
@@ -148,6 +162,9 @@ func printPending(to io.Writer, d *starter.Detail, now time.Time) {
 			line += ", next try in " + span(wait)
 		}
 		fmt.Fprintln(to, line)
+		if p.Waiting != "" {
+			fmt.Fprintf(to, "    %s\n", oneLine(p.Waiting, 200))
+		}
 		if p.Fault != nil {
 			fmt.Fprintf(to, "    last: %s\n", oneLine(p.Fault.Error(), 200))
 		}

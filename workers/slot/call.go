@@ -66,6 +66,10 @@ type Done struct {
 	gpumux.Result
 	// Busy is the time that the item took in the task process.
 	Busy time.Duration
+	// Peak is the most bytes that the process and its descendants held while the item ran: device memory on a GPU, resident
+	// memory on the CPU. It is 0 where it was not measured, as for most items that take less than 5 ms; those of a micro-batch
+	// share one. Budget is what they might hold; 0 means no budget.
+	Peak, Budget int64
 }
 
 // mode is the call's, else the task's, else the slot's, else persistent. A command has no process to keep.

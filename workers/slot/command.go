@@ -9,6 +9,7 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 )
@@ -19,6 +20,7 @@ const commandResult = 256 << 20
 // serveCommand runs a command once per item: the item on standard input, the result on standard output.
 func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 	for {
+		s.kills = memoryKills()
 		more, err := f.peek()
 		if err != nil || !more {
 			return err
@@ -47,11 +49,12 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	p, in, out, err := s.begin(call.Task)
+	p, in, out, err := s.begin(call)
 	if err != nil {
 		return none, err
 	}
 	s.enter(Busy, "item of "+call.Task.Name)
+	p.memory.Busy(true)
 	value := make(chan []byte, 1)
 	go func() {
 		defer in.Close()
@@ -92,7 +95,11 @@ wait:
 	if status.Signaled() {
 		return none, s.fail(p, &Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.out.tail()}, "")
 	}
-	done := Done{Busy: time.Since(began)}
+	s.tally(func(st *Stats) { st.Items++ })
+	done := Done{Busy: time.Since(began), Peak: p.memory.Peak(), Budget: int64(p.budget)}
+	if s.o.Device == "CPU" {
+		done.Peak = max(done.Peak, mostResident(p.ended))
+	}
 	printed := bytes.TrimSpace(<-value)
 	done.Output = p.out.rest()
 	fault := s.said(call.Task, p, status.ExitStatus(), printed, done.Output)
@@ -116,13 +123,15 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
-		d := Diagnose(Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(s.o.Memory)})
+		e := Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.budget)}
+		p.testify(&e, s.kills)
+		d := Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case !task.Text && !json.Valid(printed):
+	case !task.Text && (!json.Valid(printed) || !utf8.Valid(printed)):
 		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
 		fault.Hint = "print one JSON value, or set the task's output to text"
 	default:
@@ -134,7 +143,8 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 }
 
 // begin starts a command with pipes for its standard input and output.
-func (s *Slot) begin(task Task) (p *process, in, out *os.File, err error) {
+func (s *Slot) begin(call Call) (p *process, in, out *os.File, err error) {
+	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
 	s.enter(Starting, "item of "+task.Name)
 	stdin, in, err := os.Pipe()
@@ -143,8 +153,8 @@ func (s *Slot) begin(task Task) (p *process, in, out *os.File, err error) {
 		var stdout *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
-			p = &process{task: task, limit: 1, started: time.Now(), exited: make(chan struct{})}
-			p.cmd, p.token, p.out, err = begin(task, s.o, task.Command, nil, stdin, stdout)
+			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now(), exited: make(chan struct{})}
+			err = p.begin(o, task.Command, nil, stdin, stdout)
 		}
 	}
 	if err != nil {

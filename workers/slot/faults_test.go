@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -81,11 +82,9 @@ type stand struct {
 
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	t.Helper()
-	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: "FAULTS=" + t.Name()}
+	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s", os.Getpid(), t.Name())}
 	require.NoError(t, os.WriteFile(s.log, nil, 0o644))
-	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Pool: "cpu", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond, StartLimit: 30 * time.Second,
-	})
+	s.limit(30 * time.Second)
 	t.Cleanup(func() {
 		require.NoError(t, s.Stop(context.Background()))
 		require.Equal(t, slot.Stopped, s.State())
@@ -94,13 +93,23 @@ func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	return s
 }
 
+// limit makes the slot, with this limit on starts.
+func (s *stand) limit(start time.Duration) {
+	if s.Slot != nil {
+		require.NoError(s.t, s.Stop(context.Background()))
+	}
+	s.Slot = slot.New(slot.Options{
+		Name: "cpu/1", Pool: "cpu", Device: "CPU", Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
+	})
+}
+
 // task is a function of testdata/faults.py; env are pairs of a name and a value.
 func (s *stand) task(function string, env ...string) slot.Task {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(s.t, err)
 	name, value, _ := strings.Cut(s.mark, "=")
 	task := slot.Task{Name: function, Python: "faults.py:" + function, Dir: dir, Env: map[string]string{
-		name: value, "LOG": s.log, "NATIVE": native(), "PYTHONDONTWRITEBYTECODE": "1",
+		name: value, "LOG": s.log, "NATIVE": native(), "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	for i := 0; i < len(env); i += 2 {
 		task.Env[env[i]] = env[i+1]
@@ -116,12 +125,33 @@ func (s *stand) run(call slot.Call) ([]slot.Done, error) {
 	return run(s.t, s.Slot, call)
 }
 
+// canceled cancels the call as soon as its last item has begun, and looks for what is left when the slot has answered.
+func (s *stand) canceled(call slot.Call) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	n := 0
+	for range call.Items {
+		n++
+	}
+	why := errors.New("enough")
+	before := len(s.begun())
+	ended := make(chan error, 1)
+	call.Done = func(slot.Done) {}
+	go func() { ended <- s.Run(ctx, call) }()
+	require.Eventually(s.t, func() bool { return len(s.begun()) == before+n }, 20*time.Second, 2*time.Millisecond)
+	cancel(why)
+	require.ErrorIs(s.t, <-ended, why)
+	require.Empty(s.t, s.left())
+	require.Equal(s.t, slot.Vacant, s.State())
+}
+
 // works is the call after the fault: nothing of it may be felt.
 func (s *stand) works() {
 	s.t.Helper()
-	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 90}, object{"i": 91})})
+	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 90})})
 	require.NoError(s.t, err)
-	require.Equal(s.t, []int{90, 91}, numbers(s.t, got))
+	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.Fresh {
 		require.Equal(s.t, slot.Vacant, s.State())
 	} else {
@@ -209,7 +239,7 @@ func neighbour(t *testing.T) (ended func()) {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
 	task := slot.Task{Name: "item", Python: "faults.py:item", Dir: dir, Env: map[string]string{
-		"LOG": os.DevNull, "PYTHONDONTWRITEBYTECODE": "1",
+		"LOG": os.DevNull, "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	quit, over := make(chan struct{}), make(chan error, 1)
 	var got []slot.Done
@@ -253,20 +283,20 @@ func TestSlot_Faults(t *testing.T) {
 				if e.native && native() == "" {
 					t.Skip("needs a C or C++ compiler")
 				}
-				for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-					for when, at := range map[string]int{"First": 0, "Middle": 2, "Last": 4} {
-						if e.late && when != "Middle" {
-							continue // each costs its whole patience, and the position changes nothing about a limit
-						}
-						t.Run(when+"/"+string(mode), func(t *testing.T) { t.Parallel(); duringItem(t, e, at, mode) })
-					}
-					t.Run("Import/"+string(mode), func(t *testing.T) { t.Parallel(); duringImport(t, e, mode) })
+				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
+				parallel("Import", func(t *testing.T) { duringImport(t, e) })
+				parallel("Middle", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 2, 5) })
+				parallel("Fresh", func(t *testing.T) { duringItem(t, e, gpumux.Fresh, 1, 3) })
+				if !e.late { // where a limit on time ends it, the position changes nothing
+					parallel("First", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 0, 5) })
+					parallel("Last", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 4, 5) })
+					parallel("FreshFirst", func(t *testing.T) { duringItem(t, e, gpumux.Fresh, 0, 3) })
 				}
 				if e.thread {
-					t.Run("Idle", func(t *testing.T) { t.Parallel(); whileIdle(t, e) })
+					parallel("Idle", func(t *testing.T) { whileIdle(t, e) })
 				}
 				if !e.lives {
-					t.Run("Stopping", func(t *testing.T) { t.Parallel(); whileStopping(t, e) })
+					parallel("Stopping", func(t *testing.T) { whileStopping(t, e) })
 				}
 			})
 		}
@@ -274,9 +304,10 @@ func TestSlot_Faults(t *testing.T) {
 	undisturbed()
 }
 
-func duringItem(t *testing.T, e ending, at int, mode gpumux.Mode) {
+// duringItem ends the item at position at of n.
+func duringItem(t *testing.T, e ending, mode gpumux.Mode, at, n int) {
 	s := newStand(t, mode)
-	items := make([]any, 5)
+	items := make([]any, n)
 	for i := range items {
 		items[i] = object{"i": i}
 	}
@@ -288,40 +319,32 @@ func duringItem(t *testing.T, e ending, at int, mode gpumux.Mode) {
 	got, err := s.run(call)
 	if e.lives {
 		require.NoError(t, err)
-		require.Len(t, got, 5)
+		require.Len(t, got, n)
 		require.Equal(t, e.kind, got[at].Fault.Kind)
 		require.Contains(t, got[at].Fault.Message, e.message)
 		require.Contains(t, got[at].Output, "last words of "+e.how)
-		require.Equal(t, []string{"0", "1", "2", "3", "4"}, s.begun())
+		require.Len(t, s.begun(), n)
 		got = slices.Delete(got, at, at+1)
-		require.Len(t, numbers(t, got), 4)
+		require.Len(t, numbers(t, got), n-1)
 		if mode == gpumux.Persistent {
 			_, first, _ := strings.Cut(string(got[0].Value), ",")
-			_, last, _ := strings.Cut(string(got[3].Value), ",")
+			_, last, _ := strings.Cut(string(got[n-2].Value), ",")
 			require.Equal(t, first, last, "the process lives on")
 		}
 		s.works()
 		return
 	}
 	f := s.dead(err, e, e.kind, "run")
-	require.Equal(t, ints(5)[:at], anys(numbers(t, got)), "what had finished is kept")
+	require.Equal(t, []int{0, 1, 2, 3, 4}[:at], numbers(t, got), "what had finished is kept")
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}[:at+1], s.begun(), "nothing behind the faulty item has begun")
 	require.Equal(t, mode == gpumux.Fresh || at == 0, f.Alone)
 	s.works()
 }
 
-func anys(list []int) []any {
-	out := make([]any, len(list))
-	for i, n := range list {
-		out[i] = n
-	}
-	return out
-}
-
-func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
-	s := newStand(t, mode)
+func duringImport(t *testing.T, e ending) {
+	s := newStand(t, gpumux.Persistent)
 	if e.late {
-		s.Slot = limited(t, s.Slot)
+		s.limit(patience)
 	}
 	got, err := s.run(slot.Call{Task: s.task("item", "END_IMPORT", e.how), Items: values(object{"i": 0})})
 	require.Empty(t, got)
@@ -333,14 +356,6 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	require.True(t, f.Alone)
 	require.Empty(t, s.begun())
 	s.works()
-}
-
-// limited replaces a slot by one with a short limit on starts.
-func limited(t *testing.T, old *slot.Slot) *slot.Slot {
-	require.NoError(t, old.Stop(context.Background()))
-	return slot.New(slot.Options{
-		Name: "cpu/1", Pool: "cpu", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond, StartLimit: patience,
-	})
 }
 
 // whileIdle ends the process between two calls, which is nobody's fault.

@@ -16,8 +16,8 @@ const (
 	logTo     key = "to"
 	logWhy    key = "why"
 	logFault  key = "fault"
+	logReason key = "reason"
 )
 
 func (k key) text(value string) zap.Field { return zap.String(string(k), value) }
 func (k key) int(value int) zap.Field     { return zap.Int(string(k), value) }
-func (k key) err(err error) zap.Field     { return zap.String(string(k), err.Error()) }

@@ -13,6 +13,7 @@ import (
 // own is the owner goroutine: nothing else touches the process.
 func (s *Slot) own() {
 	defer close(s.gone)
+	idle := time.NewTimer(time.Hour)
 	for {
 		var exited chan struct{}
 		if s.process != nil {
@@ -26,8 +27,15 @@ func (s *Slot) own() {
 				continue
 			}
 			r.reply <- s.serve(r.ctx, r.call)
+			idle.Reset(idleAfter)
+		case <-idle.C:
+			s.rest()
 		case <-exited:
-			s.log.Warn("task process ended while it was idle", logPID.int(s.process.cmd.Process.Pid), logWhy.text(s.process.ended.String()))
+			why := s.process.ended.String()
+			if over := s.process.memory.over.Load(); over > 0 {
+				why = fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over), s.process.budget)
+			}
+			s.log.Warn("task process ended while it was idle", logPID.int(s.process.cmd.Process.Pid), logWhy.text(why))
 			s.retire(false, "ended while idle")
 		case <-s.quit:
 			s.retire(true, "slot stops")
@@ -41,6 +49,9 @@ func (s *Slot) own() {
 func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 	if p := s.process; p != nil {
 		if why := s.unfit(p, call); why != "" {
+			if p.memory.why != "" {
+				s.recycled(p, p.memory.why, why)
+			}
 			s.retire(true, why)
 		} else {
 			return p, nil
@@ -96,12 +107,15 @@ func (s *Slot) unfit(p *process, call Call) string {
 		return "another budget"
 	case p.ran > 0 && (fresh || call.Clean):
 		return "a clean process is wanted"
+	case p.memory.why != "":
+		return p.memory.text
 	case p.limit > 0 && p.sent >= p.limit:
 		return fmt.Sprintf("recycled after %d items", p.ran)
 	case p.limit == 1 && !fresh:
 		return "made for one item"
 	case call.Task.RecycleAge > 0 && time.Since(p.started) > call.Task.RecycleAge:
-		return "recycled at age " + time.Since(p.started).Round(time.Second).String()
+		p.recycle(recycledAge, "recycled at age "+time.Since(p.started).Round(time.Second).String())
+		return p.memory.text
 	}
 	if fresh {
 		p.limit = 1
@@ -151,6 +165,7 @@ func (s *Slot) ending(ctx context.Context) error {
 func (s *Slot) hold(p *process) {
 	s.process = p
 	s.mu.Lock()
+	s.stats.Processes++
 	s.task = p.task.Name
 	s.mu.Unlock()
 }
@@ -178,7 +193,8 @@ func (s *Slot) drop(why string) {
 
 // diagnose makes a fault of this slot from evidence.
 func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
-	e.Budget = int64(p.budget)
+	e.Budget, e.Peak = int64(p.budget), p.memory.Peak()
+	p.testify(e, s.kills)
 	if e.Tail == "" {
 		e.Tail = p.out.tail()
 	}
@@ -187,7 +203,10 @@ func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
 	fault.Blameless = d.Blameless
 	s.place(&fault, p.task)
 	fault.PID = p.cmd.Process.Pid
-	fault.Alone = p.ran == 0
+	if p.batch > 0 {
+		fault.Batch = min(p.batch, p.sent-p.ran)
+	}
+	fault.Alone = p.ran == 0 && fault.Batch <= 1
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
 	}

@@ -29,6 +29,9 @@ type process struct {
 	limit, sent, ran int
 	batch            int
 	runs             int64
+	// trims says that it understands wire.Trim.
+	trims  bool
+	memory memory
 
 	send   chan wire.Message
 	heard  chan heard
@@ -58,7 +61,7 @@ func launch(task Task, o Options, limit int) (*process, error) {
 		task: task, budget: o.Memory, limit: limit, started: time.Now(),
 		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
 	}
-	if p.cmd, p.token, p.out, err = begin(task, o, argv, []*os.File{theirs}, nil, nil); err != nil {
+	if err = p.begin(o, argv, []*os.File{theirs}, nil, nil); err != nil {
 		ours.Close()
 		return nil, err
 	}
@@ -71,19 +74,19 @@ func launch(task Task, o Options, limit int) (*process, error) {
 
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
 // everything else that it prints to the output file.
-func begin(task Task, o Options, argv []string, extra []*os.File, stdin, stdout *os.File) (*exec.Cmd, string, *output, error) {
+func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdout *os.File) error {
 	worker, err := warden()
 	if err != nil {
-		return nil, "", nil, err
+		return err
 	}
 	out, err := newOutput()
 	if err != nil {
-		return nil, "", nil, err
+		return err
 	}
-	token := rand.Text()
+	task, token := p.task, rand.Text()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = task.Dir
-	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker, processToken: token})
+	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker.token, processToken: token})
 	cmd.ExtraFiles = extra
 	cmd.Stderr = out.file
 	cmd.Stdout = out.file
@@ -99,17 +102,22 @@ func begin(task Task, o Options, argv []string, extra []*os.File, stdin, stdout 
 			cmd.Path = abs
 		}
 	}
-	if err := spawn(cmd); err != nil {
+	group := confine(o)
+	if err := spawn(cmd, group); err != nil {
 		out.close()
-		return nil, "", nil, fmt.Errorf("start %q: %w", argv[0], err)
+		group.close()
+		return fmt.Errorf("start %q: %w", argv[0], err)
 	}
-	return cmd, token, out, nil
+	p.cmd, p.token, p.out, p.memory.group = cmd, token, out, group
+	p.watch(o)
+	return nil
 }
 
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {
 	p.ended = await(p.cmd)
 	strays(p.token)
+	p.memory.Close()
 	close(p.exited)
 }
 
@@ -156,7 +164,7 @@ func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <
 			switch m := h.message.(type) {
 			case wire.ProcessHello:
 			case wire.Ready:
-				p.batch = m.Batch
+				p.batch, p.trims = m.Batch, m.Trim
 				// What the import printed belongs to no item.
 				p.out.rest()
 				return nil, ""
@@ -184,7 +192,7 @@ func (p *process) death(err error) *Evidence {
 	switch {
 	case errors.As(err, &version):
 		e.Protocol = version.Error()
-	case errors.As(err, &protocol) && !errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &protocol) && !cutOff(err):
 		e.Protocol = protocol.Error()
 	case err == nil:
 		e.Protocol = "the task process said something out of turn"
@@ -208,6 +216,12 @@ func (p *process) death(err error) *Evidence {
 	}
 	e.Tail = p.out.tail()
 	return e
+}
+
+// cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
+// The system reports a reset instead of an end when the process had not read everything.
+func cutOff(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func raised(r wire.Raised) *Evidence {
@@ -244,6 +258,7 @@ func (p *process) kill() {
 	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.exited
 	p.out.close()
+	p.memory.group.close()
 	if p.conn == nil {
 		return
 	}

@@ -2,9 +2,12 @@ package slot
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -53,13 +56,8 @@ func (f *flow) peek() (bool, error) {
 
 // feed hands the process its next frame when it runs low.
 func (f *flow) feed(p *process) error {
-	size := frameItems
-	if p.batch > 0 {
-		size = (frameItems + p.batch - 1) / p.batch * p.batch
-	}
-	if len(f.flight) > size/2 {
-		return nil
-	}
+	held, _ := p.held()
+	size := whole(p.memory.tidy.ahead(held), p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
 	}
@@ -94,11 +92,25 @@ func (f *flow) feed(p *process) error {
 	return nil
 }
 
+// hungry says that the process runs low of items.
+func (f *flow) hungry(p *process) bool {
+	return len(f.flight) <= whole(p.memory.tidy.last(), p.batch)/2
+}
+
+// whole rounds a number of items up to whole micro-batches.
+func whole(items, batch int) int {
+	if batch == 0 {
+		return items
+	}
+	return (items + batch - 1) / batch * batch
+}
+
 // serve runs one call. It returns with the process ready for the next one, or with none.
 func (s *Slot) serve(ctx context.Context, call Call) error {
 	next, stop := iter.Pull2(call.Items)
 	defer stop()
 	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next}
+	s.kills = memoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)
 	}
@@ -116,9 +128,11 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 		if err := s.work(ctx, p, f); err != nil {
 			return err
 		}
-		if p.limit > 0 && p.ran >= p.limit {
-			s.retire(true, fmt.Sprintf("ran its %d items", p.ran))
-		} else {
+		switch {
+		case s.process == nil: // it ended between two items
+		case p.limit > 0 && p.ran >= p.limit:
+			s.expire(p, f.fresh)
+		default:
 			s.enter(Ready, "items finished")
 		}
 	}
@@ -131,13 +145,21 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	defer tick.Stop()
 	late := time.NewTimer(time.Hour)
 	defer late.Stop()
+	p.memory.Busy(true)
+	defer p.memory.Busy(false)
 	for {
-		if err := f.feed(p); err != nil {
-			s.drop("the items could not be read")
-			return err
+		if f.hungry(p) && !s.wantsTrim(p) {
+			if err := f.feed(p); err != nil {
+				s.drop("the items could not be read")
+				return err
+			}
 		}
 		if len(f.flight) == 0 {
-			return nil
+			again, err := s.between(ctx, p, f)
+			if again {
+				continue
+			}
+			return err
 		}
 		if timeout > 0 {
 			late.Reset(time.Until(f.began.Add(timeout)))
@@ -179,15 +201,20 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 		if m.Run != f.flight[0].run || m.N != f.flight[0].n || len(m.Values) > len(f.flight) {
 			return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
 		}
+		if at := p.notJSON(m.Values); at >= 0 {
+			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", m.N+at, m.Run, m.Values[at]), "")
+		}
 		text := p.out.upTo(m.Out)
+		peak := p.peak(m.Busy)
 		for i, value := range m.Values {
 			tries := 1
 			if m.Attempts != nil {
 				tries = m.Attempts[i]
 			}
-			f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries)
+			f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
 			text = ""
 		}
+		s.ended(p, m.Busy, peak)
 	case wire.Fault:
 		if m.Run != f.flight[0].run || m.N != f.flight[0].n {
 			return s.fail(p, p.broke("a fault for item %d of run %d, which is not its turn", m.N, m.Run), "")
@@ -209,6 +236,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	e := raised(m.Raised)
 	text := p.out.upTo(m.Out)
 	e.Tail = text
+	p.testify(e, s.kills)
 	d := Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {
 		return s.fail(p, e, m.Raised.Traceback)
@@ -225,18 +253,21 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 		p.ran++
 		return nil
 	}
-	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts)
+	busy := []float64{m.Busy}
+	peak := p.peak(busy)
+	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
+	s.ended(p, busy, peak)
 	p.send <- wire.Next{}
 	return nil
 }
 
 // finish hands on the result of the first item in flight.
-func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int) {
+func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index
 	f.flight = f.flight[1:]
 	f.began = time.Now()
 	p.ran++
-	f.call.Done(Done{Result: r, Busy: time.Duration(busy * float64(time.Second))})
+	f.call.Done(Done{Result: r, Busy: time.Duration(busy * float64(time.Second)), Peak: peak, Budget: int64(p.budget)})
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
@@ -247,6 +278,15 @@ func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 	s.enter(Poisoned, string(fault.Kind))
 	s.drop(string(fault.Kind))
 	return fault
+}
+
+// notJSON is the position of the first value that is no JSON in UTF-8, or -1. The Python runtime encodes values itself and
+// needs no check; a program of somebody's own may say anything, which no store would take.
+func (p *process) notJSON(values []json.RawMessage) int {
+	if p.task.Python != "" {
+		return -1
+	}
+	return slices.IndexFunc(values, func(v json.RawMessage) bool { return !json.Valid(v) || !utf8.Valid(v) })
 }
 
 // broke is the evidence of a process that speaks, but not the protocol.

@@ -28,6 +28,10 @@ type Options struct {
 	Env map[string]string
 	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it.
 	Runtime string
+	// Watch follows the memory of task processes and ends those over their budget. Default: none.
+	Watch Watch
+	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
+	Cgroups *Cgroups
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -48,13 +52,16 @@ type Slot struct {
 	gone  chan struct{}
 	once  sync.Once
 
-	mu    sync.Mutex // guards state and task, which only the owner goroutine writes
+	mu    sync.Mutex // guards state, task and stats, which only the owner goroutine writes
 	state State
 	task  string
+	stats Stats
 
 	// The owner goroutine's own.
 	process  *process
 	failures int
+	// kills is the counter of memory kills around the worker as the call began.
+	kills int
 }
 
 type request struct {

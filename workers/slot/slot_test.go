@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
 	case "worker":
 		doomed()
+	case "faulty":
+		faulty()
+	case "abandoned":
+		abandoned()
 	case "task":
 		err := wire.Serve(context.Background(), map[string]wire.Handler{
 			"square": wire.Func(func(_ context.Context, n int) (int, error) {

@@ -28,10 +28,15 @@ var spawner = sync.OnceValue(func() chan<- func() {
 })
 
 // spawn starts the command as the leader of its own process group, killed by the kernel when the worker dies.
-func spawn(cmd *exec.Cmd) error {
+func spawn(cmd *exec.Cmd, group *cgroup) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if fd, ok := group.descriptor(); ok {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
+	}
 	started := make(chan error)
 	spawner() <- func() {
+		kin.RLock()
+		defer kin.RUnlock()
 		err := cmd.Start()
 		if err == nil {
 			leaders.Store(cmd.Process.Pid, true)
@@ -55,8 +60,10 @@ func await(cmd *exec.Cmd) *os.ProcessState {
 		}
 	}
 	killGroup(cmd.Process.Pid, syscall.SIGKILL)
+	kin.RLock()
 	cmd.Wait()
 	leaders.Delete(cmd.Process.Pid)
+	kin.RUnlock()
 	reap(cmd.Process.Pid)
 	return cmd.ProcessState
 }
@@ -68,7 +75,9 @@ const reapLimit = 5 * time.Second
 // is free when they are gone, not when they are killed.
 func reap(group int) {
 	for end := time.Now().Add(reapLimit); time.Now().Before(end); {
+		kin.RLock()
 		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		kin.RUnlock()
 		if err != nil && err != syscall.EINTR {
 			return
 		}
@@ -79,6 +88,17 @@ func reap(group int) {
 }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
+
+// mostResident is the most resident memory in bytes that an ended process or one of its awaited children held, or 0. A process
+// starts as a copy of this one and inherits its mark, so a smaller one tells nothing.
+func mostResident(ended *os.ProcessState) int64 {
+	var own syscall.Rusage
+	theirs, ok := ended.SysUsage().(*syscall.Rusage)
+	if !ok || syscall.Getrusage(syscall.RUSAGE_SELF, &own) != nil || theirs.Maxrss <= own.Maxrss {
+		return 0
+	}
+	return theirs.Maxrss << 10
+}
 
 func outputFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("gpumux-output", unix.MFD_CLOEXEC)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-func spawn(cmd *exec.Cmd) error {
+func spawn(cmd *exec.Cmd, group *cgroup) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }
@@ -20,6 +20,8 @@ func await(cmd *exec.Cmd) *os.ProcessState {
 }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
+
+func mostResident(*os.ProcessState) int64 { return 0 }
 
 func outputFile() (*os.File, error) {
 	file, err := os.CreateTemp("", "gpumux-output-")

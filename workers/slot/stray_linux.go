@@ -2,40 +2,119 @@ package slot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 )
 
+const (
+	// strayLimit is how long a descendant that keeps changing its process is chased, and one that is about to end awaited.
+	strayLimit = 2 * time.Second
+	// strayBlind is how often an orphan is looked at again whose environment is empty, perhaps because it is about to become
+	// another program.
+	strayBlind = 10
+)
+
+// kin keeps the worker's children from changing while they are listed: the kernel leaves some out when one is reaped
+// meanwhile, and one that was just started is not known as a leader yet. Who lists holds it alone, who starts or reaps holds
+// it with others.
+var kin sync.RWMutex
+
 // strays kills the descendants of a process that left its group: as orphans they have become children of the worker, which
-// is their subreaper, and they still carry the process's token in their environment. Killing one may orphan others, so it
-// goes on until none is left.
+// is their subreaper, and they still carry the process's token in their environment. Killing one may orphan others, and one
+// that ends by itself may leave others behind, so it goes on until a look finds nothing new.
 func strays(token string) {
 	mark := []byte(processToken + "=" + token)
-	for range 100 {
-		found := false
-		for _, pid := range children() {
-			if _, leader := leaders.Load(pid); leader {
-				continue
-			}
-			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			switch {
-			case err != nil:
-			case carries(env, mark):
-				found = true
+	var found orphans
+	blind := 0
+	for end := time.Now().Add(strayLimit); time.Now().Before(end); {
+		found = look(mark)
+		for _, pid := range found.marked {
+			// A whole group at once, of which none can get away by forking.
+			if group := group(pid); group != syscall.Getpgrp() && !leads(group) {
+				killGroup(group, syscall.SIGKILL)
+				reap(group)
+			} else {
 				syscall.Kill(pid, syscall.SIGKILL)
-				reap(group(pid))
-			case len(env) == 0 && group(pid) != syscall.Getpgrp():
-				// An orphan that ended by itself; nobody else waits for it.
-				syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
 		}
-		if !found {
+		switch {
+		case len(found.marked) > 0 || found.ended:
+		case len(found.ending) > 0 || found.blind && blind < strayBlind:
+			blind++
+			time.Sleep(time.Millisecond)
+		default:
 			return
 		}
 	}
+	for _, pid := range found.ending {
+		stuck.Store(pid, true)
+	}
+}
+
+// stuck are orphans that were about to end and did not, such as those that hang in a driver. Nobody waits for them twice.
+var stuck sync.Map
+
+// orphans are what one look finds: those with the mark, those that are about to end and may leave children behind, whether
+// one had ended by itself, and whether there was one whose environment is empty.
+type orphans struct {
+	marked, ending []int
+	ended, blind   bool
+}
+
+func look(mark []byte) (found orphans) {
+	kin.Lock()
+	defer kin.Unlock()
+	for _, pid := range children() {
+		if leads(pid) {
+			continue
+		}
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+		case carries(env, mark):
+			found.marked = append(found.marked, pid)
+		case len(env) > 0:
+		default:
+			group := group(pid)
+			if group == syscall.Getpgrp() || leads(group) {
+				continue // somebody else waits for it
+			}
+			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
+				found.ended = true
+				stuck.Delete(pid)
+			} else if !ending(pid) {
+				found.blind = true
+			} else if _, known := stuck.Load(pid); !known {
+				found.ending = append(found.ending, pid)
+			}
+		}
+	}
+	return found
+}
+
+// ending says whether a process has begun to end: it has no environment any more, but still its children.
+func ending(pid int) bool {
+	const exiting = 4 // PF_EXITING
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // state, ppid, pgrp, session, tty, tpgid, flags
+	if len(fields) < 7 {
+		return false
+	}
+	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
+	return flags&exiting != 0
+}
+
+// leads says whether a process is a task process that await will reap, and so the leader of a group of its own.
+func leads(pid int) bool {
+	_, leader := leaders.Load(pid)
+	return leader
 }
 
 func carries(environ, mark []byte) bool {

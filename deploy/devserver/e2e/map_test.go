@@ -69,17 +69,18 @@ def big(n): return "x" * n
 
 // site is a namespace with workers, a store and a client.
 type site struct {
-	t      testing.TB
-	client client.Client
-	dir    string
-	store  string
-	calls  string
+	t         testing.TB
+	namespace string
+	client    client.Client
+	dir       string
+	store     string
+	calls     string
 }
 
 func newSite(t testing.TB) *site {
 	t.Helper()
 	namespace := devservertest.Namespace(t)
-	s := &site{t: t, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}
+	s := &site{t: t, namespace: namespace, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}
 	s.store, s.calls = "file://"+filepath.Join(s.dir, "store"), filepath.Join(s.dir, "calls")
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "map.py"), []byte(mapPy), 0o644))
 	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "markers"), 0o755))

@@ -39,7 +39,7 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 				require.Equal(t, "ModuleNotFoundError", p.next().(wire.Fault).Raised.Class)
 				return
 			}
-			require.Equal(t, wire.Ready{Batch: c.batch}, p.next())
+			require.Equal(t, wire.Ready{Batch: c.batch, Trim: true}, p.next())
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "))
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "), "a second run")
 			require.NoError(t, p.Write(wire.Stop{}))

@@ -1,16 +1,16 @@
 """Tasks that end badly: an item, or the environment, says how and when."""
 
 import atexit
+import builtins
 import ctypes
-import fcntl
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 
 
 def native(kind=ctypes.CDLL):
@@ -47,11 +47,46 @@ def recurse(n):
 
 
 def framework(name, text, **fields):
-    """An exception of the class that name says, as a framework raises it."""
-    module, _, qualified = name.rpartition(".")
-    error = type(qualified, (RuntimeError,), {"__module__": module})(text)
+    """Raise the exception of the class that name says, as a framework does."""
+    error = class_of(name)(text)
     for field, value in fields.items():
         setattr(error, field, value)
+    raise error
+
+
+def class_of(name):
+    """The exception class that name says, in a module of the right name."""
+    if hasattr(builtins, name):
+        return getattr(builtins, name)
+    module, _, qualified = name.rpartition(".")
+    at = ""
+    for part in module.split("."):
+        at = f"{at}.{part}".lstrip(".")
+        sys.modules.setdefault(at, types.ModuleType(at))
+    made = type(qualified, (RuntimeError,), {"__module__": module or "builtins"})
+    if module:
+        setattr(sys.modules[module], qualified, made)
+    return made
+
+
+def replay(case):
+    """Die, or raise, as a case of diagnosis.json says."""
+    os.write(2, case["tail"].encode())
+    if case["signal"]:
+        number = getattr(signal, case["signal"])
+        if number != signal.SIGKILL:
+            # No handler: neither faulthandler's nor the runtime's own.
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        time.sleep(600)
+    if case["exit"] is not None:
+        os._exit(case["exit"])
+    error = None
+    for each in reversed([{"class": case["class"], "message": case["message"]}, *case["chain"]]):
+        cause, error = error, class_of(each["class"])(each["message"])
+        error.__cause__ = cause
+    # Where torch, CuPy and Numba have the number.
+    error.error_code = error.status = error.code = case["code"]
     raise error
 
 
@@ -189,6 +224,8 @@ def daemon(x):
         subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do echo .; sleep 0.1; done"], start_new_session=True)
     elif x == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif x == "hang":
+        time.sleep(600)
     return os.getpid()
 
 

@@ -1,0 +1,224 @@
+package activities
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: they are
+// summed and compared exactly, whatever their size. All others are 64-bit floats, whose sum is compensated (Neumaier), so that
+// it is about as good as one made with twice the digits.
+type number struct {
+	reduce string
+	count  int64
+	// whole is the sum of the whole numbers, small as long as it fits there.
+	small int64
+	whole *big.Int
+	// float and rest are the sum of the floats and what rounding has left of it; floats says that there were any.
+	floats      bool
+	float, rest float64
+	// best is the least or greatest number so far, as it was written.
+	best string
+}
+
+// numberState is a number between activities.
+type numberState struct {
+	Whole  string  `json:"whole,omitempty"`
+	Floats bool    `json:"floats,omitempty"`
+	Float  float64 `json:"float,omitempty"`
+	Rest   float64 `json:"rest,omitempty"`
+	Best   string  `json:"best,omitempty"`
+}
+
+var errNoNumber = errors.New("it takes numbers")
+
+// add takes in one value as JSON.
+func (n *number) add(value []byte) error {
+	n.count++
+	if n.reduce == gpumux.ReduceCount {
+		return nil
+	}
+	text := string(value)
+	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
+		return errNoNumber
+	}
+	if n.reduce == gpumux.ReduceMin || n.reduce == gpumux.ReduceMax {
+		return n.compare(text)
+	}
+	if isWhole(text) {
+		n.addWhole(text)
+		return nil
+	}
+	f, err := float(text)
+	if err != nil {
+		return err
+	}
+	n.floats = true
+	n.addFloat(f)
+	return nil
+}
+
+func isWhole(text string) bool { return !strings.ContainsAny(text, ".eE") }
+
+func float(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, errors.New("the number does not fit a 64-bit float")
+	}
+	return f, nil
+}
+
+func (n *number) addWhole(text string) {
+	i, err := strconv.ParseInt(text, 10, 64)
+	if sum := n.small + i; err == nil && (sum > n.small) == (i > 0) {
+		n.small = sum
+		return
+	}
+	big, _ := new(big.Int).SetString(text, 10) // JSON was checked before
+	n.addBig(big)
+}
+
+func (n *number) addBig(i *big.Int) {
+	if n.whole == nil {
+		n.whole = new(big.Int)
+	}
+	n.whole.Add(n.whole, i)
+}
+
+func (n *number) addFloat(f float64) {
+	sum := n.float + f
+	if math.Abs(n.float) >= math.Abs(f) {
+		n.rest += n.float - sum + f
+	} else {
+		n.rest += f - sum + n.float
+	}
+	n.float = sum
+}
+
+// compare keeps the better of two numbers; of equal ones the first.
+func (n *number) compare(text string) error {
+	new, err := exact(text)
+	if err != nil || n.best == "" {
+		n.best = text
+		return err
+	}
+	old, err := exact(n.best)
+	if order := new.Cmp(old); err == nil && (n.reduce == gpumux.ReduceMin && order < 0 || n.reduce == gpumux.ReduceMax && order > 0) {
+		n.best = text
+	}
+	return err
+}
+
+// exact is a whole number itself, or the float that another one stands for.
+func exact(text string) (*big.Float, error) {
+	if isWhole(text) {
+		whole, _ := new(big.Int).SetString(text, 10)
+		return new(big.Float).SetInt(whole), nil // with as many digits as it takes
+	}
+	f, err := float(text)
+	if err != nil {
+		return nil, err
+	}
+	return big.NewFloat(f), nil
+}
+
+// join takes in what another stretch came to, which lies behind this one.
+func (n *number) join(count int64, raw json.RawMessage) error {
+	if count == 0 {
+		return nil
+	}
+	n.count += count
+	var s numberState
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("read the state of a reduce: %w", err)
+	}
+	if s.Best != "" {
+		return n.compare(s.Best)
+	}
+	if s.Whole != "" {
+		n.addWhole(s.Whole)
+	}
+	if s.Floats {
+		n.floats = true
+		n.addFloat(s.Float)
+		n.addFloat(s.Rest)
+	}
+	return nil
+}
+
+// sumWhole is the sum of the whole numbers.
+func (n *number) sumWhole() *big.Int {
+	sum := big.NewInt(n.small)
+	if n.whole != nil {
+		sum.Add(sum, n.whole)
+	}
+	return sum
+}
+
+func (n *number) state() (json.RawMessage, error) {
+	if n.floats && !finite(n.float+n.rest) {
+		return nil, errBeyond
+	}
+	s := numberState{Floats: n.floats, Float: n.float, Rest: n.rest, Best: n.best}
+	if n.reduce == gpumux.ReduceSum || n.reduce == gpumux.ReduceMean {
+		s.Whole = n.sumWhole().String()
+	}
+	return json.Marshal(s)
+}
+
+var errBeyond = errors.New("the sum does not fit a 64-bit float")
+
+func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
+
+// value is the end of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
+func (n *number) value() (json.RawMessage, error) {
+	switch n.reduce {
+	case gpumux.ReduceCount:
+		return strconv.AppendInt(nil, n.count, 10), nil
+	case gpumux.ReduceMin, gpumux.ReduceMax:
+		if n.best == "" {
+			return json.RawMessage("null"), nil
+		}
+		return json.RawMessage(n.best), nil
+	case gpumux.ReduceSum:
+		if !n.floats {
+			return json.RawMessage(n.sumWhole().String()), nil
+		}
+		return printed(n.total())
+	}
+	switch {
+	case n.count == 0:
+		return json.RawMessage("null"), nil
+	case !n.floats:
+		mean, _ := new(big.Rat).SetFrac(n.sumWhole(), big.NewInt(n.count)).Float64()
+		return printed(mean)
+	}
+	return printed(n.total() / float64(n.count))
+}
+
+// total is the sum of all numbers when floats are among them.
+func (n *number) total() float64 {
+	whole, _ := new(big.Float).SetInt(n.sumWhole()).Float64()
+	all := *n
+	all.addFloat(whole)
+	return all.float + all.rest
+}
+
+// printed writes a float so that it can be told from a whole number.
+func printed(f float64) (json.RawMessage, error) {
+	if !finite(f) {
+		return nil, errBeyond
+	}
+	text, err := json.Marshal(f)
+	if err == nil && isWhole(string(text)) {
+		text = append(text, ".0"...)
+	}
+	return text, err
+}

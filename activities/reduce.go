@@ -1,0 +1,309 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// inlinePartial is the most bytes of a partial that travels through the history.
+	inlinePartial = 4 << 10
+	// blockItems and blockBytes bound the values that a reduce holds at once.
+	blockItems = 4096
+	blockBytes = 16 << 20
+	// reduceAttempts is how often a stretch is tried whose task process died.
+	reduceAttempts = 3
+)
+
+// reducer is one call of Reduce. Runner is nil for a reduce of gpumux's own.
+type reducer struct {
+	ctx    context.Context
+	store  *store.Store
+	runner Runner
+	in     gpumux.ReduceInput
+}
+
+// Reduce runs a reduce of gpumux's own.
+func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+	defer alive(ctx)()
+	if !gpumux.OwnReduce(in.Reduce) {
+		return gpumux.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
+	}
+	return (&reducer{ctx: ctx, store: l.Store, in: in}).own()
+}
+
+// Reduce runs a reduce that is a task, in slots.
+func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+	defer alive(ctx)()
+	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
+	partial, err := r.task()
+	var fault *gpumux.Fault
+	switch {
+	case err == nil:
+		return partial, nil
+	case ctx.Err() != nil:
+		return partial, context.Cause(ctx)
+	case !errors.As(err, &fault):
+		return partial, err
+	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
+		return partial, again(fault, 0)
+	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
+		return partial, again(fault, retryDelay)
+	}
+	return partial, final(fault)
+}
+
+// span is the stretch that the result is of.
+func (r *reducer) span() gpumux.Span {
+	if n := len(r.in.Partials); n > 0 {
+		return gpumux.Span{Start: r.in.Partials[0].Start, End: r.in.Partials[n-1].End}
+	}
+	return r.in.Span
+}
+
+// each calls f with the value of every item that succeeded, in order.
+func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
+	for _, result := range r.in.Results {
+		if result.Fault == nil {
+			if err := f(result.Index, result.Value); err != nil {
+				return err
+			}
+		}
+	}
+	if r.in.Source == nil {
+		return nil
+	}
+	for line, err := range r.store.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
+		var result gpumux.Result
+		if err == nil {
+			err = json.Unmarshal(line, &result)
+		}
+		if err == nil && result.Fault == nil {
+			err = f(result.Index, result.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own computes sum, mean, min, max and count in constant memory.
+func (r *reducer) own() (gpumux.Partial, error) {
+	n := &number{reduce: r.in.Reduce}
+	out := gpumux.Partial{Span: r.span()}
+	wrong := func(what string, err error) error {
+		return final(&gpumux.Fault{Kind: gpumux.TaskError, Op: "reduce", Task: r.in.Reduce, Message: what + ": " + err.Error(),
+			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept"})
+	}
+	for _, p := range r.in.Partials {
+		if err := n.join(p.Count, p.Value); err != nil {
+			return out, wrong(fmt.Sprintf("reduce %s of items %d to %d", r.in.Reduce, p.Start, p.End-1), err)
+		}
+	}
+	var mistake error
+	err := r.each(func(index int64, value json.RawMessage) error {
+		if err := n.add(value); err != nil {
+			mistake = wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", r.in.Reduce, index, value), err)
+			return mistake
+		}
+		return nil
+	})
+	if mistake != nil {
+		return out, mistake
+	}
+	if err != nil {
+		return out, fmt.Errorf("read the values to reduce: %w", err)
+	}
+	out.Count = n.count
+	if r.in.Final {
+		out.Value, err = n.value()
+	} else if n.count > 0 {
+		out.Value, err = n.state()
+	}
+	if err != nil {
+		return out, wrong("reduce "+r.in.Reduce, err)
+	}
+	return out, nil
+}
+
+// operand is a value and the items that it was made of.
+type operand struct {
+	gpumux.Span
+	value json.RawMessage
+	// rank is how many blocks are in it, as a power of two.
+	rank int
+}
+
+// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before.
+func (r *reducer) task() (gpumux.Partial, error) {
+	out := gpumux.Partial{Span: r.span()}
+	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
+		return out, r.combine(nil, nil) // finds out whether the task is known
+	}
+	var block, stack []operand
+	bytes := 0
+	settle := func() error {
+		one, err := r.tree(block)
+		block, bytes = block[:0], 0
+		if err != nil || one == nil {
+			return err
+		}
+		stack = append(stack, *one)
+		for n := len(stack); n > 1 && stack[n-2].rank == stack[n-1].rank; n = len(stack) {
+			joined, err := r.tree(stack[n-2:])
+			if err != nil {
+				return err
+			}
+			joined.rank = stack[n-1].rank + 1
+			stack = append(stack[:n-2], *joined)
+		}
+		return nil
+	}
+	take := func(o operand) error {
+		block = append(block, o)
+		if bytes += len(o.value); len(block) < blockItems && bytes < blockBytes {
+			return nil
+		}
+		return settle()
+	}
+	for _, p := range r.in.Partials {
+		if p.Count == 0 {
+			continue
+		}
+		value, err := r.load(p)
+		if err == nil {
+			err = take(operand{Span: p.Span, value: value})
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Count += p.Count
+	}
+	err := r.each(func(index int64, value json.RawMessage) error {
+		out.Count++
+		return take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
+	})
+	if err == nil {
+		err = settle()
+	}
+	for n := len(stack); err == nil && n > 1; n = len(stack) {
+		var joined *operand
+		if joined, err = r.tree(stack[n-2:]); err == nil {
+			stack = append(stack[:n-2], *joined)
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	value := json.RawMessage("null")
+	if len(stack) > 0 {
+		value = stack[0].value
+	} else if !r.in.Final {
+		return out, nil
+	}
+	return r.keep(out, value)
+}
+
+// tree makes one of the operands, level by level; all pairs of a level are one call.
+func (r *reducer) tree(operands []operand) (*operand, error) {
+	if len(operands) == 0 {
+		return nil, nil
+	}
+	level := append([]operand(nil), operands...)
+	for len(level) > 1 {
+		pairs := level[:len(level)/2*2]
+		next := make([]operand, 0, len(level)/2+1)
+		for i := 0; i < len(pairs); i += 2 {
+			next = append(next, operand{Span: gpumux.Span{Start: pairs[i].Start, End: pairs[i+1].End}})
+		}
+		if err := r.combine(pairs, next); err != nil {
+			return nil, err
+		}
+		if len(level)%2 == 1 {
+			next = append(next, level[len(level)-1])
+		}
+		level = next
+	}
+	return &level[0], nil
+}
+
+// combine runs the task over neighbouring pairs in one call.
+func (r *reducer) combine(pairs, into []operand) error {
+	var failed *gpumux.Fault
+	err := r.runner.Run(r.ctx, Call{
+		Task: r.in.Reduce, Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
+		Items: func(yield func(Item, error) bool) {
+			for i := 0; i < len(pairs); i += 2 {
+				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)
+				pair = append(append(append(pair, '['), pairs[i].value...), ',')
+				pair = append(append(pair, pairs[i+1].value...), ']')
+				if !yield(Item{int64(i / 2), pair}, nil) {
+					return
+				}
+			}
+		},
+		Done: func(result gpumux.Result) {
+			into[result.Index].value = result.Value
+			if result.Fault != nil && failed == nil {
+				failed = result.Fault
+				at := pairs[2*result.Index:]
+				failed.Op = "reduce"
+				failed.Message = fmt.Sprintf("reduce %s of items %d to %d with items %d to %d: %s", r.in.Reduce,
+					at[0].Start, at[0].End-1, at[1].Start, at[1].End-1, failed.Message)
+			}
+		},
+	})
+	if err == nil && failed != nil {
+		return failed
+	}
+	return err
+}
+
+// load is the value of a partial.
+func (r *reducer) load(p gpumux.Partial) (json.RawMessage, error) {
+	if p.Key == "" {
+		return p.Value, nil
+	}
+	body, err := r.store.Read(r.ctx, p.Key, 0, -1)
+	if err != nil {
+		return nil, fmt.Errorf("read a part of the reduce: %w", err)
+	}
+	defer body.Close()
+	value, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("read a part of the reduce: %w", err)
+	}
+	return value, nil
+}
+
+// keep puts a value into the partial, or into the store when it is too large for the history.
+func (r *reducer) keep(out gpumux.Partial, value json.RawMessage) (gpumux.Partial, error) {
+	limit, key := inlinePartial, fmt.Sprintf("%s/%012d-%012d.json", r.in.Folder, out.Start, out.End)
+	if r.in.Final {
+		limit, key = gpumux.InlineBytes, r.in.Folder+"/reduced.json"
+	}
+	if len(value) <= limit {
+		out.Value = value
+		return out, nil
+	}
+	w, err := r.store.Create(r.ctx, key)
+	if err != nil {
+		return out, err
+	}
+	defer w.Abort()
+	if _, err := w.Write(value); err != nil {
+		return out, err
+	}
+	out.Key = r.store.Locate(key)
+	return out, w.Close()
+}

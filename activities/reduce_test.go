@@ -1,0 +1,268 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// joiner is a Runner whose task joins two texts, which is associative but minds the order.
+type joiner struct {
+	calls, pairs int
+	odd          func(a, b string) *gpumux.Fault
+	err          error
+}
+
+func (j *joiner) Run(_ context.Context, call Call) error {
+	j.calls++
+	if j.err != nil {
+		return j.err
+	}
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		j.pairs++
+		var pair [2]string
+		if err := json.Unmarshal(item.Value, &pair); err != nil {
+			return err
+		}
+		result := gpumux.Result{Index: item.Index}
+		if j.odd != nil {
+			result.Fault = j.odd(pair[0], pair[1])
+		}
+		if result.Fault == nil {
+			result.Value, _ = json.Marshal(pair[0] + pair[1])
+		}
+		call.Done(result)
+	}
+	return nil
+}
+
+// lab runs activities against a store in memory.
+type lab struct {
+	t     *testing.T
+	env   *testsuite.TestActivityEnvironment
+	store *store.Store
+	pool  *Pool
+	light *Light
+}
+
+func newLab(t *testing.T, runner Runner) *lab {
+	s, err := store.Open(t.Context(), "mem://")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s}, light: &Light{Store: s}}
+	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "task"})
+	l.env.RegisterActivityWithOptions(l.light.Reduce, activity.RegisterOptions{Name: "own"})
+	return l
+}
+
+func (l *lab) reduce(in gpumux.ReduceInput) (gpumux.Partial, error) {
+	f := "task"
+	if gpumux.OwnReduce(in.Reduce) {
+		f = "own"
+	}
+	in.Folder = "m/reduce"
+	value, err := l.env.ExecuteActivity(f, in)
+	var out gpumux.Partial
+	if err == nil {
+		require.NoError(l.t, value.Get(&out))
+	}
+	return out, err
+}
+
+// merged stores values, null for a failed item, as a results file with its index.
+func (l *lab) merged(values []string) *gpumux.Source {
+	var results []gpumux.Result
+	for i, value := range values {
+		r := gpumux.Result{Index: int64(i), Value: json.RawMessage(value)}
+		if value == "" {
+			r.Value, r.Fault = nil, &gpumux.Fault{Kind: gpumux.TaskError, Message: "m"}
+		}
+		results = append(results, r)
+	}
+	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", 0, int64(len(values)), 0, results))
+	in := gpumux.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: int64(len(values))}
+	merged, err := l.store.Merge(l.t.Context(), in, nil)
+	require.NoError(l.t, err)
+	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}
+}
+
+// whole reduces a results file by stretches of so many items and then what they came to.
+func (l *lab) whole(reduce string, src *gpumux.Source, stretch int64) (gpumux.Partial, error) {
+	end := gpumux.ReduceInput{Reduce: reduce, Final: true, Span: gpumux.Span{End: src.Items}}
+	for at := int64(0); at < src.Items; at += stretch {
+		in := gpumux.ReduceInput{Reduce: reduce, Source: src, Span: gpumux.Span{Start: at, End: min(src.Items, at+stretch)}}
+		out, err := l.reduce(in)
+		if err != nil {
+			return out, err
+		}
+		require.Equal(l.t, in.Span, out.Span)
+		end.Partials = append(end.Partials, out)
+	}
+	return l.reduce(end)
+}
+
+func TestReduce_Numbers(t *testing.T) {
+	huge := "1" + strings.Repeat("0", 30)
+	for _, c := range []struct{ values, sum, mean, least, greatest, count string }{
+		{"", "0", "null", "null", "null", "0"},
+		{"7", "7", "7.0", "7", "7", "1"},
+		{"1 2 4", "7", "2.3333333333333335", "1", "4", "3"},
+		{"-3 - 5 -", "2", "1.0", "-3", "5", "2"}, // - is a failed item
+		{"1 2.0", "3.0", "1.5", "1", "2.0", "2"},
+		{"2.0 2 2e0", "6.0", "2.0", "2.0", "2.0", "3"},
+		{"9223372036854775807 1", "9223372036854775808", "4611686018427387904.0", "1", "9223372036854775807", "2"},
+		{"-9223372036854775808 -1 0", "-9223372036854775809", "-3074457345618258603.0", "-9223372036854775808", "0", "3"},
+		{huge + " 1 -" + huge, "1", "0.3333333333333333", "-" + huge, huge, "3"},
+		{"1e100 1.0 -1e100", "1.0", "0.3333333333333333", "-1e100", "1e100", "3"},
+		{"0.1 0.2 0.3 0.4", "1.0", "0.25", "0.1", "0.4", "4"},
+		{"1e16 1.5 1.5 1.5 1.5", "10000000000000006.0", "2000000000000001.2", "1.5", "1e16", "5"},
+		{"9007199254740993 9007199254740992.0", "18014398509481984.0", "9007199254740992.0", "9007199254740992.0", "9007199254740993", "2"},
+	} {
+		var values []string
+		for _, v := range strings.Fields(c.values) {
+			values = append(values, strings.TrimSuffix(v, "-"))
+		}
+		for reduce, want := range map[string]string{gpumux.ReduceSum: c.sum, gpumux.ReduceMean: c.mean, gpumux.ReduceMin: c.least,
+			gpumux.ReduceMax: c.greatest, gpumux.ReduceCount: c.count} {
+			l := newLab(t, nil)
+			src := l.merged(append(values, "")) // a part needs at least one item
+			for _, stretch := range []int64{1, 2, 100} {
+				out, err := l.whole(reduce, src, stretch)
+				require.NoError(t, err)
+				if reduce == gpumux.ReduceMean && want != "null" {
+					var f, wanted float64
+					require.NoError(t, json.Unmarshal([]byte(want), &wanted))
+					require.NoError(t, json.Unmarshal(out.Value, &f))
+					require.Equal(t, wanted, f, "mean of %s", c.values)
+					require.False(t, isWhole(string(out.Value)), "a mean is a float")
+					continue
+				}
+				require.Equal(t, want, string(out.Value), "%s of %s", reduce, c.values)
+			}
+		}
+	}
+}
+
+func TestReduce_NumbersNameTheItemThatIsNone(t *testing.T) {
+	for value, want := range map[string]string{
+		`"3"`: `reduce sum at item 2, whose value is "3": it takes numbers`, "true": "item 2", "null": "item 2", "[1]": "item 2",
+		"1e999": "item 2, whose value is 1e999: the number does not fit a 64-bit float",
+	} {
+		l := newLab(t, nil)
+		_, err := l.whole(gpumux.ReduceSum, l.merged([]string{"1", "", value, "4"}), 2)
+		require.ErrorContains(t, err, want)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app)
+		require.True(t, app.NonRetryable())
+	}
+	l := newLab(t, nil)
+	out, err := l.whole(gpumux.ReduceCount, l.merged([]string{`"x"`, "", "null"}), 2)
+	require.NoError(t, err)
+	require.Equal(t, "2", string(out.Value), "count takes any value")
+	_, err = l.whole(gpumux.ReduceSum, newLab(t, nil).merged([]string{"1"}), 1)
+	require.ErrorContains(t, err, "read the values to reduce", "a results file of another store")
+}
+
+func TestReduce_TaskKeepsTheOrder(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 7, 100, 1000} {
+		var values []string
+		want := ""
+		for i := range n {
+			if rand.IntN(5) == 0 {
+				values = append(values, "")
+				continue
+			}
+			text := fmt.Sprintf("%d ", i)
+			want += text
+			values = append(values, fmt.Sprintf("%q", text))
+		}
+		for _, stretch := range []int64{1, 3, 1000} {
+			j := &joiner{}
+			l := newLab(t, j)
+			out, err := l.whole("m:join", l.merged(values), stretch)
+			require.NoError(t, err)
+			got := ""
+			if want != "" {
+				require.NoError(t, json.Unmarshal(out.Value, &got))
+			} else {
+				require.Equal(t, "null", string(out.Value))
+			}
+			require.Equal(t, want, got, "%d by %d", n, stretch)
+			require.Equal(t, max(0, len(strings.Fields(want))-1), j.pairs)
+			if stretch == 1000 && n == 1000 {
+				require.LessOrEqual(t, j.calls, 11, "the pairs of a level are one call")
+			}
+		}
+	}
+}
+
+func TestReduce_LargeValuesLieInTheStore(t *testing.T) {
+	l := newLab(t, &joiner{})
+	var values []string
+	for range 40 {
+		values = append(values, `"`+strings.Repeat("x", 1<<20)+`"`)
+	}
+	src := l.merged(values)
+	first, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{End: 20}})
+	require.NoError(t, err)
+	require.Empty(t, first.Value)
+	require.NotEmpty(t, first.Key)
+	second, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{Start: 20, End: 40}})
+	require.NoError(t, err)
+	out, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Partials: []gpumux.Partial{first, second}, Final: true})
+	require.NoError(t, err)
+	require.EqualValues(t, 40, out.Count)
+	value, err := (&reducer{ctx: t.Context(), store: l.store}).load(out)
+	require.NoError(t, err)
+	require.Len(t, value, 40<<20+2)
+}
+
+func TestReduce_FaultsOfATask(t *testing.T) {
+	var app *temporal.ApplicationError
+	values := []string{`"a"`, `"b"`, `"c"`, `"d"`}
+	j := &joiner{odd: func(a, b string) *gpumux.Fault {
+		if a == "c" {
+			return &gpumux.Fault{Kind: gpumux.TaskError, Message: "no"}
+		}
+		return nil
+	}}
+	l := newLab(t, j)
+	_, err := l.whole("m:join", l.merged(values), 4)
+	require.ErrorContains(t, err, "reduce m:join of items 2 to 2 with items 3 to 3: no")
+	require.ErrorAs(t, err, &app)
+	require.True(t, app.NonRetryable())
+
+	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.Crash, Message: "gone"}})
+	_, err = l.whole("m:join", l.merged(values), 4)
+	require.ErrorAs(t, err, &app)
+	require.False(t, app.NonRetryable(), "a death is tried again")
+
+	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: "no task"}})
+	_, err = l.reduce(gpumux.ReduceInput{Reduce: "m:join"})
+	require.ErrorAs(t, err, &app)
+	require.True(t, app.NonRetryable())
+
+	plain := errors.New("the store is away")
+	l = newLab(t, &joiner{err: plain})
+	_, err = l.whole("m:join", l.merged(values), 4)
+	require.ErrorContains(t, err, plain.Error())
+}

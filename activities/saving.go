@@ -1,0 +1,130 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+const (
+	// storeEvery is how often a chunk stores what has finished since: a killed worker loses no more than that. A store where
+	// a write takes long is written to less often, so that writing costs at most a twentieth of the time.
+	storeEvery = 250 * time.Millisecond
+	storeShare = 20
+	// mostSaving bounds how long a write counts as having taken, so that a store which hung is soon written to again.
+	mostSaving = 500 * time.Millisecond
+	// unstored is how many bytes of results may wait for a store that is slow or away before a chunk takes no further item.
+	unstored = 32 << 20
+)
+
+// beat heartbeats until stopped, whatever the store does.
+func (r *run) beat() (stop func()) {
+	return every(func() time.Duration { return beatEvery }, func() { activity.RecordHeartbeat(r.ctx, r.l.snapshot()) })
+}
+
+// save stores results until stopped.
+func (r *run) save() (stop func()) {
+	took := time.Duration(0)
+	return every(func() time.Duration { return max(storeEvery, storeShare*took) }, func() {
+		if r.l.inline() {
+			return
+		}
+		began := time.Now()
+		err := r.flushOnce(r.ctx)
+		took = min(time.Since(began), mostSaving)
+		r.waits(err)
+	})
+}
+
+// every calls f after each pause until stopped, and stopping waits for a call under way.
+func every(pause func() time.Duration, f func()) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		next := time.NewTimer(pause())
+		defer next.Stop()
+		for {
+			select {
+			case <-next.C:
+				f()
+				next.Reset(pause())
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// waits tells people that results wait for the store, or that they no longer do.
+func (r *run) waits(err error) {
+	switch {
+	case err == nil:
+		r.l.wait("")
+	case r.ctx.Err() == nil:
+		r.log.Warn("results wait for the store", "error", err)
+		r.l.wait("results wait for the store: " + err.Error())
+	}
+}
+
+// paced hands on no further item while too many bytes of results wait for the store, so that a store which is slow or away
+// costs no memory without bound.
+func (r *run) paced(ctx context.Context, yield func(Item, error) bool) func(Item, error) bool {
+	return func(item Item, err error) bool {
+		for r.chunk.Parts != "" && err == nil {
+			waiting, less := r.l.unstored()
+			if waiting <= unstored {
+				break
+			}
+			select {
+			case <-less:
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		return yield(item, err)
+	}
+}
+
+// flush stores what has finished. When the chunk has succeeded it does not give up: a store that is full or away holds the
+// chunk, not the slot, and loses nothing.
+func (r *run) flush(ctx context.Context, insist bool) error {
+	if r.l.inline() {
+		return nil
+	}
+	if !insist {
+		// The activity's context may have ended already; what has finished is worth a moment.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+	}
+	delay := 200 * time.Millisecond
+	for {
+		err := r.flushOnce(ctx)
+		if err == nil || !insist {
+			return err
+		}
+		r.waits(err)
+		activity.RecordHeartbeat(ctx, r.l.snapshot())
+		select {
+		case <-time.After(delay):
+			delay = min(2*delay, 5*time.Second)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *run) flushOnce(ctx context.Context) error {
+	results := r.l.take()
+	if len(results) == 0 {
+		return nil
+	}
+	err := r.Store.WritePart(ctx, r.chunk.Parts, r.chunk.Start, r.chunk.End, r.seq, results)
+	r.l.settle(results, err == nil)
+	if err == nil {
+		r.seq++
+	}
+	return err
+}

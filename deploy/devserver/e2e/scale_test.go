@@ -1,0 +1,538 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+)
+
+const scalePy = `
+import json, os, time
+
+def note(item):
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{item}\n")
+def brief(item):
+    time.sleep(0.005); note(item); return item
+def gate(item):
+    # stops at every hundredth item until the test lets it on
+    while item % 100 == 99 and not os.path.exists(os.environ["CALLS"] + f".open{item // 100}"): time.sleep(0.005)
+    note(item); return item
+def echo(item): return item
+def half(item):
+    if item % 2: raise ValueError("odd")
+    return item / 2
+def join(pair): return pair[0] + pair[1]
+def text(item): return f"{item} "
+def odd_pair(pair): raise ValueError("not these")
+`
+
+// envWorker makes the test binary a worker: the JSON of a hand.
+const envWorker = "GPUMUX_E2E_WORKER"
+
+// hand says what a worker in a process of its own serves.
+type hand struct{ Address, Namespace, Dir, Store, Calls string }
+
+func (h hand) config(slots int) workers.Config {
+	tasks := map[string]workers.TaskConfig{}
+	for _, f := range []string{"brief", "gate", "echo", "half", "join", "text", "odd_pair"} {
+		tasks[f] = workers.TaskConfig{Python: "scale.py:" + f, Env: map[string]string{"CALLS": h.Calls}}
+	}
+	c := workers.Local(workers.LocalOptions{Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: h.Dir, Store: h.Store})
+	c.Temporal = workers.TemporalConfig{Address: h.Address, Namespace: h.Namespace}
+	return c
+}
+
+func init() {
+	text := os.Getenv(envWorker)
+	if text == "" {
+		return
+	}
+	var h hand
+	err := json.Unmarshal([]byte(text), &h)
+	var w *workers.Worker
+	if err == nil {
+		w, err = workers.New(h.config(2), workers.Options{StopTimeout: time.Second, Grace: time.Second})
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err == nil {
+		err = w.Start(ctx)
+	}
+	if err == nil {
+		<-ctx.Done()
+		err = w.Stop(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// hand makes a site's workers serve the tasks of scale.py.
+func (s *site) hand() hand {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "scale.py"), []byte(scalePy), 0o644))
+	return hand{Address: devservertest.Run(s.t).Address(), Namespace: s.namespace, Dir: s.dir, Store: s.store, Calls: s.calls}
+}
+
+// start runs a worker in a process of its own until the test ends.
+func (h hand) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(h)
+	require.NoError(t, err)
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), envWorker+"="+string(text))
+	c.Stderr = os.Stderr
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	return c
+}
+
+func (s *site) starter() *starter.Starter {
+	s.t.Helper()
+	st, err := store.Open(s.t.Context(), s.store)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { require.NoError(s.t, st.Close()) })
+	return &starter.Starter{Client: s.client, Namespace: s.namespace, Store: st}
+}
+
+// seen counts how often each item was run to its end.
+func (s *site) seen() map[string]int {
+	s.t.Helper()
+	data, err := os.ReadFile(s.calls)
+	require.NoError(s.t, err)
+	seen := map[string]int{}
+	for _, line := range strings.Fields(string(data)) {
+		seen[line]++
+	}
+	return seen
+}
+
+// Five workers come and go as they like, some of them killed: every item has one result, and only what a killed worker had
+// not stored yet ran again.
+func TestScale_WorkersJoinAndLeave(t *testing.T) {
+	s := newSite(t)
+	h := s.hand()
+	var crew []*exec.Cmd
+	for range 5 {
+		crew = append(crew, h.start(t))
+	}
+	const n = 20_000
+	run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+	done := make(chan error, 1)
+	var sum gpumux.Summary
+	go func() { done <- run.Get(context.WithoutCancel(t.Context()), &sum) }()
+	killed, left := 0, 0
+	for ended := false; !ended; {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			ended = true
+		case <-time.After(time.Duration(500+rand.IntN(1500)) * time.Millisecond):
+			who := rand.IntN(len(crew))
+			if killed+left >= 8 {
+				continue
+			}
+			if rand.IntN(2) == 0 {
+				killed++
+				require.NoError(t, crew[who].Process.Kill())
+			} else {
+				left++
+				require.NoError(t, crew[who].Process.Signal(syscall.SIGTERM))
+			}
+			_ = crew[who].Wait()
+			crew[who] = h.start(t)
+		}
+	}
+	require.EqualValues(t, n, sum.Succeeded)
+	for i, r := range s.results(sum) {
+		require.Equal(t, strconv.Itoa(i), string(r.Value))
+	}
+	again, seen := 0, s.seen()
+	require.Len(t, seen, n)
+	for _, times := range seen {
+		again += times - 1
+	}
+	t.Logf("%d workers killed, %d left, %d items ran again, %s", killed, left, again, sum.Elapsed)
+	// A killed worker has two slots with about 200 items per second each, and stores them four times a second.
+	require.LessOrEqual(t, again, (killed+left)*2*200)
+}
+
+// peak is the most memory that a process has held, in bytes.
+func peak(t *testing.T, pid int) int64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(t, err)
+			return kilobytes << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// An item of 100 MB goes in and comes out through the store, and costs the worker a few times its size.
+func TestScale_AnItemOfAHundredMegabytes(t *testing.T) {
+	s := newSite(t)
+	h := s.hand()
+	w := h.start(t)
+	const size = 100 << 20
+	large := `"` + strings.Repeat("x", size) + `"`
+	source := s.source("1\n" + large + "\n" + numbers(500))
+	sum, err := s.run(gpumux.MapInput{Task: "echo", Source: source, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+	require.NoError(t, err)
+	require.EqualValues(t, 502, sum.Succeeded)
+	for r, err := range s.starter().ResultsOf(t.Context(), sum) {
+		require.NoError(t, err)
+		switch r.Index {
+		case 1:
+			require.Len(t, r.Value, size+2)
+		case 2:
+			require.Equal(t, "0", string(r.Value))
+		}
+	}
+	t.Logf("peak of the worker %s", gpumux.Size(peak(t, w.Process.Pid)))
+	require.Less(t, peak(t, w.Process.Pid), int64(12*size))
+}
+
+// waiting is what the chunks in flight say that they wait for.
+func waiting(t *testing.T, st *starter.Starter, id string) []string {
+	t.Helper()
+	d, err := st.Show(t.Context(), id)
+	require.NoError(t, err)
+	var why []string
+	for _, p := range d.Pending {
+		if p.Waiting != "" {
+			why = append(why, p.Waiting)
+		}
+	}
+	return why
+}
+
+// A store that refuses, hangs or is slow holds the map up, says so, and costs nothing that had finished.
+func TestScale_TroubleWithTheStore(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(release <-chan struct{}, r *http.Request) int
+		says    string
+	}{
+		"Refuses": {func(<-chan struct{}, *http.Request) int { return http.StatusForbidden }, "results wait for the store: "},
+		"Hangs": {func(release <-chan struct{}, r *http.Request) int {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+			return 0
+		}, "a write has taken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBucket(t)
+			s := newSite(t)
+			s.store = b.url
+			h := s.hand()
+			s.serve(h.config(2))
+			st := s.starter()
+			const n = 2000
+			run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 50, Output: "maps/a/results.jsonl"})
+			require.Eventually(t, func() bool { return b.written() > 5 }, time.Minute, 10*time.Millisecond)
+			release := make(chan struct{})
+			b.give(func(r *http.Request) int { return c.trouble(release, r) })
+			require.Eventually(t, func() bool {
+				why := waiting(t, st, run.GetID())
+				return slices.ContainsFunc(why, func(text string) bool { return strings.Contains(text, c.says) })
+			}, time.Minute, 200*time.Millisecond, "people are told what the map waits for")
+			// Longer than a heartbeat may be silent: the chunks must stay where they are.
+			held, calls := b.written(), 0
+			for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(time.Second) {
+				calls = len(s.seen())
+			}
+			require.Equal(t, held, b.written())
+			require.Less(t, calls, n, "the map must wait, not run on and hold everything in memory")
+			b.give(nil)
+			close(release)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var sum gpumux.Summary
+			require.NoError(t, run.Get(ctx, &sum))
+			require.EqualValues(t, n, sum.Succeeded)
+			s.results(sum)
+			s.calledOnce(n)
+		})
+	}
+	t.Run("Slow", func(t *testing.T) {
+		b := newBucket(t)
+		s := newSite(t)
+		s.store = b.url
+		h := s.hand()
+		s.serve(h.config(2))
+		var inside, most atomic.Int32
+		b.give(func(*http.Request) int {
+			most.Store(max(most.Load(), inside.Add(1)))
+			time.Sleep(400 * time.Millisecond)
+			inside.Add(-1)
+			return 0
+		})
+		sum, err := s.run(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: 1000}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, sum.Succeeded)
+		s.calledOnce(1000)
+		require.Less(t, time.Duration(sum.Elapsed), 20*time.Second)
+	})
+}
+
+// A disk that is full or read-only holds the map up until there is room again.
+func TestScale_AFullDisk(t *testing.T) {
+	s := newSite(t)
+	disk := filepath.Join(s.dir, "disk")
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("needs to mount a small disk: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	s.store = "file://" + filepath.Join(disk, "store")
+	h := s.hand()
+	s.serve(h.config(2))
+	st := s.starter()
+	const n = 1500
+	run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 50, Output: "maps/a/results.jsonl"})
+	some := func(more int) {
+		t.Helper()
+		before := len(s.seen())
+		require.Eventually(t, func() bool { return len(s.seen()) >= min(n, before+more) }, time.Minute, 10*time.Millisecond)
+	}
+	says := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return slices.ContainsFunc(waiting(t, st, run.GetID()), func(why string) bool { return strings.Contains(why, text) })
+		}, time.Minute, 100*time.Millisecond, text)
+	}
+	some(100)
+	ballast := filepath.Join(disk, "ballast")
+	f, err := os.Create(ballast)
+	require.NoError(t, err)
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	_ = f.Close()
+	says("no space left on device")
+	require.NoError(t, os.Remove(ballast))
+	some(200)
+	require.Eventually(t, func() bool {
+		return unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil // not while a file is being written
+	}, 20*time.Second, time.Millisecond)
+	says("read-only file system")
+	require.NoError(t, unix.Mount("", disk, "", unix.MS_REMOUNT, "size=16m"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(ctx, &sum))
+	require.EqualValues(t, n, sum.Succeeded)
+	s.results(sum)
+	s.calledOnce(n)
+}
+
+// The results of a running map come in order, as far as nothing is missing before them.
+func TestFollow_WhileTheMapRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	st := s.starter()
+	const n = 500
+	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{
+		Task: "gate", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 25, Window: 2}})
+	require.NoError(t, err)
+	open := func(i int) { require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644)) }
+	var got []int64
+	opened := 0
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{}) {
+		require.NoError(t, err)
+		got = append(got, r.Index)
+		require.EqualValues(t, len(got)-1, r.Index)
+		// The next gate opens only when what lies before it has come out: the map cannot have ended before.
+		if int(r.Index) == opened*100+50 {
+			open(opened)
+			opened++
+		}
+	}
+	require.Len(t, got, n)
+	again := 0
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{Unordered: true}) {
+		require.NoError(t, err)
+		require.Equal(t, strconv.FormatInt(r.Index, 10), string(r.Value))
+		again++
+	}
+	require.Equal(t, n, again, "a finished map is followed to its end at once")
+}
+
+func TestFollow_UnorderedDoesNotWaitForTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	m, err := s.starter().Start(t.Context(), starter.Map{Input: gpumux.MapInput{
+		Task: "gate", Range: &gpumux.Range{Start: 99, End: 299}, Ladder: []string{"cpu"}, Chunk: 1, Window: 4}})
+	require.NoError(t, err)
+	seen := map[int64]bool{}
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{Unordered: true}) {
+		require.NoError(t, err)
+		require.False(t, seen[r.Index], "%d came twice", r.Index)
+		seen[r.Index] = true
+		if len(seen) == 60 {
+			require.False(t, seen[0], "item 99 still waits at its gate")
+			for i := range 3 {
+				require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+			}
+		}
+	}
+	require.Len(t, seen, 200)
+}
+
+func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	st := s.starter()
+	small, err := st.Start(t.Context(), starter.Map{Inline: true, Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
+	require.NoError(t, err)
+	count := 0
+	for _, err := range small.Follow(t.Context(), starter.FollowOptions{}) {
+		require.NoError(t, err)
+		count++
+	}
+	require.Equal(t, 7, count, "results that travel inline come at the end")
+
+	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "gate", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 10, Window: 2}})
+	require.NoError(t, err)
+	count = 0
+	var last error
+	for _, err := range m.Follow(t.Context(), starter.FollowOptions{}) {
+		if last = err; err != nil {
+			break
+		}
+		if count++; count == 90 {
+			require.NoError(t, m.Cancel(t.Context()))
+		}
+	}
+	var canceled *starter.Canceled
+	require.ErrorAs(t, last, &canceled)
+	require.GreaterOrEqual(t, count, 90)
+}
+
+func TestReduce_OfEveryKindOfMap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	reduce := func(in gpumux.MapInput) gpumux.Summary {
+		t.Helper()
+		in.Ladder = []string{"cpu"}
+		sum, err := s.run(in)
+		require.NoError(t, err)
+		return sum
+	}
+	for name, in := range map[string]gpumux.MapInput{
+		"inline": {Range: &gpumux.Range{End: 100}},
+		"store":  {Range: &gpumux.Range{End: 100}, Output: "maps/100/results.jsonl"},
+		"large":  {Range: &gpumux.Range{End: 9000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := int(in.Range.End)
+			in.Task, in.Reduce = "echo", gpumux.ReduceSum
+			sum := reduce(in)
+			require.Equal(t, strconv.Itoa(n*(n-1)/2), string(sum.Reduced))
+			require.Equal(t, name == "inline", sum.Results != nil)
+			in.Task, in.Reduce = "half", gpumux.ReduceMax
+			sum = reduce(in)
+			if name == "store" { // its items are done already
+				require.Equal(t, "99", string(sum.Reduced))
+			} else {
+				require.Equal(t, fmt.Sprintf("%d.0", n/2-1), string(sum.Reduced))
+				require.EqualValues(t, n/2, sum.Failed, "failed items are left out")
+			}
+			in.Task, in.Reduce = "text", "join"
+			if in.Output != "" {
+				in.Output = "maps/text/results.jsonl"
+			}
+			sum = reduce(in)
+			var text, want string
+			for i := range n {
+				want += fmt.Sprintf("%d ", i)
+			}
+			require.NoError(t, json.Unmarshal(sum.Reduced, &text), "%v", sum.ReduceFault)
+			require.Equal(t, want, text, "in order of the items")
+		})
+	}
+	sum := reduce(gpumux.MapInput{Task: "text", Range: &gpumux.Range{End: 5}, Reduce: gpumux.ReduceMean})
+	require.Contains(t, sum.ReduceFault.Message, "at item 0, whose value is \"0 \": it takes numbers")
+	require.Len(t, sum.Results, 5, "the items are done all the same")
+	sum = reduce(gpumux.MapInput{Task: "text", Range: &gpumux.Range{End: 5}, Reduce: "odd_pair"})
+	require.Contains(t, sum.ReduceFault.Message, "of items 0 to 0 with items 1 to 1: not these")
+	sum = reduce(gpumux.MapInput{Task: "echo", Range: &gpumux.Range{}, Reduce: "join"})
+	require.Equal(t, "null", string(sum.Reduced))
+	before := len(s.seen())
+	_, err := s.run(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: 5}, Reduce: "jion", Ladder: []string{"cpu"}})
+	require.ErrorContains(t, err, "join", "a reduce that nobody knows is found out before any item runs")
+	require.Len(t, s.seen(), before)
+}
+
+// A compressed file is a source in the store and on the command line, from a file, a stream and a URL.
+func TestLocal_CompressedInputAndReduce(t *testing.T) {
+	s := newShell(t)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	to := bufio.NewWriter(w)
+	for i := range 3000 {
+		fmt.Fprintf(to, "%d\n", i)
+	}
+	require.NoError(t, to.Flush())
+	require.NoError(t, w.Close())
+	s.write("items.jsonl.gz", packed.String())
+	s.write("add.py", "def add(pair): return pair[0] + pair[1]\n")
+	for _, in := range []string{"items.jsonl.gz", "file://" + s.path("items.jsonl.gz")} {
+		p := s.run(0, "map", "step.py:double", "--in", in, "--local", "--out", "r.jsonl", "--reduce", "add.py:add", "--json")
+		var sum gpumux.Summary
+		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &sum))
+		require.Equal(t, "8997000", string(sum.Reduced))
+		require.Len(t, s.lines(s.file("r.jsonl")), 3000)
+	}
+	s.write("cut.jsonl.gz", packed.String()[:packed.Len()/2])
+	p := s.run(2, "map", "step.py:double", "--in", "cut.jsonl.gz", "--local")
+	require.Contains(t, p.stderr.String(), "cut.jsonl.gz: the gzip archive is cut off after")
+	p = s.run(2, "map", "step.py:double", "--range", "0:3", "--local", "--reduce", "add.py:none", "--out", "x.jsonl")
+	require.Contains(t, p.stderr.String(), "has no function none")
+}

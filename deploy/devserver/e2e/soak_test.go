@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does. Its value, unless it is 1, seeds what
+// is random, so that a run can be repeated.
+func soaking(t *testing.T) *rand.Rand {
+	t.Helper()
+	value := os.Getenv("GPUMUX_SOAK")
+	if value == "" {
+		t.Skip("takes minutes; make soak runs it")
+	}
+	seed, err := strconv.ParseUint(value, 10, 64)
+	require.NoError(t, err, "GPUMUX_SOAK is 1 or a seed")
+	if seed == 1 {
+		seed = rand.Uint64()
+	}
+	t.Logf("GPUMUX_SOAK=%d repeats this run", seed)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// TestSoak_KillsAtRandom kills workers and the server twenty times in one map, whatever they are doing.
+func TestSoak_KillsAtRandom(t *testing.T) {
+	chance := soaking(t)
+	const n, rounds = 5000, 20
+	h := newHost(t)
+	server := h.server()
+	workers := []*program{h.worker(), h.worker()}
+	began := time.Now()
+	id := strings.TrimSpace(h.run(0, "map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--detach").stdout.String())
+	killed := map[string]int{}
+	for round := range rounds {
+		at := n*(round+1)/(rounds+2) + chance.IntN(n/(rounds+2))
+		require.Eventually(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
+			"round %d: %d items have run", round, at)
+		switch victim := chance.IntN(3); victim {
+		case 2:
+			require.NoError(t, server.Process.Kill())
+			<-server.ended
+			server = h.server()
+			killed["server"]++
+		default:
+			pids := h.taskProcesses(workers[victim])
+			require.NoError(t, workers[victim].Process.Kill())
+			<-workers[victim].ended
+			for _, pid := range pids {
+				require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 2*time.Millisecond)
+			}
+			workers[victim] = h.worker()
+			killed["worker"]++
+		}
+	}
+	var summary struct{ Items, Succeeded, Failed int }
+	require.NoError(t, json.Unmarshal([]byte(h.run(0, "wait", id, "--json").stdout.String()), &summary))
+	elapsed := time.Since(began)
+	require.Equal(t, n, summary.Succeeded)
+	require.Zero(t, summary.Failed)
+	h.run(0, "results", id, "--out", "r.jsonl")
+	h.complete("r.jsonl", n)
+	count, _ := h.ran()
+	require.Len(t, count, n)
+	again := 0
+	for item, times := range count {
+		require.LessOrEqual(t, times, 1+killed["worker"], "item %s", item)
+		again += times - 1
+	}
+	require.LessOrEqual(t, again, killed["worker"]*2*50, "items that ran again")
+	for _, w := range workers {
+		require.NoError(t, w.Process.Signal(syscall.SIGTERM))
+		require.Equal(t, 0, w.code(), w.stderr.String())
+	}
+	require.Empty(t, slices.DeleteFunc(children(t, h.dir), func(command string) bool { return !strings.Contains(command, "main.py") }))
+	t.Logf("%d items in %s with %d workers and %d servers killed: each result once, %d items ran again",
+		n, elapsed.Round(time.Second/10), killed["worker"], killed["server"], again)
+}
+
+// taskProcesses are the children of a worker that run Python.
+func (h *host) taskProcesses(worker *program) []int {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(h.t, err)
+	var pids []int
+	for _, file := range files {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if command, _ := os.ReadFile(file); parent(pid) == worker.Process.Pid && strings.Contains(string(command), "main.py") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestSoak_TenThousandItemsWithFaults compares a map in which one item in a hundred dies once and one in a thousand always
+// with the same map without.
+func TestSoak_TenThousandItemsWithFaults(t *testing.T) {
+	soaking(t)
+	const n = 10000
+	s := newSite(t)
+	s.worker("cpu", 2)
+	elapsed := map[bool]time.Duration{}
+	for _, faults := range []bool{false, true} {
+		lines, always := dying(n)
+		failed := int64(len(always))
+		if !faults {
+			lines, failed = strings.NewReplacer("always", "never", "once", "never").Replace(lines), 0
+		}
+		require.NoError(t, os.WriteFile(s.calls, nil, 0o644))
+		began := time.Now()
+		sum, err := s.run(gpumux.MapInput{Task: "die", Source: s.source(lines), Ladder: []string{"cpu"}, Output: fmt.Sprintf("maps/%v/results.jsonl", faults)})
+		elapsed[faults] = time.Since(began)
+		require.NoError(t, err)
+		require.Equal(t, n-failed, sum.Succeeded)
+		require.Equal(t, failed, sum.Failed)
+		require.Equal(t, failed, sum.Faults[gpumux.Crash])
+		for i, r := range s.results(sum) {
+			require.Equal(t, faults && slices.Contains(always, i), r.Fault != nil, "item %d", i)
+		}
+		s.calledOnce(n - int(failed))
+	}
+	deaths := 0
+	markers, err := filepath.Glob(filepath.Join(s.dir, "markers", "*"))
+	require.NoError(t, err)
+	for _, marker := range markers {
+		info, err := os.Stat(marker)
+		require.NoError(t, err)
+		deaths += int(info.Size())
+	}
+	extra := elapsed[true] - elapsed[false]
+	t.Logf("%d items: %s without faults, %s with %d deaths, that is %s a death in two slots",
+		n, elapsed[false].Round(10*time.Millisecond), elapsed[true].Round(10*time.Millisecond), deaths, (extra / time.Duration(deaths)).Round(time.Millisecond))
+}

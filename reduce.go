@@ -1,0 +1,53 @@
+package gpumux
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Reduces that need no task. They take numbers, except count.
+const (
+	ReduceSum   = "sum"
+	ReduceMean  = "mean"
+	ReduceMin   = "min"
+	ReduceMax   = "max"
+	ReduceCount = "count"
+)
+
+// Reduces are the names that stand for no task.
+func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }
+
+// OwnReduce says whether a reduce is computed by gpumux itself; any other name is a task that runs in slots.
+func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
+
+// ReduceInput is the input of the activity Reduce. Exactly one of Source, Results and Partials is given; with none it only
+// checks that the reduce is known.
+type ReduceInput struct {
+	Map    string `json:"map"`
+	Reduce string `json:"reduce"`
+	// Timeout and Attempts are the map's, for each pair that a task combines.
+	Timeout  Duration `json:"timeout,omitempty"`
+	Attempts int      `json:"attempts,omitempty"`
+	// Source is the results file with its index, of which Span is read.
+	Source *Source `json:"source,omitempty"`
+	Span
+	// Results are those of a small map.
+	Results []Result `json:"results,omitempty"`
+	// Partials are combined in their order.
+	Partials []Partial `json:"partials,omitempty"`
+	// Folder is where partials lie that are too large for the history.
+	Folder string `json:"folder,omitempty"`
+	// Final asks for the value itself instead of a partial.
+	Final bool `json:"final,omitempty"`
+}
+
+// Partial is what a reduce has made of the items Start up to but not including End.
+type Partial struct {
+	Span
+	// Count is how many values are in it: items that succeeded.
+	Count int64 `json:"count"`
+	// Value is the state of a reduce of gpumux's own, or the value of a task; or Key says where in the store it lies. Neither
+	// is set when Count is 0.
+	Value json.RawMessage `json:"value,omitempty"`
+	Key   string          `json:"key,omitempty"`
+}

@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// newBench is a bench with a real Python on the CPU and no server.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	python := os.Getenv("GPUMUX_TEST_PYTHON")
+	if _, err := exec.LookPath(python); err != nil {
+		python = "python3"
+	}
+	b := &bench{o: Options{Folder: t.TempDir(), Slots: 2, Quick: true, Say: func(string) {}}, report: &Report{}}
+	var err error
+	b.interpreter, err = findPython(t.Context(), python)
+	require.NoError(t, err)
+	b.task, err = writeTask(b.o.Folder)
+	require.NoError(t, err)
+	b.on = &target{device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30}}
+	b.around = map[int]map[string]string{1: inherited(), 2: inherited()}
+	b.on.probe, err = b.look(t.Context(), b.on.device)
+	require.NoError(t, err)
+	return b
+}
+
+func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
+	b := newBench(t)
+	p, err := b.startBare(t.Context(), b.on, workload{name: "light"}, 2)
+	require.NoError(t, err)
+	defer p.close()
+	require.NoError(t, p.run(t.Context(), 50))
+	require.NoError(t, p.run(t.Context(), 30))
+	require.Equal(t, 160, p.items)
+	require.Len(t, p.times, 160-4, "the first item of a process and round has no predecessor")
+	require.IsNonDecreasing(t, p.times)
+	require.Positive(t, p.total)
+	require.Positive(t, p.start)
+}
+
+func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
+	b := newBench(t)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	p, err := b.startBare(ctx, b.on, workload{name: "light"}, 2)
+	require.NoError(t, err)
+	gone := errors.New("interrupted")
+	go interrupt(gone)
+	require.ErrorIs(t, p.run(ctx, 500_000_000), gone) // hours of work
+	p.close()
+	for _, one := range p.procs {
+		require.ErrorIs(t, one.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
+	}
+}
+
+func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(b.task, []byte("raise SystemExit('no weights')"), 0o600))
+	p, err := b.startBare(t.Context(), b.on, workload{name: "light"}, 1)
+	defer p.close()
+	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
+}
+
+func TestCalibrate_ShrinksToTheLimit(t *testing.T) {
+	b := newBench(t)
+	if b.on.probe.Framework == "" {
+		t.Skip("this Python has no framework: " + b.on.probe.lacking())
+	}
+	for limit, want := range map[string]int{"1000": 2048, "0": 64} {
+		found := map[string]struct{ Size, Wanted int }{}
+		require.NoError(t, b.ask(t.Context(), environ(inherited(), workload{name: "heavy"}.env(b.on.probe.Framework, 1)), &found, "measure", limit, "heavy"))
+		require.Equal(t, want, found["heavy"].Size)
+		require.Equal(t, 2048, found["heavy"].Wanted)
+	}
+}
+
+// One item in five keeps what passes the budget, and a negative one never does.
+func TestWorkloads_OOMKeepsMemory(t *testing.T) {
+	b := newBench(t)
+	if b.on.probe.Framework != "numpy" {
+		t.Skip("measures the memory of NumPy")
+	}
+	script := b.o.Folder + "/peak.py"
+	require.NoError(t, os.WriteFile(script, []byte(`
+import resource, sys, workloads
+workloads.HOLD = 0
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for item in (-1, 0, 1, 2, 3): workloads.oom(item)
+before = peak()
+workloads.oom(4)
+print(peak() - before)
+`), 0o600))
+	w := workload{name: "oom", memory: 256 << 20}
+	cmd := exec.CommandContext(t.Context(), b.interpreter, script)
+	cmd.Env = environ(inherited(), w.env("numpy", 1))
+	out, err := cmd.Output()
+	require.NoError(t, err, withStderr(err))
+	var kilobytes int
+	for _, c := range string(out) {
+		if c >= '0' && c <= '9' {
+			kilobytes = kilobytes*10 + int(c-'0')
+		}
+	}
+	require.Greater(t, kilobytes, 256<<10)
+	require.Less(t, kilobytes, 480<<10)
+}
+
+func TestFindPython_SaysWhatIsMissing(t *testing.T) {
+	_, err := findPython(t.Context(), "no-such-python")
+	var lacking *Lacking
+	require.ErrorAs(t, err, &lacking)
+	require.ErrorContains(t, err, "give another with --python")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	_, err = findPython(ctx, "python3")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestTarget_NoFramework(t *testing.T) {
+	bareCPU := &target{probe: probe{Lacking: map[string]string{"torch": "not installed", "numpy": "not installed"}}}
+	require.NoError(t, bareCPU.usable([]string{"light"}))
+	require.ErrorContains(t, bareCPU.usable(Workloads), "numpy: not installed, torch: not installed")
+	require.ErrorContains(t, bareCPU.usable(Workloads), "--workloads light")
+}

@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// compareItems are the trivial items of a comparison, compareActivities how many of them are an activity each.
+	compareItems, quickCompareItems           = 100_000, 10_000
+	compareActivities, quickCompareActivities = 3000, 500
+	// compareRounds is how often the tools take turns.
+	compareRounds = 3
+)
+
+// compare runs trivial items through gpumux and through other tools, in turns.
+func (b *bench) compare(ctx context.Context) (err error) {
+	c := &Comparison{Items: compareItems, Activities: compareActivities, Slots: b.o.Slots}
+	rounds := compareRounds
+	if b.o.Quick {
+		c.Items, c.Activities, rounds = quickCompareItems, quickCompareActivities, 1
+	}
+	if b.o.Items > 0 {
+		c.Items = b.o.Items
+		c.Activities = min(c.Activities, c.Items)
+	}
+	w := workload{name: "light"}
+	at := seat{pool: "bench", slots: b.o.Slots, on: b.on, task: w.name}
+	worker, err := b.serve(ctx, w, []seat{at})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, worker.stop()) }()
+	if _, err := worker.warm(ctx, at, gpumux.Persistent); err != nil {
+		return err
+	}
+	temporal, err := startPlain(b.o.Client)
+	if err != nil {
+		return err
+	}
+	defer temporal.worker.Stop()
+	if _, err := temporal.rate(ctx, 100, b.o.Hard); err != nil { // warms its pollers up
+		return err
+	}
+	for round := range rounds {
+		say := func(tool string) { b.o.Say(fmt.Sprintf("round %d of %d: %s", round+1, rounds, tool)) }
+		var r ComparisonRound
+		say("gpumux")
+		out, err := worker.run(ctx, at, gpumux.MapInput{Range: &gpumux.Range{End: int64(c.Items)}})
+		if err != nil {
+			return err
+		}
+		r.Gpumux = float64(c.Items) / out.total.Seconds()
+		say("multiprocessing.Pool")
+		var took struct{ One, Default float64 }
+		if err := b.ask(ctx, environ(b.around[b.o.Slots]), &took, "pool", strconv.Itoa(b.o.Slots), strconv.Itoa(c.Items)); err != nil {
+			return err
+		}
+		r.PoolOne, r.PoolDefault = float64(c.Items)/took.One, float64(c.Items)/took.Default
+		say("an activity per item")
+		if r.Activity, err = temporal.rate(ctx, c.Activities, b.o.Hard); err != nil {
+			return err
+		}
+		c.Rounds = append(c.Rounds, r)
+	}
+	b.report.Comparison = c
+	return nil
+}
+
+// rates are the medians over the rounds, and ratios those of gpumux against each tool within a round.
+func (c *Comparison) rates() (rates, ratios ComparisonRound) {
+	over := func(of func(ComparisonRound) float64) float64 {
+		values := make([]float64, len(c.Rounds))
+		for i, r := range c.Rounds {
+			values[i] = of(r)
+		}
+		return median(values)
+	}
+	rates = ComparisonRound{
+		Gpumux:      over(func(r ComparisonRound) float64 { return r.Gpumux }),
+		PoolOne:     over(func(r ComparisonRound) float64 { return r.PoolOne }),
+		PoolDefault: over(func(r ComparisonRound) float64 { return r.PoolDefault }),
+		Activity:    over(func(r ComparisonRound) float64 { return r.Activity }),
+	}
+	ratios = ComparisonRound{
+		Gpumux:      1,
+		PoolOne:     over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolOne }),
+		PoolDefault: over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolDefault }),
+		Activity:    over(func(r ComparisonRound) float64 { return r.Gpumux / r.Activity }),
+	}
+	return rates, ratios
+}

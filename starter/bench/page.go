@@ -1,0 +1,71 @@
+package bench
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is what page.html shows.
+type page struct {
+	*Report
+	Header []string
+	Table  [][]string
+	Slots  string
+	Charts []chartGroup
+	Sweep  template.HTML
+}
+
+// chartGroup is the charts of one workload.
+type chartGroup struct {
+	Name   string
+	Charts []template.HTML
+}
+
+// HTML writes the report as one page that needs nothing from the network: tables, and charts as SVG.
+func (r *Report) HTML(to io.Writer) error {
+	p := page{Report: r, Slots: plural(r.Slots, "slot")}
+	table := r.table()
+	if r.Comparison != nil {
+		table = r.Comparison.table()
+	}
+	p.Header, p.Table = table[0], table[1:]
+	for _, name := range Workloads {
+		var rows []Row
+		for _, row := range r.Rows {
+			if row.Workload == name {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		group := chartGroup{Name: label(name, rows[0].Size)}
+		for _, draw := range []func([]Row) (template.HTML, error){throughput, histogram} {
+			chart, err := draw(rows)
+			if err != nil {
+				return err
+			}
+			if chart != "" {
+				group.Charts = append(group.Charts, chart)
+			}
+		}
+		p.Charts = append(p.Charts, group)
+	}
+	if len(r.Sweep) > 1 {
+		var err error
+		if p.Sweep, err = bySlots(r.Sweep); err != nil {
+			return err
+		}
+	}
+	if err := pageTemplate.Execute(to, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+"""The workloads of gpumux bench: functions that a slot and a bare interpreter run alike.
+
+Run as a program it is the other side of the comparison:
+
+    workloads.py probe                     what is here: Python, framework, device
+    workloads.py measure LIMIT NAME…       sizes whose products take at most LIMIT seconds, and what an item of each takes
+    workloads.py loop NAME START STEP      a bare process: calls one function in a loop
+    workloads.py pool PROCESSES ITEMS      multiprocessing.Pool, with chunks of one item and with chunks of its own choice
+
+An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
+1970, and in which slot.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+import signal
+import sys
+import time
+
+try:
+    from gpumux import slot
+except ImportError:  # a bare process
+    SEAT = None
+else:
+    SEAT = slot().name
+
+SIZES = {"heavy": 2048, "medium": 1024}
+INNER = 64  # how deep the products of oom are: little to calculate, much to keep
+PRODUCTS = 30
+FRAMEWORKS = ("torch", "jax", "cupy", "numpy")
+SMALLEST = 64
+HOLD = 0.2
+
+_kept = {}
+
+
+def light(item):
+    """Next to nothing, so that what is left is what a call costs."""
+    began = time.time_ns()
+    return _stamp(item, began)
+
+
+def medium(item):
+    """One product of two matrices of 1024 x 1024."""
+    began = time.time_ns()
+    _product(_size("medium"))
+    return _stamp(item, began)
+
+
+def heavy(item):
+    """One product of two matrices of 2048 x 2048."""
+    began = time.time_ns()
+    _product(_size("heavy"))
+    return _stamp(item, began)
+
+
+def oom(item):
+    """A small product; one item in BENCH_BREAKS keeps thirty of BENCH_ROWS rows, which are more than the budget."""
+    began = time.time_ns()
+    every, rows = int(os.environ["BENCH_BREAKS"]), int(os.environ["BENCH_ROWS"])
+    if item >= 0 and item % every == every - 1:
+        framework = _framework()
+        a, b = framework.fill(rows, INNER), framework.fill(INNER, rows)
+        alive = []
+        for _ in range(PRODUCTS):
+            alive.append(framework.multiply(a, b))
+            framework.wait(alive[-1])
+    else:
+        _product(SMALLEST)
+    return _stamp(item, began)
+
+
+def surroundings(item):
+    """The environment of a slot, which bare processes are given too."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("GPUMUX_", "BENCH_"))}
+
+
+def _stamp(item, began):
+    if item < 0:
+        # Holds the slot for as long as its neighbours need to get an item of their own.
+        time.sleep(HOLD)
+    return {"slot": SEAT, "began": began, "ended": time.time_ns()}
+
+
+def _size(name):
+    return int(os.environ.get("BENCH_" + name.upper(), SIZES[name]))
+
+
+def _product(size):
+    framework = _framework()
+    key = ("matrix", size)
+    if key not in _kept:
+        _kept[key] = framework.fill(size, size)
+    framework.wait(framework.multiply(_kept[key], _kept[key]))
+
+
+class _Torch:
+    def __init__(self, gpu):
+        import torch
+
+        self.version = torch.__version__
+        self.device = torch.device("cuda" if gpu else "cpu")
+        self.fill = lambda rows, columns: torch.full((rows, columns), 0.5, device=self.device)
+        self.multiply = torch.matmul
+        self.wait = lambda product: product[0, 0].item()
+
+    def name(self):
+        import torch
+
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None
+
+    @staticmethod
+    def has_gpu():
+        import torch
+
+        return torch.cuda.is_available()
+
+
+class _Jax:
+    def __init__(self, gpu):
+        import jax
+        import jax.numpy as jnp
+
+        self.version = jax.__version__
+        self.devices = jax.devices()
+        self.fill = lambda rows, columns: jnp.full((rows, columns), 0.5, jnp.float32)
+        self.multiply = jax.jit(jnp.matmul)
+        self.wait = lambda product: product.block_until_ready()
+
+    def name(self):
+        return self.devices[0].device_kind if self.devices[0].platform == "gpu" else None
+
+    @staticmethod
+    def has_gpu():
+        import jax
+
+        return jax.default_backend() == "gpu"
+
+
+class _CuPy:
+    def __init__(self, gpu):
+        import cupy
+
+        self.version = cupy.__version__
+        self.fill = lambda rows, columns: cupy.full((rows, columns), 0.5, cupy.float32)
+        self.multiply = cupy.matmul
+        self.wait = lambda product: product[0, 0].item()
+
+    def name(self):
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+
+    @staticmethod
+    def has_gpu():
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+
+
+class _NumPy:
+    def __init__(self, gpu):
+        import numpy
+
+        self.version = numpy.__version__
+        self.fill = lambda rows, columns: numpy.full((rows, columns), 0.5, numpy.float32)
+        self.multiply = numpy.matmul
+        self.wait = lambda product: product[0, 0]
+
+    def name(self):
+        return None
+
+    @staticmethod
+    def has_gpu():
+        return False
+
+
+_CLASSES = {"torch": _Torch, "jax": _Jax, "cupy": _CuPy, "numpy": _NumPy}
+
+
+def _framework():
+    if "framework" not in _kept:
+        name = os.environ["BENCH_FRAMEWORK"]
+        _kept["framework"] = _CLASSES[name](_CLASSES[name].has_gpu())
+    return _kept["framework"]
+
+
+def _choose():
+    """The first framework that reaches a GPU, else the first that calculates on the CPU; and what the others lack."""
+    lacking, usable = {}, None
+    for name in FRAMEWORKS:
+        if importlib.util.find_spec(name) is None:
+            lacking[name] = "not installed"
+            continue
+        try:
+            if _CLASSES[name].has_gpu():
+                return name, True, lacking
+        except Exception as error:  # an installation that does not fit this machine
+            lacking[name] = f"{type(error).__name__}: {error}"[:200]
+            continue
+        if name == "cupy":
+            lacking[name] = "no GPU"
+        else:
+            usable = usable or name
+    return usable, False, lacking
+
+
+def _probe():
+    name, gpu, lacking = _choose()
+    found = {"python": platform.python_version(), "framework": name or "", "gpu": gpu, "lacking": lacking}
+    if name:
+        framework = _CLASSES[name](gpu)
+        found["version"], found["device"] = str(framework.version), framework.name() or ""
+    return found
+
+
+def _measure(limit, names):
+    """How long an item takes, after a first call; products shrink by halves until they are within the limit."""
+    found = {}
+    for name in names:
+        if name in SIZES:
+            _product(SMALLEST)
+            # A small product tells roughly what a large one takes, without waiting for it.
+            trial = 512
+            _product(trial)
+            took = min(_took(lambda: _product(trial)) for _ in range(3))
+            size = SIZES[name]
+            while size > SMALLEST and took * (size / trial) ** 3 > limit:
+                size //= 2
+            os.environ["BENCH_" + name.upper()] = str(size)
+        function = globals()[name]
+        function(0)
+        times = [_took(lambda: function(0)) for _ in range(1000 if name == "light" else 3)]
+        found[name] = {
+            "size": _size(name) if name in SIZES else 0,
+            "wanted": SIZES.get(name, 0),
+            "seconds": sorted(times)[len(times) // 2],
+        }
+    return found
+
+
+def _took(call):
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _loop(name, start, step):
+    """Warm up, say ready, and for each number on standard input call the function as often, with the items start, start + step, …"""
+    function = globals()[name]
+    function(0)
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        end = start + step * int(line)
+        began, ended = [], []
+        for item in range(start, end, step):
+            result = function(item)
+            began.append(result["began"])
+            ended.append(result["ended"])
+        start = end
+        print(json.dumps({"began": began, "ended": ended}), flush=True)
+
+
+def _pool(processes, items):
+    import multiprocessing
+
+    found = {}
+    with multiprocessing.Pool(processes) as pool:
+        pool.map(light, range(processes * 10))
+        for name, chunk in (("one", 1), ("default", None)):
+            began = time.perf_counter()
+            got = pool.map(light, range(items), chunksize=chunk)
+            found[name] = time.perf_counter() - began
+            assert len(got) == items
+    return found
+
+
+def _main(verb, *arguments):
+    if verb == "probe":
+        print(json.dumps(_probe()))
+    elif verb == "measure":
+        print(json.dumps(_measure(float(arguments[0]), arguments[1:])))
+    elif verb == "loop":
+        _loop(arguments[0], int(arguments[1]), int(arguments[2]))
+    elif verb == "pool":
+        print(json.dumps(_pool(int(arguments[0]), int(arguments[1]))))
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    # Ctrl-C is for the program that started this one, which ends it; leaving through SystemExit ends a pool's processes too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    _main(*sys.argv[1:])

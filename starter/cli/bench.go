@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/bench"
+)
+
+// benchFlags are the flags of `gpumux bench`.
+type benchFlags struct {
+	bench.Options
+	html, json string
+}
+
+// mostBenchSlots is far above what is worth measuring.
+const mostBenchSlots = 64
+
+func (a *app) benchCommand() *cobra.Command {
+	f := &benchFlags{}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what slots bring on this machine, beside processes without gpumux",
+		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
+suits this machine: how many slots, one after another, or the CPU.
+
+  heavy   a product of two matrices of 2048×2048
+  medium  a product of two matrices of 1024×1024
+  light   next to nothing: what an item costs
+  oom     one item in five keeps thirty products, more than its slot's budget of 1 GiB
+
+Each runs in bare processes, in slots of a persistent and of a fresh pool, in one slot, and beside a GPU on the
+CPU. It takes PyTorch, JAX, CuPy or NumPy, the first of them that reaches a GPU, else the first that is there.
+With --compare trivial items run through gpumux, multiprocessing.Pool and one activity of Temporal each.
+
+The server and the worker are its own and end with it. With --address it brings the worker alone, to a
+namespace that no other gpumux worker serves.`,
+		Example: `  gpumux bench
+  gpumux bench --slots 8 --html report.html
+  gpumux bench --quick --workloads medium,light --json -
+  gpumux bench --compare --slots 2`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.IntVar(&f.Slots, "slots", 0, "slots side by side, and as many bare processes (default 4 on a GPU; on the CPU one per core, at most 4)")
+	flags.IntVar(&f.Items, "items", 0, "items of every run (default: as many as fill some seconds)")
+	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,light,oom)")
+	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
+	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
+	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
+	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
+	flags.BoolVar(&f.Quick, "quick", false, "short runs and rough figures, in some 20 s")
+	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
+	a.connectionFlags(c)
+	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runBench(c, f) })
+	return c
+}
+
+// check finds every mistake in the flags.
+func (f *benchFlags) check(changed func(string) bool) error {
+	var m mistakes
+	if changed("slots") && (f.Slots < 1 || f.Slots > mostBenchSlots) {
+		m.add("--slots %d is outside 1 to %d", f.Slots, mostBenchSlots)
+	}
+	const mostItems = 1_000_000
+	if changed("items") && (f.Items < 2*max(1, f.Slots) || f.Items > mostItems) {
+		m.add("--items %d is outside %d (two per slot) to %d", f.Items, 2*max(1, f.Slots), mostItems)
+	}
+	if changed("workloads") && len(f.Workloads) == 0 {
+		m.add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
+	}
+	for i, name := range f.Workloads {
+		switch {
+		case !slices.Contains(bench.Workloads, name):
+			m.add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+		case slices.Contains(f.Workloads[:i], name):
+			m.add("--workloads names %s twice", name)
+		}
+	}
+	if f.Compare && len(f.Workloads) > 0 {
+		m.add("--workloads does not go with --compare, which has trivial items of its own")
+	}
+	if changed("pool") && f.Pool != "gpu" && f.Pool != "cpu" {
+		m.add("--pool %q is unknown; use gpu or cpu", f.Pool)
+	}
+	if changed("python") && f.Python == "" {
+		m.add("--python is empty; name a program, such as python3")
+	}
+	for name, path := range map[string]string{"html": f.html, "json": f.json} {
+		switch {
+		case !changed(name):
+		case path == "":
+			m.add("--%s is empty; name a file", name)
+		case name == "html" && path == "-":
+			m.add("--html - : a page goes to a file")
+		case path != "-":
+			if problem := unwritable(path); problem != "" {
+				m.add("--%s %s %s", name, path, problem)
+			}
+		}
+	}
+	slices.Sort(m)
+	if f.html != "" && f.html == f.json {
+		m.add("--html and --json name the same file")
+	}
+	return m.err()
+}
+
+// unwritable says why a file cannot be written, before minutes are spent on what it is to hold; or nothing.
+func unwritable(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return "is a folder; name a file"
+	case err == nil:
+		return ""
+	}
+	if parent, err := os.Stat(filepath.Dir(path)); err != nil || !parent.IsDir() {
+		return "cannot be written: there is no folder " + filepath.Dir(path)
+	}
+	return ""
+}
+
+func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
+	if err := f.check(c.Flags().Changed); err != nil {
+		return err
+	}
+	remote := c.Flags().Changed("address")
+	if !remote {
+		if c.Flags().Changed("namespace") {
+			return usage("--namespace goes with --address; without it the server is the command's own")
+		}
+		if err := a.needLocal("bench"); err != nil {
+			return err
+		}
+	}
+	folder, err := os.MkdirTemp("", "gpumux-bench-")
+	if err != nil {
+		return unavailableError{err}
+	}
+	defer os.RemoveAll(folder)
+	ctx := c.Context()
+	conn, release, err := a.benchServer(ctx, folder, remote)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	o := f.Options
+	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
+	o.Log = a.log()
+	if !a.verbose {
+		o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)) // the oom workload's faults are in the report
+	}
+	o.Say = func(text string) { a.console.say("%s", text) }
+	if a.console.terminal() {
+		o.Say = func(text string) { a.console.show(text) }
+	}
+	report, err := bench.Run(ctx, o)
+	a.console.close()
+	var lacking *bench.Lacking
+	if errors.As(err, &lacking) {
+		return unavailableError{err}
+	}
+	if err != nil {
+		return err
+	}
+	return a.publish(report, f)
+}
+
+// benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
+func (a *app) benchServer(ctx context.Context, folder string, remote bool) (*connection, func(), error) {
+	if !remote {
+		s, err := a.open(ctx, sessionOptions{data: filepath.Join(folder, "server"), headless: true, calm: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		return &s.connection, s.close, nil
+	}
+	conn, err := a.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	offer, err := conn.Offer(ctx)
+	var missing *starter.NoWorker
+	switch {
+	case err == nil:
+		conn.close()
+		return nil, nil, usage("--address: a gpumux worker on %s serves namespace %s already; give a --namespace without workers, or leave --address out",
+			offer.Host, conn.namespace)
+	case errors.As(err, &missing), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return conn, conn.close, nil
+	}
+	conn.close()
+	return nil, nil, err
+}
+
+// publish writes the report wherever it was asked for.
+func (a *app) publish(r *bench.Report, f *benchFlags) error {
+	out := a.Stdout
+	if f.json == "-" {
+		if err := printJSON(a.Stdout, r); err != nil {
+			return err
+		}
+		out = a.console
+	}
+	if err := r.Print(out); err != nil {
+		return err
+	}
+	if f.json != "" && f.json != "-" {
+		if err := writeFile(f.json, func(to io.Writer) error { return printJSON(to, r) }); err != nil {
+			return err
+		}
+		a.console.say("JSON  %s", f.json)
+	}
+	if f.html != "" {
+		if err := writeFile(f.html, r.HTML); err != nil {
+			return err
+		}
+		a.console.say("page  %s", f.html)
+	}
+	return nil
+}
+
+// writeFile makes a file of what write writes.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return unavailableError{err}
+	}
+	return errors.Join(write(file), file.Close())
+}

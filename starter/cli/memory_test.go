@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
+	peak := &gpumux.Peaks{Budget: 8 << 30}
+	for range 99 {
+		peak.Add(1 << 30)
+	}
+	peak.Add(34 << 30 / 10)
+	const want = "peak per item: p50 1.1GiB, p99 1.1GiB, max 3.4GiB of 8GiB; memory: 4GiB would do\n"
+
+	var b bytes.Buffer
+	(&report{Summary: gpumux.Summary{Items: 100, Succeeded: 100, Peak: peak}}).print(&b)
+	require.Contains(t, b.String(), "  memory     "+want)
+	b.Reset()
+	(&report{Summary: gpumux.Summary{Items: 100, Succeeded: 100}}).print(&b)
+	require.NotContains(t, b.String(), "memory")
+
+	for _, d := range []*starter.Detail{
+		{Listed: starter.Listed{Status: starter.Running}, Progress: &gpumux.Progress{Peak: peak}},
+		{Listed: starter.Listed{Status: starter.Completed}, Summary: &gpumux.Summary{Peak: peak}},
+	} {
+		b.Reset()
+		printDetail(&b, d, "", noon)
+		require.Contains(t, b.String(), "memory     "+want)
+	}
+}
+
+func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
+	f := checkPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
+	require.Equal(t, finding{Check: "pool cpu", Verdict: good,
+		Detail: "served on queue gpumux.cpu; budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
+	f = checkPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
+	require.Equal(t, note, f.Verdict)
+	require.NotEmpty(t, f.Fix)
+	require.Equal(t, "served on queue gpumux.x", checkPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
+}

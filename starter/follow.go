@@ -1,0 +1,210 @@
+package starter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// FollowOptions adjust Follow.
+type FollowOptions struct {
+	// Unordered yields each result as soon as it is stored. Default: in input order, each as soon as all before it are there.
+	Unordered bool
+}
+
+// Pauses between two looks for new results: a young map gives some soon, and looking costs at most a tenth of the time.
+const (
+	soonestLook = 250 * time.Millisecond
+	latestLook  = 2 * time.Second
+	lookShare   = 10
+)
+
+// Follow yields the results of a run while it goes on, each once, and ends with the run. It takes constant memory. Results of
+// a map without a folder in the store come at its end. A run that does not complete yields what it left, then its error.
+func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		for line, err := range h.FollowLines(ctx, o) {
+			if err == nil && len(line) == 0 {
+				continue
+			}
+			var result gpumux.Result
+			if err == nil {
+				err = json.Unmarshal(line, &result)
+			}
+			if !yield(result, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// FollowLines is Follow with the results as lines of JSON, without decoding them. A line is valid until the next step and ends
+// without a newline. An empty line says that nothing more is there at the moment.
+func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f := &follower{h: h, o: o}
+		err := f.run(ctx, func(line []byte) error {
+			if !yield(line, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}
+
+// errEnough ends a walk whose taker wants no more.
+var errEnough = errors.New("enough")
+
+// follower is one walk over the results of a run.
+type follower struct {
+	h    *Handle
+	o    FollowOptions
+	tail *store.Tail
+	// failing is since when the store could not be read.
+	failing time.Time
+}
+
+func (f *follower) run(ctx context.Context, give func(line []byte) error) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	var summary gpumux.Summary
+	var failed error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		summary, failed = f.h.Wait(waiting)
+	}()
+	defer func() { stop(); <-over }()
+	for ended := false; !ended; {
+		select {
+		case <-over:
+			ended = true // looked at before reading, so that the last look sees everything
+		default:
+		}
+		began := time.Now()
+		if err := f.look(ctx, ended, give); err != nil {
+			return err
+		}
+		if ended {
+			break
+		}
+		pause := time.NewTimer(min(latestLook, max(soonestLook, lookShare*time.Since(began))))
+		select {
+		case <-over:
+		case <-pause.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause.Stop()
+	}
+	if failed != nil {
+		return failed
+	}
+	return f.rest(ctx, summary, give)
+}
+
+// look gives what is new in the store. What the store cannot tell now it may tell later, or the results file in the end.
+func (f *follower) look(ctx context.Context, last bool, give func(line []byte) error) error {
+	if f.tail == nil {
+		if err := f.open(ctx); err != nil || f.tail == nil {
+			return err
+		}
+	}
+	gave := false
+	err := f.tail.Each(ctx, func(line []byte) error {
+		gave = true
+		return give(bytes.TrimSuffix(line, []byte{'\n'}))
+	})
+	switch {
+	case err == nil:
+		f.failing = time.Time{}
+		if gave {
+			return give(nil)
+		}
+	case errors.Is(err, errEnough):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case f.failing.IsZero():
+		f.failing = time.Now()
+	case !last && time.Since(f.failing) > outage:
+		return fmt.Errorf("follow map %s: %w; it goes on, come back with `gpumux results %s --follow`", f.h.ID, err, f.h.ID)
+	}
+	return nil
+}
+
+// open finds the folder of the run's results. A run that keeps them elsewhere, or that nobody can answer for, has none yet.
+func (f *follower) open(ctx context.Context) error {
+	output := f.h.run.Memo.Output
+	known := output != ""
+	if !known {
+		asking, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		p, err := f.h.Progress(asking)
+		if err != nil {
+			return nil
+		}
+		output = p.Output
+	}
+	st, err := f.h.starter.store(ctx)
+	if err != nil {
+		if known {
+			return fmt.Errorf("follow map %s: %w", f.h.ID, err)
+		}
+		return nil
+	}
+	key, err := st.Key(output)
+	if err != nil {
+		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
+	}
+	f.tail, err = st.Tail(path.Join(path.Dir(key), "parts"), store.TailOptions{Unordered: f.o.Unordered})
+	return err
+}
+
+// rest gives what the parts did not tell: all results of a small map, or those whose parts are gone already.
+func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
+	if f.tail != nil && f.tail.Count() >= summary.Items {
+		return nil
+	}
+	for line, err := range f.h.starter.Lines(ctx, summary) {
+		if err != nil {
+			return err
+		}
+		if f.tail != nil && f.tail.Count() > 0 {
+			index, err := indexOf(line)
+			if err != nil {
+				return err
+			}
+			if f.tail.Gave(index) {
+				continue
+			}
+		}
+		if err := give(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexOf reads the index from the beginning of a line: {"index":7,…
+func indexOf(line []byte) (int64, error) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
+	digits, _, more := bytes.Cut(rest, []byte{','})
+	index, err := strconv.ParseInt(string(digits), 10, 64)
+	if !ok || !more || err != nil {
+		return 0, fmt.Errorf("not a result: %.60q", line)
+	}
+	return index, nil
+}

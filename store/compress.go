@@ -1,0 +1,155 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gpumux/gpumux"
+)
+
+// widestWindow is the most memory that reading a zstd archive may take: what zstd itself allows unless it is told otherwise.
+const widestWindow = 128 << 20
+
+// archive is a way of compressing a file.
+type archive struct {
+	name string
+	// endings are those of names that promise it; the first is the usual one.
+	endings []string
+	// check is a command that tests an archive.
+	check  string
+	begins func(head []byte) bool
+	open   func(io.Reader) (io.Reader, error)
+}
+
+var archives = []archive{
+	{"gzip", []string{".gz", ".gzip"}, "gzip -t",
+		func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) },
+		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }}, // all members, one after the other
+	{"zstd", []string{".zst", ".zstd"}, "zstd -t",
+		func(head []byte) bool {
+			skippable := len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
+			return skippable || bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
+		},
+		func(r io.Reader) (io.Reader, error) {
+			// With a single decoder no goroutine is left behind, so that nothing has to be closed.
+			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(widestWindow))
+		}},
+}
+
+// cutArchive takes the ending of a compressed file off a name: items.jsonl.gz is items.jsonl, compressed.
+func cutArchive(name string) (inner string, a *archive) {
+	ending := strings.ToLower(path.Ext(name))
+	for i := range archives {
+		for _, e := range archives[i].endings {
+			if ending == e {
+				return name[:len(name)-len(e)], &archives[i]
+			}
+		}
+	}
+	return name, nil
+}
+
+// unpack reads through whatever compression the first bytes tell of, and says whether there was any. A name that promises
+// an archive must be one.
+func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
+	const buffer = 256 << 10
+	plain = bufio.NewReaderSize(r, buffer)
+	head, err := plain.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, false, fmt.Errorf("read %s: %w", name, err)
+	}
+	for i := range archives {
+		if a := &archives[i]; a.begins(head) {
+			u := &unpacker{name: name, archive: a, from: watched{r: plain}}
+			// The archive is read through the watch, so that its own mistakes can be told from those of the connection.
+			if u.body, err = a.open(&u.from); err != nil {
+				return nil, true, u.explain(err)
+			}
+			return bufio.NewReaderSize(u, buffer), true, nil
+		}
+	}
+	if _, promised := cutArchive(strings.SplitN(name, "?", 2)[0]); promised != nil {
+		problem := "this is no " + promised.name + " archive, though its name ends like one"
+		if len(head) == 0 {
+			problem = "the " + promised.name + " archive is empty"
+		}
+		return nil, false, &SourceError{Name: name, Problem: problem,
+			Hint: "fetch or compress it again, or name it after what it is"}
+	}
+	return plain, false, nil
+}
+
+// watched remembers how the stream itself failed, and what was read of it.
+type watched struct {
+	r     *bufio.Reader
+	bytes int64
+	err   error
+}
+
+func (w *watched) Read(data []byte) (int, error) {
+	n, err := w.r.Read(data)
+	w.note(n, err)
+	return n, err
+}
+
+// ReadByte makes the gzip reader take exactly what belongs to the archive.
+func (w *watched) ReadByte() (byte, error) {
+	b, err := w.r.ReadByte()
+	n := 1
+	if err != nil {
+		n = 0
+	}
+	w.note(n, err)
+	return b, err
+}
+
+func (w *watched) note(n int, err error) {
+	w.bytes += int64(n)
+	if err != nil && err != io.EOF {
+		w.err = err
+	}
+}
+
+// unpacker is the plain text of an archive.
+type unpacker struct {
+	name    string
+	archive *archive
+	from    watched
+	body    io.Reader
+	bytes   int64
+}
+
+func (u *unpacker) Read(data []byte) (int, error) {
+	n, err := u.body.Read(data)
+	u.bytes += int64(n)
+	if err != nil && err != io.EOF {
+		err = u.explain(err)
+	}
+	return n, err
+}
+
+// explain tells a damaged archive, which trying again cannot mend, from a stream that broke.
+func (u *unpacker) explain(err error) error {
+	if u.from.err != nil {
+		return u.from.err
+	}
+	where := fmt.Sprintf("after %s of text, at byte %d of the archive", gpumux.Size(u.bytes), u.from.bytes)
+	wrong := &SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged %s: %v", u.archive.name, where, err),
+		Hint: fmt.Sprintf("fetch or compress it again; `%s` tests it", u.archive.check)}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		wrong.Problem = fmt.Sprintf("the %s archive is cut off %s", u.archive.name, where)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		wrong.Problem = "reading the zstd archive would take more memory than " + gpumux.Size(widestWindow).String()
+		wrong.Hint = "compress it without --long or --ultra, with a window of at most 128 MiB (--long=27)"
+	}
+	return wrong
+}

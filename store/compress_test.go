@@ -1,0 +1,194 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+func gzipped(t testing.TB, texts ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, text := range texts { // one member each
+		w := gzip.NewWriter(&b)
+		_, err := io.WriteString(w, text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	return b.String()
+}
+
+func zstded(t testing.TB, texts ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, text := range texts {
+		w, err := zstd.NewWriter(&b)
+		require.NoError(t, err)
+		_, err = io.WriteString(w, text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	return b.String()
+}
+
+func TestSpool_ReadsThroughCompression(t *testing.T) {
+	var long strings.Builder
+	want := []string{}
+	for i := range 50_000 {
+		fmt.Fprintf(&long, "{\"n\":%d}\r\n", i)
+		want = append(want, fmt.Sprintf(`{"n":%d}`, i))
+	}
+	plain := spool(t, long.String(), JSONLines)
+	half := long.Len() / 2
+	for name, text := range map[string]string{
+		"gzip":                          gzipped(t, long.String()),
+		"gzip, two members":             gzipped(t, long.String()[:half], long.String()[half:]),
+		"zstd":                          zstded(t, long.String()),
+		"zstd, two frames":              zstded(t, long.String()[:half], long.String()[half:]),
+		"zstd, a frame that is skipped": "\x5a\x2a\x4d\x18\x03\x00\x00\x00abc" + zstded(t, long.String()),
+	} {
+		got := spool(t, text, JSONLines)
+		require.Equal(t, want, lines(t, got), name)
+		require.Equal(t, plain.Hash, got.Hash, "%s: the same items are the same source", name)
+	}
+	for name, text := range map[string]string{"gzip": gzipped(t, "a,b\n1,x\n"), "zstd": zstded(t, "a,b\n1,x\n")} {
+		require.Equal(t, []string{`{"a":1,"b":"x"}`}, lines(t, spool(t, text, CSV)), name)
+	}
+	require.Empty(t, lines(t, spool(t, gzipped(t, ""), JSONLines)))
+	require.Equal(t, []string{"1"}, lines(t, spool(t, gzipped(t, bom+"1"), JSONLines)))
+}
+
+func TestFormatOf_LooksBehindTheCompression(t *testing.T) {
+	for name, want := range map[string]Format{"a.jsonl.gz": JSONLines, "b.ndjson.ZST": JSONLines, "c.csv.zst": CSV, "d.CSV.gzip": CSV, "e.csv": CSV} {
+		got, err := FormatOf(name)
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
+	for _, name := range []string{"a.gz", "a.txt.gz", "a.jsonl.bz2", "a.jsonl.gz.gz"} {
+		_, err := FormatOf(name)
+		require.ErrorContains(t, err, "with .gz or .zst behind it", name)
+	}
+}
+
+func TestSpool_DamagedArchives(t *testing.T) {
+	text := numbers(20_000) // good as JSON lines and as CSV
+	gz, zst := gzipped(t, text), zstded(t, text)
+	flipped := func(s string, at int) string { return s[:at] + string(s[at]^0x55) + s[at+1:] }
+	for name, c := range map[string]struct{ file, text, want string }{
+		"gzip cut off":         {"in", gz[:len(gz)/2], "in: the gzip archive is cut off after "},
+		"gzip cut in its head": {"in", gz[:5], "in: the gzip archive is cut off after 0B of text"},
+		"gzip checksum":        {"in", flipped(gz, len(gz)-6), "in: the gzip archive is damaged after "},
+		"gzip and more":        {"in", gz + "rubbish behind it", "in: the gzip archive is damaged after "},
+		"zstd cut off":         {"in", zst[:len(zst)-9], "in: the zstd archive is cut off after "},
+		"zstd damaged":         {"in", flipped(zst, len(zst)-2), "in: the zstd archive is damaged after "},
+		"named gzip":           {"in.jsonl.gz", "1\n2\n", "in.jsonl.gz: this is no gzip archive, though its name ends like one; fetch or compress it again"},
+		"named zstd":           {"s3://b/in.csv.zst?region=x", "a\n1\n", "this is no zstd archive"},
+		"empty":                {"in.jsonl.gz", "", "the gzip archive is empty"},
+		"twice":                {"in.jsonl.gz", gzipped(t, gz), "it is compressed twice"},
+		"bzip2":                {"in", "BZh91AY&SYabc", "compress it with gzip or zstd instead"},
+		"xz":                   {"in", "\xfd7zXZ\x00abc", "compress it with gzip or zstd instead"},
+		"window":               {"in", "\x28\xb5\x2f\xfd\x00\xa0" + strings.Repeat("\x00", 20), "would take more memory than 128MiB; compress it without --long"},
+	} {
+		for _, format := range []Format{JSONLines, CSV} {
+			dir := t.TempDir()
+			_, err := Spool(strings.NewReader(c.text), SpoolOptions{Name: c.file, Format: format, Dir: dir})
+			var mistake *SourceError
+			require.ErrorAs(t, err, &mistake, "%s", name)
+			require.ErrorContains(t, err, c.want, name)
+			require.NotContains(t, err.Error(), "read in: in", name)
+			left, _ := os.ReadDir(dir)
+			require.Empty(t, left)
+		}
+	}
+}
+
+// A stream that breaks is no mistake of the file: trying again may help.
+func TestSpool_BrokenStreamOfAnArchive(t *testing.T) {
+	broken := errors.New("connection reset")
+	for _, text := range []string{gzipped(t, numbers(10_000)), zstded(t, numbers(10_000))} {
+		for _, n := range []int{3, 4, 20, len(text) / 2} {
+			from := io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(broken))
+			_, err := Spool(from, SpoolOptions{Name: "in", Dir: t.TempDir()})
+			require.ErrorIs(t, err, broken)
+			var mistake *SourceError
+			require.False(t, errors.As(err, &mistake), "%v", err)
+		}
+	}
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// A very small archive may hold a very large text.
+func TestSpool_ABombEndsBeforeTheDiskDoes(t *testing.T) {
+	const text = 1 << 30
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	line := []byte(`"` + strings.Repeat(" ", 1<<16) + "\"\n")
+	for written := 0; written < text; written += len(line) {
+		_, err := w.Write(line)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.Less(t, bomb.Len(), text/200)
+
+	free := int64(spaceLeft + 150<<20)
+	looks := 0
+	old := freeSpace
+	freeSpace = func(string) (int64, bool) {
+		looks++
+		return free - int64(looks-1)*spaceStep, true
+	}
+	t.Cleanup(func() { freeSpace = old })
+	dir := t.TempDir()
+	_, err := Spool(&bomb, SpoolOptions{Name: "bomb.jsonl.gz", Dir: dir})
+	require.ErrorContains(t, err, "copy bomb.jsonl.gz: "+dir+" has only")
+	require.ErrorContains(t, err, "TMPDIR")
+	require.Equal(t, 4, looks)
+	left, _ := os.ReadDir(dir)
+	require.Empty(t, left)
+}
+
+func TestSource_CompressedFilesInTheStore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		text := numbers(1000)
+		for key, body := range map[string]string{
+			"in/a.jsonl.gz": gzipped(t, text), "in/b.jsonl.zst": zstded(t, text[:500], text[500:]), "in/c.csv.gz": gzipped(t, "n\n"+text),
+		} {
+			put(t, s, key, body)
+			src, err := s.IndexSource(t.Context(), key, "maps/"+key+"/source.index")
+			require.NoError(t, err, key)
+			require.EqualValues(t, 1000, src.Items)
+			require.Equal(t, s.Locate("maps/"+key+"/source.jsonl"), src.URL, "plain lines lie beside the index")
+			got := itemsOf(t, s, src, 700, 702)
+			if strings.Contains(key, "csv") {
+				require.Equal(t, []string{`{"n":700}`, `{"n":701}`}, got)
+			} else {
+				require.Equal(t, []string{"700", "701"}, got)
+			}
+		}
+		gz := gzipped(t, text)
+		put(t, s, "in/short.jsonl.gz", gz[:len(gz)-20])
+		_, err := s.IndexSource(t.Context(), "in/short.jsonl.gz", "maps/x/source.index")
+		var mistake *SourceError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
+		there, err := s.Exists(t.Context(), "maps/x/source.jsonl")
+		require.NoError(t, err)
+		require.False(t, there)
+	})
+}

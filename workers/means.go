@@ -1,0 +1,132 @@
+package workers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// means are what keeps the slots of a pool within their budget, strongest first, as people read it.
+type means struct {
+	list []string
+	// lack says what is missing, for pools whose budget nothing enforces for every kind of task.
+	lack string
+}
+
+// means finds out what is in force for a pool.
+func (w *Worker) means(p placement) means {
+	if p.Memory == 0 {
+		return means{}
+	}
+	var m means
+	watched := fmt.Sprintf("watch every %s", watchNear)
+	if p.groups[0].devices[0].Kind == gpu.KindCPU {
+		if w.cgroups != nil {
+			m.list = append(m.list, "cgroup")
+		}
+		m.list = append(m.list, watched)
+		return m
+	}
+	if p.instances() {
+		m.list = append(m.list, "MIG")
+	}
+	m.list = append(m.list, "framework caps")
+	if m.lack = w.blind(p); m.lack == "" {
+		m.list = append(m.list, watched)
+	}
+	return m
+}
+
+// instances says that every slot has a MIG instance of about its budget to itself.
+func (p placement) instances() bool {
+	return p.Slots == 1 && !slices.ContainsFunc(p.groups, func(g group) bool {
+		d := g.devices[0]
+		return d.Kind != gpu.KindMIG || uint64(p.Memory) < d.Memory-d.Memory/8
+	})
+}
+
+// blind says why the memory of processes on a pool's devices cannot be watched, or nothing.
+func (w *Worker) blind(p placement) string {
+	if !w.hostPIDs {
+		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
+			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
+	}
+	for _, g := range p.groups {
+		for _, d := range g.devices {
+			if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
+				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
+			}
+		}
+	}
+	return ""
+}
+
+// confine opens what limits task processes on the CPU in the kernel, where a pool wants it and the system allows it.
+func (w *Worker) confine() {
+	if !slices.ContainsFunc(w.placements, func(p placement) bool {
+		return p.Memory > 0 && p.groups[0].devices[0].Kind == gpu.KindCPU
+	}) {
+		return
+	}
+	var err error
+	if w.cgroups, err = slot.OpenCgroups(); err != nil {
+		w.log.Debug("task processes get no cgroups of their own", zap.String(logWhy, err.Error()))
+	}
+}
+
+// sayMeans tells the operator what keeps each pool within its budget, and whether the devices have room for it now.
+func (w *Worker) sayMeans() {
+	for _, p := range w.placements {
+		if p.Memory == 0 {
+			continue
+		}
+		m := w.enforced[p.Name]
+		text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
+		if m.lack == "" {
+			w.log.Info(text, zap.String(logPool, p.Name))
+		} else {
+			w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
+				zap.String(logWhy, m.lack))
+		}
+		if per := p.Memory / gpumux.Size(p.GPUsPerSlot); p.groups[0].devices[0].Kind != gpu.KindCPU && per <= 2*contextRoom {
+			w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
+				per, room(per)), zap.String(logPool, p.Name))
+		}
+	}
+	for _, want := range budgets(w.placements) {
+		status, err := w.inventory.Status(want.device.UUID)
+		if err != nil || status.Memory.Total == 0 || uint64(want.bytes) <= status.Memory.Free {
+			continue
+		}
+		w.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", want.bytes, gpumux.Size(status.Memory.Free)),
+			zap.String(logDevice, want.device.UUID), zap.String(logWhy, "something else holds memory there; end it, or lower memory or slots"))
+	}
+}
+
+// wanted is the sum of the budgets on a device.
+type wanted struct {
+	device gpu.Device
+	bytes  gpumux.Size
+}
+
+func budgets(placements []placement) []wanted {
+	var list []wanted
+	for _, p := range placements {
+		for _, g := range p.groups {
+			for _, d := range g.devices {
+				at := slices.IndexFunc(list, func(w wanted) bool { return w.device.UUID == d.UUID })
+				if at < 0 {
+					at, list = len(list), append(list, wanted{device: d})
+				}
+				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Slots)
+			}
+		}
+	}
+	return list
+}

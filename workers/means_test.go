@@ -1,0 +1,95 @@
+package workers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// means of one pool over an inventory, and what the worker says at its start.
+func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(*Worker)) ([]string, *observer.ObservedLogs) {
+	t.Helper()
+	core, seen := observer.New(zap.InfoLevel)
+	w, err := New(Config{
+		Store: "file://" + t.TempDir(), Pools: []PoolConfig{p}, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
+	}, Options{Inventory: inventory, Log: zap.New(core)})
+	require.NoError(t, err)
+	w.hostPIDs, w.enforced = true, map[string]means{}
+	if change != nil {
+		change(w)
+	}
+	for _, p := range w.placements {
+		w.enforced[p.Name] = w.means(p)
+	}
+	w.sayMeans()
+	return w.Describe().Pools[0].Means, seen
+}
+
+func TestMeans_OnTheCPU(t *testing.T) {
+	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	pool := PoolConfig{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}
+	list, seen := enforced(t, inventory, pool, nil)
+	require.Equal(t, []string{"watch every 100ms"}, list)
+	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").FilterLevelExact(zap.InfoLevel).Len())
+	list, _ = enforced(t, inventory, pool, func(w *Worker) { w.cgroups = &slot.Cgroups{} })
+	require.Equal(t, []string{"cgroup", "watch every 100ms"}, list)
+	pool.Memory = 0
+	list, seen = enforced(t, inventory, pool, nil)
+	require.Empty(t, list)
+	require.Zero(t, seen.Len(), "no budget, nothing to say")
+}
+
+func TestMeans_OnAGPU(t *testing.T) {
+	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{
+		{Total: 80 << 30, Free: 80 << 30},
+		{Instances: []gputest.Instance{{Total: 10 << 30, Free: 10 << 30}}},
+	}})
+	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	require.NoError(t, err)
+	defer inventory.Close()
+	pool := PoolConfig{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 4, Memory: 16 << 30}
+	list, seen := enforced(t, inventory, pool, nil)
+	require.Equal(t, []string{"framework caps", "watch every 100ms"}, list)
+	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
+
+	list, seen = enforced(t, inventory, pool, func(w *Worker) { w.hostPIDs = false })
+	require.Equal(t, []string{"framework caps"}, list)
+	loud := seen.FilterLevelExact(zap.WarnLevel).All()
+	require.Len(t, loud, 1)
+	require.Contains(t, loud[0].Message, "budget 16GiB enforced by: framework caps only; a task that allocates past its framework")
+	require.Contains(t, loud[0].ContextMap()["why"], "--pid=host")
+
+	whole := pool
+	whole.Devices, whole.Slots, whole.Memory = gpu.Selection{"1:0"}, 1, 9<<30
+	list, _ = enforced(t, inventory, whole, nil)
+	require.Equal(t, []string{"MIG", "framework caps", "watch every 100ms"}, list)
+	whole.Memory = 4 << 30
+	list, _ = enforced(t, inventory, whole, nil)
+	require.NotContains(t, list, "MIG", "the instance is larger than the budget")
+
+	small := pool
+	small.Memory = 1 << 30
+	_, seen = enforced(t, inventory, small, nil)
+	require.Equal(t, 1, seen.FilterMessage("of a budget of 1GiB per device only 768MiB are left for data: a CUDA context and its libraries take the rest").Len())
+
+	machine.Update(func(s *gputest.State) { s.GPUs[0].Free = 50 << 30 })
+	_, seen = enforced(t, inventory, pool, nil)
+	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now").FilterLevelExact(zap.WarnLevel).Len())
+}
+
+func TestMeans_BudgetsOfAllPoolsAddUpOnADevice(t *testing.T) {
+	a, b := gpu.Device{UUID: "a"}, gpu.Device{UUID: "b"}
+	list := budgets([]placement{
+		{PoolConfig: PoolConfig{Slots: 2, GPUsPerSlot: 2, Memory: 8 << 30}, groups: []group{{devices: []gpu.Device{a, b}}}},
+		{PoolConfig: PoolConfig{Slots: 3, GPUsPerSlot: 1, Memory: 1 << 30}, groups: []group{{devices: []gpu.Device{b}}}},
+	})
+	require.Equal(t, []wanted{{a, 8 << 30}, {b, gpumux.Size(11 << 30)}}, list)
+}

@@ -1,0 +1,292 @@
+package slot
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Cgroups makes a cgroup of its own for each task process, whose memory limit the kernel enforces. Its methods may be called
+// from any goroutine.
+type Cgroups struct {
+	// home is the folder below which they are made.
+	home string
+	mu   sync.Mutex
+	made int
+}
+
+// OpenCgroups finds the part of the cgroup tree (version 2) that was handed over to this worker: the service manager does so
+// with Delegate=yes, a container does with a writable root of its own. The error says why there is none. Processes cannot stay
+// beside cgroups with limits, so the worker moves itself into one called worker; it refuses where strangers would have to
+// move too.
+func OpenCgroups() (*Cgroups, error) {
+	c, err := openCgroups("/")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.try(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// try starts a process in a cgroup, so that what does not work is known before a task needs it.
+func (c *Cgroups) try() error {
+	g, err := c.make(64 << 20)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	cmd := exec.Command("/bin/sh", "-c", "exit 0")
+	if err := spawn(cmd, g); err != nil {
+		return fmt.Errorf("start a process in a cgroup: %w", err)
+	}
+	if state := await(cmd); !state.Success() {
+		return fmt.Errorf("run a process in a cgroup: %s", state)
+	}
+	return nil
+}
+
+// openCgroups is OpenCgroups below another root than /, for tests.
+func openCgroups(root string) (*Cgroups, error) {
+	mount, path := ownCgroup(root)
+	if mount == "" {
+		return nil, errors.New("no cgroup of version 2 is mounted")
+	}
+	own := filepath.Join(root, mount, path)
+	home := own
+	if parent := filepath.Dir(own); path != "/" && delegated(parent) {
+		home = parent // the service manager gave the worker a cgroup below the one that it handed over
+	} else if path != "/" && !delegated(own) {
+		return nil, fmt.Errorf("cgroup %s is not handed over to the worker; start it with Delegate=yes, or in a container", path)
+	}
+	if !hasWord(filepath.Join(home, "cgroup.controllers"), "memory") {
+		return nil, fmt.Errorf("cgroup %s has no memory controller of version 2", path)
+	}
+	if home == own {
+		if err := moveAside(home); err != nil {
+			return nil, err
+		}
+	}
+	if !hasWord(filepath.Join(home, "cgroup.subtree_control"), "memory") {
+		if err := os.WriteFile(filepath.Join(home, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
+			return nil, fmt.Errorf("limit memory below cgroup %s: %w", path, err)
+		}
+	}
+	return &Cgroups{home: home}, nil
+}
+
+// moveAside moves this process and its children from a cgroup into one below it.
+func moveAside(home string) error {
+	list, err := os.ReadFile(filepath.Join(home, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("list the processes of the worker's cgroup: %w", err)
+	}
+	ours := append(children(), os.Getpid())
+	pids := strings.Fields(string(list))
+	for _, pid := range pids {
+		if n, err := strconv.Atoi(pid); err != nil || !slices.Contains(ours, n) {
+			return fmt.Errorf("process %s shares the worker's cgroup; start the worker in one of its own", pid)
+		}
+	}
+	aside := filepath.Join(home, "worker")
+	if err := os.Mkdir(aside, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("make a cgroup for the worker: %w", err)
+	}
+	for _, pid := range pids {
+		if err := os.WriteFile(filepath.Join(aside, "cgroup.procs"), []byte(pid), 0o644); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("move the worker into a cgroup of its own: %w", err)
+		}
+	}
+	return nil
+}
+
+// make makes a cgroup with a limit. The caller closes it when its processes are gone.
+func (c *Cgroups) make(limit gpumux.Size) (*cgroup, error) {
+	c.mu.Lock()
+	c.made++
+	g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf("gpumux-%d-%d", os.Getpid(), c.made))}
+	c.mu.Unlock()
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a cgroup for a task process: %w", err)
+	}
+	for _, set := range []struct {
+		file, value string
+		must        bool
+	}{
+		{"memory.max", strconv.FormatInt(int64(limit), 10), true},
+		// No half-dead tree is left behind, and no budget is passed by way of the swap.
+		{"memory.oom.group", "1", false},
+		{"memory.swap.max", "0", false},
+	} {
+		if err := os.WriteFile(filepath.Join(g.dir, set.file), []byte(set.value), 0o644); err != nil && set.must {
+			g.close()
+			return nil, fmt.Errorf("limit a task process's memory: %w", err)
+		}
+	}
+	var err error
+	if g.file, err = os.Open(g.dir); err != nil {
+		g.close()
+		return nil, fmt.Errorf("open a task process's cgroup: %w", err)
+	}
+	return g, nil
+}
+
+// cgroup holds one task process and its descendants. A nil cgroup is none.
+type cgroup struct {
+	dir  string
+	file *os.File
+}
+
+// descriptor is what a process is started into.
+func (g *cgroup) descriptor() (int, bool) {
+	if g == nil {
+		return 0, false
+	}
+	return int(g.file.Fd()), true
+}
+
+// kills is how many of the cgroup's processes the kernel killed because its memory ran out, and the most that it held.
+func (g *cgroup) kills() (killed int, peak int64) {
+	if g == nil {
+		return 0, 0
+	}
+	killed = countKills(filepath.Join(g.dir, "memory.events"))
+	data, _ := os.ReadFile(filepath.Join(g.dir, "memory.peak"))
+	peak, _ = strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return killed, peak
+}
+
+// closeLimit is how long the end of a cgroup's last processes is awaited.
+const closeLimit = 5 * time.Second
+
+// close kills what is left in the cgroup and removes it.
+func (g *cgroup) close() {
+	if g == nil {
+		return
+	}
+	if g.file != nil {
+		g.file.Close()
+	}
+	for end := time.Now().Add(closeLimit); ; {
+		err := unix.Rmdir(g.dir)
+		if err != unix.EBUSY || time.Now().After(end) {
+			return
+		}
+		os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0o644)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// delegated says whether a cgroup was handed over to whoever runs in it.
+func delegated(dir string) bool {
+	var value [8]byte
+	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+func hasWord(file, word string) bool {
+	data, err := os.ReadFile(file)
+	return err == nil && slices.Contains(strings.Fields(string(data)), word)
+}
+
+// ownCgroup is where version 2 is mounted, and this process's cgroup below it; "/" is the root of what it can see.
+func ownCgroup(root string) (mount, path string) {
+	path = cgroupPath(root, "0::")
+	mount = mountOf(root, func(kind, _ string) bool { return kind == "cgroup2" })
+	if path == "" || mount == "" {
+		return "", ""
+	}
+	return mount, path
+}
+
+// cgroupPath is the rest of the line of /proc/self/cgroup that starts with prefix.
+func cgroupPath(root, prefix string) string {
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+// mountOf is where the first file system of a kind and its options is mounted.
+func mountOf(root string, fits func(kind, options string) bool) string {
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		at, what := strings.Fields(before), strings.Fields(after)
+		if len(at) >= 5 && len(what) >= 3 && fits(what[0], what[2]) {
+			return at[4]
+		}
+	}
+	return ""
+}
+
+// memoryKills is how many processes the kernel has killed for want of memory in the worker's own cgroup, whose limit is the
+// container's or the service's; 0 where the kernel does not tell.
+func memoryKills() int {
+	file := killsFile()
+	if file == "" {
+		return 0
+	}
+	return countKills(file)
+}
+
+var killsFile = sync.OnceValue(func() string { return findKills("/") })
+
+// findKills finds the counter in version 2, else in version 1.
+func findKills(root string) string {
+	var candidates []string
+	if mount, path := ownCgroup(root); mount != "" {
+		candidates = append(candidates, filepath.Join(root, mount, path, "memory.events"), filepath.Join(root, mount, "memory.events"))
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
+		mount := mountOf(root, func(kind, options string) bool {
+			return kind == "cgroup" && slices.Contains(strings.Split(options, ","), "memory")
+		})
+		for line := range strings.Lines(string(data)) {
+			part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if mount != "" && len(part) == 3 && slices.Contains(strings.Split(part[1], ","), "memory") {
+				candidates = append(candidates, filepath.Join(root, mount, part[2], "memory.oom_control"), filepath.Join(root, mount, "memory.oom_control"))
+			}
+		}
+	}
+	for _, file := range candidates {
+		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte("oom_kill ")) {
+			return file
+		}
+	}
+	return ""
+}
+
+// countKills reads the line oom_kill of a file of counters.
+func countKills(file string) int {
+	data, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(rest))
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,132 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
+func TestSlot_DescendantsThatGotAway(t *testing.T) {
+	for _, how := range []string{"fork", "exec", "hop"} {
+		for _, end := range []string{"return", "stop", "die", "cancel"} {
+			t.Run(how+"/"+end, func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, gpumux.Persistent)
+				call := slot.Call{Task: s.task("daemon"), Items: values(how, "nothing")}
+				switch end {
+				case "die":
+					call.Items = values(how, "die")
+				case "return":
+					call.Mode = gpumux.Fresh
+				}
+				got, err := s.run(call)
+				if end == "die" {
+					require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+					require.Len(t, got, 1)
+				} else {
+					require.NoError(t, err)
+					require.Len(t, got, 2)
+				}
+				if end == "stop" || end == "cancel" {
+					require.GreaterOrEqual(t, len(s.left()), 1)
+					require.Equal(t, slot.Ready, s.State())
+				}
+				switch end {
+				case "stop":
+					require.NoError(t, s.Clear(t.Context()))
+				case "cancel":
+					s.canceled(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "end": "stubborn"})})
+				}
+				require.Empty(t, s.left())
+				s.works()
+			})
+		}
+	}
+}
+
+func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			if how == "spin" && native() == "" {
+				t.Skip("needs a C or C++ compiler")
+			}
+			s := newStand(t, gpumux.Persistent)
+			s.canceled(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			require.Equal(t, []string{"0", "1"}, s.begun())
+			s.works()
+		})
+	}
+}
+
+func TestSlot_StopEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			if how == "spin" && native() == "" {
+				t.Skip("needs a C or C++ compiler")
+			}
+			s := newStand(t, gpumux.Persistent)
+			ended := make(chan error, 1)
+			call := slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "end": how}), Done: func(slot.Done) {}}
+			go func() { ended <- s.Run(t.Context(), call) }()
+			require.Eventually(t, func() bool { return len(s.begun()) > 0 }, 20*time.Second, 2*time.Millisecond)
+			require.NoError(t, s.Stop(t.Context()))
+			require.ErrorIs(t, <-ended, slot.ErrStopped)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// abandoned is a worker that somebody kills: its task has put descendants everywhere and hangs. It gets its task as JSON.
+func abandoned() {
+	var task slot.Task
+	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	done := 0
+	err := s.Run(context.Background(), slot.Call{Task: task, Items: values("fork", "exec", "hang"), Done: func(slot.Done) {
+		if done++; done == 2 {
+			fmt.Println("running")
+		}
+	}})
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	task, err := json.Marshal(s.task("daemon"))
+	require.NoError(t, err)
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=abandoned", "TASK="+string(task), "RUNTIME="+runtimePath(t))
+	worker.Stderr = os.Stderr
+	out, err := worker.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, worker.Start())
+	t.Cleanup(func() { worker.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "running", strings.TrimSpace(line))
+	require.Eventually(t, func() bool { return len(s.left()) >= 3 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, worker.Process.Kill())
+	io.Copy(io.Discard, out)
+	worker.Wait()
+	require.Eventually(t, func() bool { return len(s.left()) == 0 }, 20*time.Second, 5*time.Millisecond)
+}

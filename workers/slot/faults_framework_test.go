@@ -1,0 +1,84 @@
+package slot_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// TestSlot_FaultsOfFrameworks stages every case of testdata/diagnosis.json in a real process: exceptions of the frameworks'
+// own names raised in a task, deaths with the frameworks' last words, commands that end with them.
+func TestSlot_FaultsOfFrameworks(t *testing.T) {
+	data, err := os.ReadFile("testdata/diagnosis.json")
+	require.NoError(t, err)
+	var raw []json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &raw))
+	const shards = 4
+	for shard := range shards {
+		t.Run(fmt.Sprintf("Shard%d", shard), func(t *testing.T) {
+			t.Parallel()
+			mode := []gpumux.Mode{gpumux.Persistent, gpumux.Fresh}[shard%2]
+			s := newStand(t, mode)
+			for i := shard; i < len(raw); i += shards {
+				var c stagedCase
+				require.NoError(t, json.Unmarshal(raw[i], &c))
+				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, raw[i]) })
+			}
+			s.works()
+		})
+	}
+}
+
+type stagedCase struct {
+	Name, Class, Message, Tail, Signal string
+	Exit                               *int
+	Code, OOMKills                     int
+	MPS, Command, CoreDumped           bool
+	Kind                               gpumux.Kind
+	Poisoned, Blameless                bool
+	Requested, Total, Free, Budget     int64
+}
+
+func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
+	switch {
+	case c.OOMKills > 0:
+		t.Skip("needs the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
+	case c.MPS:
+		t.Skip("needs an MPS server")
+	case c.CoreDumped:
+		t.Skip("needs core dumps to be on")
+	}
+	call := slot.Call{Task: s.task("replay"), Items: values(raw), Clean: true}
+	if c.Command {
+		tail := filepath.Join(t.TempDir(), "tail")
+		require.NoError(t, os.WriteFile(tail, []byte(c.Tail), 0o644))
+		call.Task = slot.Task{Name: "replay", Command: []string{"/bin/sh", "-c", `cat "$1" >&2; exit $2`, "sh", tail, fmt.Sprint(*c.Exit)}}
+	}
+	got, err := s.run(call)
+	var f *gpumux.Fault
+	if err != nil {
+		require.Empty(t, got)
+		f = fault(t, err)
+		require.True(t, f.Alone)
+		require.Equal(t, slot.Vacant, s.State())
+	} else {
+		require.Len(t, got, 1)
+		f = got[0].Fault
+		require.NotNil(t, f, string(got[0].Value))
+	}
+	ended := c.Kind.Deadly() || c.Poisoned && !c.Command // a command has ended anyway
+	require.Equal(t, ended, err != nil, "whether the process was ended: %v", f)
+	require.Equal(t, c.Kind, f.Kind, f.Error())
+	require.Equal(t, [4]int64{c.Requested, c.Total, c.Free, c.Budget}, [4]int64{f.Requested, f.Total, f.Free, f.Budget}, f.Error())
+	require.Equal(t, c.Blameless, f.Blameless)
+	if c.Kind != gpumux.TaskError {
+		require.NotEmpty(t, f.Hint)
+	}
+}

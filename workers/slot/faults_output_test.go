@@ -1,0 +1,67 @@
+package slot_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
+	const size = 200 << 20
+	s := newStand(t, gpumux.Persistent)
+	got, err := s.run(slot.Call{Task: s.task("big"), Items: values(3, size, 2)})
+	require.NoError(t, err)
+	require.Len(t, got, 3)
+	require.Equal(t, `"xxx"`, string(got[0].Value))
+	require.Len(t, got[1].Value, size+2)
+	require.Equal(t, `"xx"`, string(got[2].Value))
+	s.works()
+}
+
+func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	_, err := s.run(slot.Call{Task: s.task("flood"), Items: values(0, 1), Timeout: 2 * time.Second})
+	f := fault(t, err)
+	require.Equal(t, gpumux.Timeout, f.Kind)
+	require.LessOrEqual(t, len(f.Tail), 16<<10)
+	require.Contains(t, f.Tail, "endless endless")
+	s.works()
+}
+
+// What a thread prints after its item has returned reaches the next item's output at worst: it breaks nothing.
+func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	gate := s.log + ".gate"
+	got, err := s.run(slot.Call{Task: s.task("late"), Items: values(gate)})
+	require.NoError(t, err)
+	require.Empty(t, got[0].Output)
+	require.NoError(t, os.WriteFile(gate, nil, 0o644))
+	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, 20*time.Second, time.Millisecond)
+	got, err = s.run(slot.Call{Task: s.task("late"), Items: values(nil, nil)})
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Equal(t, "from the item before\n", got[0].Output)
+	require.Empty(t, got[1].Output)
+}
+
+func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Fresh)
+	task := slot.Task{Name: "c", Command: []string{"printf", `"\377"`}}
+	got, err := s.run(slot.Call{Task: task, Items: values(0)})
+	require.NoError(t, err)
+	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
+	require.Contains(t, got[0].Fault.Message, "no JSON value")
+	task.Text = true
+	got, err = s.run(slot.Call{Task: task, Items: values(0)})
+	require.NoError(t, err)
+	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
+}

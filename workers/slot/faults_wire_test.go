@@ -1,0 +1,253 @@
+package slot_test
+
+import (
+	"encoding/binary"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// faulty is a task process that speaks the wire by hand and breaks it in the way that FAULTY names.
+func faulty() {
+	file := os.NewFile(wire.Descriptor, "wire")
+	worker := wire.NewProcess(file)
+	say := func(header, body string) {
+		text := header + "\n" + body
+		file.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	}
+	forever := func() { time.Sleep(10 * time.Minute) }
+	const hello, ready = `{"type":"hello","version":1,"pid":1}`, `{"type":"ready"}`
+	one := func(run, n string) { say(`{"type":"results","run":`+run+`,"n":`+n+`,"sizes":[1],"busy":[0]}`, "7") }
+
+	how := os.Getenv("FAULTY")
+	switch how {
+	case "silent":
+		forever()
+	case "version":
+		say(`{"type":"hello","version":99,"pid":1}`, "")
+		forever()
+	case "no hello":
+		say(ready, "")
+		forever()
+	case "no frame":
+		file.WriteString("Segmentation fault (core dumped)\n")
+		forever()
+	}
+	say(hello, "")
+	if _, err := worker.Read(); err != nil {
+		os.Exit(1)
+	}
+	switch how {
+	case "never ready":
+		forever()
+	case "two hellos":
+		say(hello, "")
+		forever()
+	case "results before ready":
+		one("1", "0")
+		forever()
+	}
+	say(ready, "")
+	switch how {
+	case "deaf":
+		forever()
+	case "exit when ready":
+		os.Exit(0)
+	}
+	if _, err := worker.Read(); err != nil {
+		os.Exit(0)
+	}
+	switch how {
+	case "another run":
+		one("7", "0")
+	case "another item":
+		one("1", "2")
+	case "more than asked":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1,1,1,1],"busy":[0,0,0,0]}`, "7777")
+	case "one item twice":
+		one("1", "0")
+		one("1", "0")
+	case "ready again":
+		say(ready, "")
+	case "fault for another item":
+		say(`{"type":"fault","run":1,"n":2,"fault":{"class":"E","message":"m"}}`, "")
+	case "fault that says nothing":
+		say(`{"type":"fault","run":1,"n":0}`, "")
+	case "no JSON in the value":
+		say(`{"type":"results","run":1,"n":0,"sizes":[2],"busy":[0]}`, "]]")
+	case "no JSON in the header":
+		say(`{"type":"results",`, "")
+	case "negative time":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1],"busy":[-1]}`, "7")
+	case "sizes beyond the body":
+		say(`{"type":"results","run":1,"n":0,"sizes":[100],"busy":[0]}`, "7")
+	case "unknown message":
+		say(`{"type":"gossip"}`, "")
+	case "worker's message":
+		say(`{"type":"run","run":1,"sizes":[1]}`, "7")
+	case "half a frame":
+		file.Write([]byte{0, 0, 1, 0, '{'})
+		os.Exit(0)
+	case "talk while idle":
+		one("1", "0")
+		one("1", "1")
+		one("1", "2")
+		one("1", "3")
+	case "closed while idle":
+		one("1", "0")
+		one("1", "1")
+		one("1", "2")
+		file.Close()
+	}
+	forever()
+}
+
+// TestSlot_AProcessThatBreaksTheWire: whatever a task process says, it costs that process and the item that ran, no more.
+func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
+	for how, want := range map[string]struct {
+		kind    gpumux.Kind
+		op      string
+		message string
+		results int
+		late    bool
+	}{
+		"silent":                  {gpumux.Timeout, "start", "not ready after", 0, true},
+		"version":                 {gpumux.Crash, "start", "wire version 1 here, 99 on the other side", 0, false},
+		"no hello":                {gpumux.Crash, "start", "must be a hello", 0, false},
+		"no frame":                {gpumux.Crash, "start", "a frame claims", 0, false},
+		"never ready":             {gpumux.Timeout, "start", "not ready after", 0, true},
+		"two hellos":              {gpumux.Crash, "start", "a second hello", 0, false},
+		"results before ready":    {gpumux.Crash, "start", "out of turn", 0, false},
+		"exit when ready":         {gpumux.Crash, "run", "exit status 0", 0, false},
+		"deaf":                    {gpumux.Timeout, "run", "no result after", 0, true},
+		"another run":             {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 0, false},
+		"another item":            {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
+		"more than asked":         {gpumux.Crash, "run", "not its turn", 0, false},
+		"one item twice":          {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
+		"ready again":             {gpumux.Crash, "run", "out of turn", 0, false},
+		"fault for another item":  {gpumux.Crash, "run", "a fault for item 2", 0, false},
+		"fault that says nothing": {gpumux.Crash, "run", "says nothing", 0, false},
+		"no JSON in the value":    {gpumux.Crash, "run", "not JSON", 0, false},
+		"no JSON in the header":   {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
+		"negative time":           {gpumux.Crash, "run", "busy[0] is -1", 0, false},
+		"sizes beyond the body":   {gpumux.Crash, "run", "reaches beyond", 0, false},
+		"unknown message":         {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
+		"worker's message":        {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
+		"half a frame":            {gpumux.Crash, "run", "exit status 0", 0, false},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			if want.late && want.op == "start" {
+				s.limit(patience)
+			}
+			call := slot.Call{Task: s.faulty(how), Items: values(0, strings.Repeat("large ", 1<<20), 2)}
+			if want.late && want.op == "run" {
+				call.Timeout = patience
+			}
+			got, err := s.run(call)
+			require.Len(t, got, want.results)
+			f := fault(t, err)
+			require.Equal(t, want.kind, f.Kind, f.Error())
+			require.Equal(t, want.op, f.Op)
+			require.Contains(t, f.Message, want.message)
+			require.Equal(t, want.results == 0, f.Alone)
+			require.Empty(t, s.left())
+			require.Equal(t, slot.Vacant, s.State())
+			s.works()
+		})
+	}
+}
+
+func (s *stand) faulty(how string) slot.Task {
+	task := s.task(how)
+	task.Python, task.Program = "", []string{os.Args[0]}
+	task.Env["GPUMUX_TEST_PROGRAM"], task.Env["FAULTY"] = "faulty", how
+	return task
+}
+
+// What a process does to its wire between two calls is seen by the next call, which it costs one item.
+func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
+	for how, message := range map[string]string{
+		"talk while idle": "not its turn", "closed while idle": "closed its wire and went on",
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			got, err := s.run(slot.Call{Task: s.faulty(how), Items: values(0, 1, 2)})
+			require.NoError(t, err)
+			require.Len(t, got, 3)
+			require.Equal(t, slot.Ready, s.State())
+			got, err = s.run(slot.Call{Task: s.faulty(how), Items: values(3, 4)})
+			require.Empty(t, got)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Contains(t, f.Message, message)
+			require.False(t, f.Alone, "the item that was due may not have begun")
+			require.Empty(t, s.left())
+			s.works()
+		})
+	}
+}
+
+// A process that stopped between two calls cannot be told from a slow one: the limit on an item's time is what finds it.
+func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	gate := s.log + ".gate"
+	_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(gate, nil, 0o644))
+	require.Eventually(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, 20*time.Second, 2*time.Millisecond)
+	_, err = s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1}), Timeout: patience})
+	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, []string{"0"}, s.begun())
+	s.works()
+}
+
+// stopped says whether a process, as left describes it, is stopped by a signal.
+func stopped(process string) bool {
+	file, _, _ := strings.Cut(process, " ")
+	stat, _ := os.ReadFile(strings.TrimSuffix(file, "environ") + "stat")
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "T")
+}
+
+// Deaths before the first word of the process: whatever stands between the worker and the task.
+func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
+	for script, want := range map[string]struct{ exit, message string }{
+		"kill -SEGV $$":                      {"signal SIGSEGV", ""},
+		"kill -KILL $$":                      {"signal SIGKILL", ""},
+		"exit 0":                             {"exit status 0", ""},
+		"exec 3>&-; exit 3":                  {"exit status 3", ""},
+		"echo no such thing >&2; exit 127":   {"exit status 127", "no such thing"},
+		"exec 3>&-; exec sleep 600":          {"", "closed its wire and went on"},
+		"echo hello >&3; exec sleep 600":     {"", "a frame claims"},
+		"printf '\\0\\0\\0\\5hell' >&3":      {"exit status 0", ""},
+		"sleep 600 & sleep 600 & kill -9 $$": {"signal SIGKILL", ""},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("start")
+			task.Python, task.Program = "", []string{"/bin/sh", "-c", script}
+			_, err := s.run(slot.Call{Task: task, Items: values(0)})
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind, f.Error())
+			require.Equal(t, "start", f.Op)
+			require.Contains(t, f.Exit, want.exit)
+			require.Contains(t, f.Message+f.Tail, want.message)
+			require.Empty(t, s.left())
+			require.Equal(t, slot.Vacant, s.State())
+			s.works()
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package slot
+
+import (
+	"maps"
+	"time"
+)
+
+// reason is why a process that could have gone on was replaced.
+type reason string
+
+// The reasons for which a process is recycled.
+const (
+	// recycledItems: it ran as many items as its task allows; recycledAge: it got as old.
+	recycledItems reason = "items"
+	recycledAge   reason = "age"
+	// recycledLeak: what it holds between items grows and would have passed the budget soon.
+	recycledLeak reason = "leak"
+	// recycledFull: it holds most of its budget and trims give little back.
+	recycledFull reason = "full"
+)
+
+// Stats are what a slot has done since it began.
+type Stats struct {
+	// Processes were started; Items were finished in them, commands included.
+	Processes, Items int64
+	// Trims are clean-ups between items, TrimTime what they took, Freed the bytes that they gave back.
+	Trims    int64
+	TrimTime time.Duration
+	Freed    int64
+	// Recycled counts processes that were replaced although they could go on, by reason: items, age, leak, full.
+	Recycled map[string]int64
+}
+
+// Stats is what the slot has done so far.
+func (s *Slot) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Recycled = maps.Clone(s.stats.Recycled)
+	return stats
+}
+
+func (s *Slot) tally(change func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
+}
+
+// recycled counts and logs that a process which could go on is replaced.
+func (s *Slot) recycled(p *process, why reason, text string) {
+	s.tally(func(st *Stats) {
+		if st.Recycled == nil {
+			st.Recycled = map[string]int64{}
+		}
+		st.Recycled[string(why)]++
+	})
+	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.cmd.Process.Pid), logReason.text(string(why)), logWhy.text(text))
+}

@@ -1,0 +1,131 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// errLost says that the process ended while no item ran.
+var errLost = errors.New("the task process ended between two items")
+
+// wantsTrim says that the process is to trim before it gets more items.
+func (s *Slot) wantsTrim(p *process) bool {
+	if !p.memory.draining && p.trims {
+		held, _ := p.held()
+		p.memory.draining = p.memory.tidy.due(held, false)
+	}
+	return p.memory.draining
+}
+
+// between is called when no item is in flight: it lets the process trim if it is to and more items wait. again says that the
+// process can be given more; otherwise its work is done.
+func (s *Slot) between(ctx context.Context, p *process, f *flow) (again bool, err error) {
+	if !p.memory.draining {
+		return false, nil
+	}
+	p.memory.draining = false
+	more, err := f.peek()
+	if err != nil {
+		s.drop("the items could not be read")
+		return false, err
+	}
+	if !more || p.limit > 0 && p.ran >= p.limit {
+		return false, nil
+	}
+	if err := s.trim(ctx, p); err != nil && !errors.Is(err, errLost) {
+		return false, err
+	}
+	return s.process != nil && p.memory.why == "", nil
+}
+
+// rest is called when no call has come for a moment.
+func (s *Slot) rest() {
+	p := s.process
+	if p == nil || !p.trims || !p.memory.tidy.due(p.memory.Held(), true) {
+		return
+	}
+	if s.trim(context.Background(), p) == nil && p.memory.why != "" {
+		s.expire(p, false)
+	}
+}
+
+// trim lets the process give back memory and waits for it. No item runs meanwhile. On an error the process is gone.
+func (s *Slot) trim(ctx context.Context, p *process) error {
+	before := p.memory.Measure()
+	p.send <- wire.Trim{Hard: p.memory.tidy.hard()}
+	limit := time.NewTimer(trimLimit)
+	defer limit.Stop()
+	why := fmt.Sprintf("a trim took longer than %s", trimLimit)
+	for {
+		select {
+		case h := <-p.heard:
+			switch m := h.message.(type) {
+			case wire.ProgressReport:
+				continue
+			case wire.Trimmed:
+				s.trimmed(p, before, m)
+				return nil
+			}
+			why = "ended while it trimmed"
+			if h.err == nil {
+				why = fmt.Sprintf("a message out of turn while it trimmed: %T", h.message)
+			}
+		case <-limit.C:
+		case <-ctx.Done():
+			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			return context.Cause(ctx)
+		case <-s.quit:
+			s.retire(false, "slot stops")
+			return ErrStopped
+		}
+		s.log.Warn("task process lost between two items", logPID.int(p.cmd.Process.Pid), logWhy.text(why))
+		s.drop(why)
+		return errLost
+	}
+}
+
+func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
+	after := p.memory.Measure()
+	p.memory.held, p.memory.read = after, time.Now()
+	took := total([]float64{m.Busy})
+	s.tally(func(st *Stats) {
+		st.Trims++
+		st.TrimTime += took
+		st.Freed += max(0, before-after)
+	})
+	s.log.Debug("task process trimmed", logPID.int(p.cmd.Process.Pid),
+		logWhy.text(fmt.Sprintf("%s before, %s after, in %s", gpumux.Size(before), gpumux.Size(after), took.Round(time.Microsecond))))
+	if why, text := p.memory.tidy.trimmed(before, after, took); why != "" {
+		p.recycle(why, text)
+	}
+}
+
+// ended takes in items that have just ended together.
+func (s *Slot) ended(p *process, busy []float64, peak int64) {
+	s.tally(func(st *Stats) { st.Items += int64(len(busy)) })
+	held, fresh := p.held()
+	if !fresh {
+		held = 0
+	}
+	p.memory.tidy.ended(p.ran, total(busy), held, peak)
+	if text := p.memory.tidy.leak; text != "" && !p.trims {
+		p.recycle(recycledLeak, text)
+	}
+}
+
+// expire ends a process that has run the items that it may.
+func (s *Slot) expire(p *process, fresh bool) {
+	why, text := p.memory.why, p.memory.text
+	if why == "" {
+		why, text = recycledItems, fmt.Sprintf("ran its %d items", p.ran)
+	}
+	if !fresh {
+		s.recycled(p, why, text)
+	}
+	s.retire(true, text)
+}

@@ -1,0 +1,92 @@
+package slot
+
+import "slices"
+
+const (
+	// trendPoints is the most points that a trend keeps; from leastPoints on it has a slope.
+	trendPoints = 16
+	leastPoints = 6
+	// surely is the share of all pairs of points that must rise for the whole to rise.
+	surely = 0.8
+)
+
+// trend follows what a process holds between items. It keeps the least of each of a few equal stretches of items, which are
+// joined by twos when there are too many, so that neither the length of a life nor a single odd reading matters.
+type trend struct {
+	points []point
+	// each is how many items a point stands for.
+	each int
+	// swing is by how much items peak above what is held between them: the largest of the newer ones.
+	swing int64
+	// stale says that the slope has to be worked out again.
+	stale  bool
+	value  float64
+	rising bool
+}
+
+type point struct {
+	item int
+	held int64
+}
+
+func (t *trend) add(item int, held, peak int64) {
+	t.swing = max(t.swing-t.swing/32, peak-held)
+	t.each = max(1, t.each)
+	t.stale = true
+	if n := len(t.points); n > 0 && item < t.points[n-1].item+t.each {
+		t.points[n-1].held = min(t.points[n-1].held, held)
+		return
+	}
+	t.points = append(t.points, point{item, held})
+	if len(t.points) <= trendPoints {
+		return
+	}
+	t.each *= 2
+	joined := t.points[:0]
+	for i := 0; i < len(t.points); i += 2 {
+		p := t.points[i]
+		if i+1 < len(t.points) {
+			p.held = min(p.held, t.points[i+1].held)
+		}
+		joined = append(joined, p)
+	}
+	t.points = joined
+}
+
+// forget starts anew, after what was held has been given back.
+func (t *trend) forget() { *t = trend{swing: t.swing} }
+
+// rise is by how many bytes the newest point lies above the oldest.
+func (t *trend) rise() float64 {
+	if len(t.points) == 0 {
+		return 0
+	}
+	return float64(t.points[len(t.points)-1].held - t.points[0].held)
+}
+
+// slope is the median over all pairs of points, in bytes per item, and whether nearly all of them rise. The first point is
+// left out: the first item loads what later ones find loaded.
+func (t *trend) slope() (perItem float64, rising bool) {
+	if !t.stale {
+		return t.value, t.rising
+	}
+	t.stale, t.value, t.rising = false, 0, false
+	if len(t.points) < leastPoints {
+		return 0, false
+	}
+	var slopes []float64
+	up := 0
+	for i := 1; i < len(t.points); i++ {
+		for j := i + 1; j < len(t.points); j++ {
+			a, b := t.points[i], t.points[j]
+			slopes = append(slopes, float64(b.held-a.held)/float64(b.item-a.item))
+			if b.held > a.held {
+				up++
+			}
+		}
+	}
+	slices.Sort(slopes)
+	t.value = slopes[len(slopes)/2]
+	t.rising = t.value > 0 && float64(up) >= surely*float64(len(slopes))
+	return t.value, t.rising
+}

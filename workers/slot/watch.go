@@ -1,0 +1,144 @@
+package slot
+
+import (
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
+type Watch interface {
+	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, over is
+	// called with what it held, once at most, on a goroutine of the watch, and must neither block nor call the watch; a budget of
+	// 0 is never passed.
+	Follow(device string, pid int, budget gpumux.Size, over func(held int64)) Watched
+}
+
+// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks for longer than a reading takes.
+type Watched interface {
+	// Busy says whether items run, which are looked at more often.
+	Busy(busy bool)
+	// Held is what the tree holds by a reading that costs next to nothing; Measure takes a new one whatever it costs.
+	Held() int64
+	Measure() int64
+	// Peak is the most that was held since the last call.
+	Peak() int64
+	// Close ends it; over is not called any more.
+	Close()
+}
+
+// unwatched stands in where there is no watch.
+type unwatched struct{}
+
+func (unwatched) Busy(bool)      {}
+func (unwatched) Held() int64    { return 0 }
+func (unwatched) Measure() int64 { return 0 }
+func (unwatched) Peak() int64    { return 0 }
+func (unwatched) Close()         {}
+
+// memory is what is known of the memory of one task process.
+type memory struct {
+	Watched
+	// over is what the process held when the watch ended it; 0: it did not.
+	over atomic.Int64
+	// last is when a peak was last asked for.
+	last time.Time
+	// held is what the last reading gave, read when it was taken.
+	held int64
+	read time.Time
+	// group is the process's cgroup, or nil.
+	group *cgroup
+	tidy  hygiene
+	// draining says that a trim waits until no item is in flight.
+	draining bool
+	// why and text say why the process is to be recycled, once it is.
+	why  reason
+	text string
+}
+
+// recycle lets the process end when it has run the items that it was given.
+func (p *process) recycle(why reason, text string) {
+	if p.memory.why == "" {
+		p.memory.why, p.memory.text, p.limit = why, text, p.sent
+	}
+}
+
+// watch lets the watch follow the process that has just started.
+func (p *process) watch(o Options) {
+	p.memory.tidy.budget = int64(o.Memory)
+	p.memory.Watched = unwatched{}
+	if o.Watch == nil {
+		return
+	}
+	p.memory.Watched = o.Watch.Follow(o.Device, p.cmd.Process.Pid, o.Memory, func(held int64) {
+		p.memory.over.Store(held)
+		select {
+		case <-p.exited:
+		default:
+			killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
+}
+
+// confine makes the cgroup of a process that is to start, where its budget is the host's memory. Without one the watch does.
+func confine(o Options) *cgroup {
+	if o.Cgroups == nil || o.Memory == 0 || o.Device != "CPU" {
+		return nil
+	}
+	group, err := o.Cgroups.make(o.Memory)
+	if err != nil {
+		o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", logSlot.text(o.Name), logWhy.text(err.Error()))
+	}
+	return group
+}
+
+const (
+	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
+	peakItem  = 5 * time.Millisecond
+	peakEvery = 50 * time.Millisecond
+)
+
+// peak is the most that was held for items which have just ended together, or 0 where that is not known. busy is in seconds.
+func (p *process) peak(busy []float64) int64 {
+	now := time.Now()
+	if total(busy) < peakItem && now.Sub(p.memory.last) < peakEvery {
+		return 0
+	}
+	p.memory.last = now
+	return p.memory.Peak()
+}
+
+func total(seconds []float64) time.Duration {
+	sum := 0.0
+	for _, each := range seconds {
+		sum += each
+	}
+	return time.Duration(sum * float64(time.Second))
+}
+
+// held is what the process holds, read again when the last reading is not a moment old.
+func (p *process) held() (bytes int64, fresh bool) {
+	if now := time.Now(); now.Sub(p.memory.read) >= peakItem {
+		p.memory.held, p.memory.read, fresh = p.memory.Held(), now, true
+	}
+	return p.memory.held, fresh
+}
+
+// testify adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
+func (p *process) testify(e *Evidence, before int) {
+	if over := p.memory.over.Load(); over > 0 {
+		e.OverBudget, e.Peak = true, max(over, e.Peak)
+		return
+	}
+	if kills, peak := p.memory.group.kills(); kills > 0 {
+		// The limit of the process's own cgroup is its budget.
+		e.OOMKills += kills
+		e.OverBudget, e.Peak = e.Exited, max(peak, e.Peak)
+		return
+	}
+	if now := memoryKills(); now > before {
+		e.OOMKills += now - before
+	}
+}

@@ -1,0 +1,414 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+)
+
+const memoryTasks = `
+import gc, os, subprocess, sys, time
+
+def touched(mb): return b"x" * (mb << 20)
+
+def hold(item):
+    # {"mb": n, "for": seconds, "mark": file}: the file says when the memory was there
+    block = touched(item["mb"])
+    if "mark" in item:
+        with open(item["mark"] + ".tmp", "w") as f: f.write(repr(time.time()))
+        os.rename(item["mark"] + ".tmp", item["mark"])
+    time.sleep(item.get("for", 0))
+    return len(block) >> 20
+def child(mb):
+    code = f"import time; x = b'x' * ({mb} << 20); time.sleep(60)"
+    # a grandchild, by way of a shell
+    return subprocess.run(["sh", "-c", '"$0" -c "$1"; true', sys.executable, code]).returncode
+def forks(mb):
+    block = touched(mb)
+    pids = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(0.6)
+            os._exit(len(block) & 1)
+        pids.append(pid)
+    return [os.waitpid(pid, 0)[1] for pid in pids]
+kept = []
+def leak(mb):
+    kept.append(touched(mb))
+    return os.getpid()
+def litter(mb):
+    gc.disable()
+    cycle = [touched(mb)]
+    cycle.append(cycle)
+    return os.getpid()
+def capped(_):
+    import torch
+    before = list(torch.calls)
+    torch.cuda.start()
+    return [before, torch.calls]
+def vram(item):
+    time.sleep(0.3)
+    # what the imitated driver says of this process
+    path = os.path.join(os.environ["DRIVER"], str(os.getpid()))
+    with open(path + ".tmp", "w") as f: f.write("%s %d\n" % (os.environ["UUID"], item["mb"] << 20))
+    os.rename(path + ".tmp", path)
+    time.sleep(item["for"])
+    return item["mb"]
+`
+
+// bench is slots with a watch over them.
+type workbench struct {
+	*watch
+	t   *testing.T
+	dir string
+	env map[string]string
+	log *observer.ObservedLogs
+	to  *zap.Logger
+}
+
+func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(memoryTasks), 0o644))
+	core, seen := observer.New(zap.DebugLevel)
+	b := &workbench{t: t, dir: dir, env: map[string]string{}, log: seen, to: zap.New(core)}
+	b.watch = newWatch(devices, hostPIDs, b.to)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { b.watch.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		require.Empty(t, b.watch.follower, "every process was let go")
+	})
+	return b
+}
+
+func (b *workbench) slot(device string, memory gpumux.Size) *slot.Slot {
+	b.t.Helper()
+	runtime, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	require.NoError(b.t, err)
+	s := slot.New(slot.Options{
+		Name: "pool/0", Device: device, Memory: memory, Runtime: runtime, Watch: b.watch, Env: b.env,
+		Grace: 300 * time.Millisecond, Log: b.to,
+	})
+	b.t.Cleanup(func() { require.NoError(b.t, s.Stop(context.Background())) })
+	return s
+}
+
+func (b *workbench) task(function string) slot.Task {
+	return slot.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
+}
+
+func run(s *slot.Slot, task slot.Task, items ...any) ([]slot.Done, error) {
+	var got []slot.Done
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	err := s.Run(ctx, slot.Call{
+		Task: task,
+		Items: func(yield func(slot.Item, error) bool) {
+			for i, item := range items {
+				raw, err := json.Marshal(item)
+				if !yield(slot.Item{Index: int64(i), Value: raw}, err) {
+					return
+				}
+			}
+		},
+		Done: func(d slot.Done) { got = append(got, d) },
+	})
+	return got, err
+}
+
+type block struct {
+	MB   int     `json:"mb"`
+	For  float64 `json:"for,omitempty"`
+	Mark string  `json:"mark,omitempty"`
+}
+
+func same(item any, n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = item
+	}
+	return list
+}
+
+func asFault(t *testing.T, err error) *gpumux.Fault {
+	t.Helper()
+	var f *gpumux.Fault
+	require.ErrorAs(t, err, &f)
+	return f
+}
+
+func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	neighbour, s := b.slot(gpu.CPU, 200<<20), b.slot(gpu.CPU, 200<<20)
+	stop := make(chan struct{})
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		for range 1000 {
+			got, err := run(neighbour, b.task("hold"), same(block{MB: 40, For: 0.02}, 5)...)
+			if err != nil || len(got) != 5 || string(got[4].Value) != "40" {
+				t.Errorf("the neighbour: %v, %v", got, err)
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	mark := filepath.Join(b.dir, "mark")
+	for range 3 {
+		got, err := run(s, b.task("hold"), block{MB: 10}, block{MB: 20}, block{MB: 400, For: 30, Mark: mark}, block{MB: 10})
+		ended := time.Now()
+		f := asFault(t, err)
+		require.Equal(t, gpumux.Budget, f.Kind)
+		require.Equal(t, "run", f.Op)
+		require.EqualValues(t, 200<<20, f.Budget)
+		require.Greater(t, f.Peak, int64(200<<20))
+		require.Less(t, f.Peak, int64(450<<20))
+		require.Contains(t, f.Error(), "over the slot's budget of 200MiB")
+		require.Contains(t, f.Hint, "give the pool memory: ")
+		require.Len(t, got, 2, "what had finished stays")
+		stamp, err := os.ReadFile(mark)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // ended while it still allocated
+		}
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(mark))
+		seconds, err := strconv.ParseFloat(string(stamp), 64)
+		require.NoError(t, err)
+		took := ended.Sub(time.UnixMicro(int64(seconds * 1e6)))
+		require.Less(t, took, 500*time.Millisecond)
+		t.Logf("ended %s after the memory was there", took.Round(time.Millisecond))
+	}
+	got, err := run(s, b.task("hold"), block{MB: 100, For: 0.3})
+	require.NoError(t, err, "the next process is watched from zero")
+	require.Equal(t, "100", string(got[0].Value))
+	close(stop)
+	beside.Wait()
+}
+
+func TestWatch_CountsDescendants(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 150<<20)
+	_, err := run(s, b.task("child"), 400)
+	f := asFault(t, err)
+	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Greater(t, f.Peak, int64(150<<20))
+}
+
+func TestWatch_SharedPagesCountOnce(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 250<<20)
+	got, err := run(s, b.task("forks"), 120, 120)
+	require.NoError(t, err, "five processes share 120 MiB")
+	require.Len(t, got, 2)
+}
+
+func TestWatch_EndsACommandToo(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 150<<20)
+	script := `import sys, time; n = int(input()); x = b"x" * (n << 20); time.sleep(20 if n > 150 else 0.3); print(n)`
+	task := slot.Task{Name: "command", Command: []string{"python3", "-c", script}}
+	got, err := run(s, task, 100, 300)
+	f := asFault(t, err)
+	require.Equal(t, gpumux.Budget, f.Kind)
+	require.EqualValues(t, 150<<20, f.Budget)
+	require.Len(t, got, 1)
+	require.InDelta(t, 110<<20, got[0].Peak, 15<<20)
+	require.EqualValues(t, 150<<20, got[0].Budget)
+}
+
+func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 0)
+	// Each block is gone again before a round can see it; smaller ones the C library would keep.
+	sizes := []int{100, 40, 200, 40, 60}
+	var items []any
+	for _, mb := range sizes {
+		items = append(items, block{MB: mb, For: 0.01})
+	}
+	got, err := run(s, b.task("hold"), items...)
+	require.NoError(t, err)
+	for i, mb := range sizes {
+		rise := got[i].Peak - got[1].Peak
+		require.InDelta(t, int64(mb-40)<<20, rise, 6<<20, "item %d: %s", i, gpumux.Size(got[i].Peak))
+	}
+	require.InDelta(t, 55<<20, got[1].Peak, 15<<20, "with the interpreter's own")
+	require.Zero(t, got[0].Budget)
+	quick, err := run(s, b.task("hold"), same(block{}, 5000)...)
+	require.NoError(t, err)
+	measured := 0
+	for _, d := range quick {
+		if d.Peak > 0 {
+			measured++
+		}
+	}
+	require.Positive(t, measured)
+	require.Less(t, measured, 500, "quick items are not each worth a measurement")
+}
+
+func TestHygiene_ALeakIsRecycledBeforeItPassesTheBudget(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 200<<20)
+	got, err := run(s, b.task("leak"), same(5, 150)...)
+	require.NoError(t, err, "no item pays for it")
+	require.Len(t, got, 150)
+	stats := s.Stats()
+	require.Positive(t, stats.Recycled["leak"], "%v", stats)
+	require.GreaterOrEqual(t, stats.Recycled["leak"], stats.Processes-1)
+	require.EqualValues(t, 150, stats.Items)
+	require.Less(t, stats.Processes, int64(15), "a process is used for most of its budget")
+	line := b.log.FilterMessage("task process recycled").All()[0].ContextMap()
+	require.Equal(t, "leak", line["reason"])
+	require.Contains(t, line["why"], "of 200MiB are held between items, 5MiB more with each")
+}
+
+func TestHygiene_TrimsGiveGarbageBackWhileItemsRun(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 200<<20)
+	got, err := run(s, b.task("litter"), same(4, 200)...)
+	require.NoError(t, err)
+	pids := map[string]bool{}
+	for _, d := range got {
+		pids[string(d.Value)] = true
+	}
+	stats := s.Stats()
+	t.Logf("%+v", stats)
+	require.Positive(t, stats.Trims)
+	require.Greater(t, stats.Freed, int64(200<<20))
+	require.Len(t, pids, 1, "one process does it all")
+}
+
+func TestHygiene_TrimsWhenNobodyWaits(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 200<<20)
+	_, err := run(s, b.task("litter"), 110)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Stats().Trims == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Greater(t, s.Stats().Freed, int64(100<<20))
+	require.Equal(t, slot.Ready, s.State())
+	got, err := run(s, b.task("litter"), 110)
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+}
+
+func TestWatch_DeviceMemory(t *testing.T) {
+	const uuid = "GPU-00000000-0000-0000-0000-000000000000"
+	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 80 << 30}}})
+	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	require.NoError(t, err)
+	defer inventory.Close()
+	items := []any{block{MB: 6000, For: 0.5}, block{MB: 7000, For: 0.5}, block{MB: 9000, For: 20}}
+
+	t.Run("over its budget", func(t *testing.T) {
+		b := newWorkbench(t, inventory, true)
+		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
+		s := b.slot(uuid, 8<<30)
+		began := time.Now()
+		got, err := run(s, b.task("vram"), items...)
+		require.Less(t, time.Since(began), 5*time.Second)
+		f := asFault(t, err)
+		require.Equal(t, gpumux.Budget, f.Kind)
+		require.EqualValues(t, 9000<<20, f.Peak)
+		require.Equal(t, uuid, f.Device)
+		require.Len(t, got, 2)
+		require.EqualValues(t, 6000<<20, got[0].Peak)
+		require.EqualValues(t, 7000<<20, got[1].Peak)
+	})
+	t.Run("with process numbers of its own", func(t *testing.T) {
+		b := newWorkbench(t, inventory, false)
+		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
+		s := b.slot(uuid, 8<<30)
+		got, err := run(s, b.task("vram"), block{MB: 9000, For: 0.6})
+		require.NoError(t, err, "nothing is ended on numbers that mean other processes")
+		require.Zero(t, got[0].Peak)
+	})
+	t.Run("with a driver that does not tell", func(t *testing.T) {
+		b := newWorkbench(t, silent{}, true)
+		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
+		s := b.slot(uuid, 8<<30)
+		_, err := run(s, b.task("vram"), block{MB: 9000, For: 0.6})
+		require.NoError(t, err)
+		require.Equal(t, 1, b.log.FilterMessageSnippet("does not tell").Len(), "said once")
+	})
+}
+
+// What torch is asked to do when the task imports it and starts CUDA, which torch itself hands to calls that wait for it.
+func TestCaps_ReachTheFrameworkInATaskProcess(t *testing.T) {
+	b := newWorkbench(t, silent{}, false)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "torch.py"), []byte(`
+import types
+calls, waiting = [], []
+cuda = types.SimpleNamespace(
+    _lazy_call=waiting.append, start=lambda: [call() for call in waiting], device_count=lambda: 1,
+    get_device_properties=lambda i: types.SimpleNamespace(total_memory=80 << 30),
+    set_per_process_memory_fraction=lambda share, i: calls.append([share, i]), is_initialized=lambda: False)
+`), 0o644))
+	s := b.slot("GPU-a", 8<<30)
+	got, err := run(s, b.task("capped"), nil)
+	require.NoError(t, err)
+	require.JSONEq(t, `[[], [[0.09375, 0]]]`, string(got[0].Value))
+}
+
+type silent struct{}
+
+func (silent) ProcessMemory(string) (map[int]uint64, error) { return nil, errors.ErrUnsupported }
+
+// The cost of the watch over eight busy slots, with the host's other processes there are.
+func BenchmarkWatch_EightSlots(b *testing.B) {
+	w := newWatch(nil, false, zap.NewNop())
+	for range 8 {
+		// Two processes each, as a task with a helper has.
+		cmd := exec.Command("sh", "-c", "sleep 600 & wait")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		require.NoError(b, cmd.Start())
+		b.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+		w.Follow(gpu.CPU, cmd.Process.Pid, 8<<30, func(int64) {}).Busy(true)
+	}
+	var before, after syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &before))
+	rounds := 0
+	for b.Loop() {
+		w.round()
+		rounds++
+	}
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &after))
+	spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	b.ReportMetric(100*float64(spent)/float64(rounds)/float64(watchNear), "%core@100ms")
+}
+
+// The cost of the peak of one item.
+func BenchmarkWatch_Peak(b *testing.B) {
+	w := newWatch(nil, false, zap.NewNop())
+	f := w.Follow(gpu.CPU, os.Getpid(), 0, func(int64) {})
+	w.round()
+	for b.Loop() {
+		if f.Peak() == 0 {
+			b.Fatal("unknown")
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// mostLeaves bounds the stretches of a reduce, and so what it adds to the map's history.
+	mostLeaves = 512
+	// branch is how many partials one activity combines.
+	branch = 16
+	// A stretch holds so many items, or fewer where their results have so many bytes together.
+	ownLeafItems, ownLeafBytes   = 1 << 17, 256 << 20
+	taskLeafItems, taskLeafBytes = 4096, 16 << 20
+	// ownLeaves is how many stretches of a reduce of gpumux's own are read at once.
+	ownLeaves = 8
+)
+
+// reduction makes one value of a map's results: stretches of them first, then what they came to.
+type reduction struct {
+	*mapping
+	// rung is that of a reduce that is a task; it climbs the ladder when a value needs more memory than a rung has.
+	rung int
+}
+
+// reducing is the input that all activities of the reduce share.
+func (r *reduction) reducing() gpumux.ReduceInput {
+	return gpumux.ReduceInput{
+		Map: r.e.id, Reduce: r.in.Reduce, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
+		Folder: strings.TrimSuffix(r.e.parts, "parts") + "reduce",
+	}
+}
+
+// known ends the map before any item runs when no worker knows the reduce.
+func (r *reduction) known(ctx workflow.Context) error {
+	if r.in.Reduce == "" || gpumux.OwnReduce(r.in.Reduce) {
+		return nil
+	}
+	_, err := r.run(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
+	return err
+}
+
+// run runs one activity of the reduce.
+func (r *reduction) run(ctx workflow.Context, in gpumux.ReduceInput, summary string) (out gpumux.Partial, err error) {
+	for {
+		within := light(ctx, summary)
+		if !gpumux.OwnReduce(in.Reduce) {
+			options := workflow.GetActivityOptions(within)
+			options.TaskQueue = r.e.queues[r.rung]
+			options.WaitForCancellation = true
+			options.Priority = temporal.Priority{PriorityKey: r.in.Priority, FairnessKey: r.in.FairnessKey}
+			within = workflow.WithActivityOptions(ctx, options)
+		}
+		rung := r.rung
+		err = workflow.ExecuteActivity(within, gpumux.Reduce, in).Get(ctx, &out)
+		fault := FaultOf(err)
+		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.e.queues) {
+			return out, err
+		}
+		r.rung = max(r.rung, rung+1)
+	}
+}
+
+// finish puts the value into the summary, or the reason why there is none: the items are done in any case.
+func (r *reduction) finish(ctx workflow.Context, summary *gpumux.Summary, results *gpumux.Source) error {
+	if r.in.Reduce == "" {
+		return nil
+	}
+	r.phase = gpumux.Reducing
+	r.show(ctx)
+	out, err := r.value(ctx, summary.Results, results)
+	if fault := FaultOf(err); fault != nil && ctx.Err() == nil {
+		summary.ReduceFault = fault
+		return nil
+	}
+	if err != nil {
+		return plain(err)
+	}
+	summary.Reduced, summary.ReducedOutput = out.Value, out.Key
+	return nil
+}
+
+func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results *gpumux.Source) (gpumux.Partial, error) {
+	in := r.reducing()
+	in.Final = true
+	if results == nil {
+		in.Results, in.End = inline, r.e.total
+		return r.run(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.e.total))
+	}
+	partials, err := r.leaves(ctx, *results)
+	for err == nil && len(partials) > branch {
+		partials, err = r.branches(ctx, partials)
+	}
+	if err != nil {
+		return gpumux.Partial{}, err
+	}
+	in.Partials, in.Span = partials, gpumux.Span{End: r.e.total}
+	if len(partials) == 0 {
+		in.Results = []gpumux.Result{}
+	}
+	return r.run(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.e.total))
+}
+
+// leaves reduces stretches of the results file, some at a time.
+func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]gpumux.Partial, error) {
+	size, abreast := leafItems(r.in.Reduce, results), ownLeaves
+	if !gpumux.OwnReduce(r.in.Reduce) {
+		abreast = max(leastWindow, 2*r.e.sizer.seen)
+	}
+	count := int((results.Items + size - 1) / size)
+	return r.spread(ctx, count, abreast, func(i int) (gpumux.ReduceInput, string) {
+		in := r.reducing()
+		in.Source = &results
+		in.Span = gpumux.Span{Start: int64(i) * size, End: min(results.Items, int64(i+1)*size)}
+		return in, fmt.Sprintf("reduce %s of items %d-%d", in.Reduce, in.Start, in.End-1)
+	})
+}
+
+// leafItems is how many items a stretch has: it depends on nothing that differs between two runs over the same results.
+func leafItems(reduce string, results gpumux.Source) int64 {
+	items, bytes := int64(taskLeafItems), int64(taskLeafBytes)
+	if gpumux.OwnReduce(reduce) {
+		items, bytes = ownLeafItems, ownLeafBytes
+	}
+	mean := max(1, results.Bytes/max(1, results.Items))
+	return max(min(items, bytes/mean), 2, (results.Items+mostLeaves-1)/mostLeaves)
+}
+
+// branches combines neighbours.
+func (r *reduction) branches(ctx workflow.Context, partials []gpumux.Partial) ([]gpumux.Partial, error) {
+	return r.spread(ctx, (len(partials)+branch-1)/branch, ownLeaves, func(i int) (gpumux.ReduceInput, string) {
+		in := r.reducing()
+		in.Partials = partials[i*branch : min(len(partials), (i+1)*branch)]
+		first, last := in.Partials[0].Start, in.Partials[len(in.Partials)-1].End-1
+		return in, fmt.Sprintf("reduce %s of items %d-%d", in.Reduce, first, last)
+	})
+}
+
+// spread runs count activities, some abreast, and returns what they came to in order.
+func (r *reduction) spread(ctx workflow.Context, count, abreast int, input func(int) (gpumux.ReduceInput, string)) ([]gpumux.Partial, error) {
+	work, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	out := make([]gpumux.Partial, count)
+	running := 0
+	var failed error
+	for i := 0; i < count && failed == nil && ctx.Err() == nil; i++ {
+		in, summary := input(i)
+		running++
+		workflow.Go(work, func(ctx workflow.Context) {
+			partial, err := r.run(ctx, in, summary)
+			out[i] = partial
+			running--
+			if err != nil && failed == nil {
+				failed = err
+			}
+		})
+		if err := workflow.Await(ctx, func() bool { return failed != nil || running < abreast && !r.e.paused }); err != nil {
+			break
+		}
+	}
+	if failed != nil || ctx.Err() != nil {
+		cancel()
+	}
+	rest, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if err := workflow.Await(rest, func() bool { return running == 0 }); err != nil {
+		return nil, err
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	return out, failed
+}
