@@ -43,6 +43,8 @@ type memo struct {
 type suspect struct {
 	// Alone counts the processes that it ended with no other item in them.
 	Alone int `json:"alone"`
+	// Tries counts all processes that ended with it.
+	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
 }
@@ -238,6 +240,7 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 	}
 	s := l.memo.Suspects[index]
 	s.Memory = fault.Kind.Memory()
+	s.Tries++
 	if fault.Alone {
 		s.Alone++
 	}
@@ -254,7 +257,7 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 	l.mu.Unlock()
 	if deaths >= deadlyAlone {
 		recorded := *fault
-		recorded.Attempts = deaths
+		recorded.Attempts = s.Tries
 		if fault.Kind == gpumux.Budget {
 			l.peak(fault.Peak, fault.Budget)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -52,23 +54,34 @@ func alive(ctx context.Context) (stop func()) {
 func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
 	defer alive(ctx)()
 	source, err := l.Store.Source(ctx, in.Source, in.Index)
-	var wrong *store.SourceError
-	if errors.As(err, &wrong) {
-		return source, badInput(err, "")
+	if errors.Is(err, fs.ErrNotExist) {
+		return source, badInput(err, "put the file there, or correct the source")
 	}
-	return source, err
+	return source, hopeless(err)
+}
+
+// hopeless makes an error final when trying again cannot help: mistakes in a file or a name.
+func hopeless(err error) error {
+	var file *store.SourceError
+	var name *store.NameError
+	if errors.As(err, &file) || errors.As(err, &name) || errors.Is(err, syscall.ENAMETOOLONG) {
+		return badInput(err, "")
+	}
+	return err
 }
 
 // FindParts tells which items have a stored result.
 func (l *Light) FindParts(ctx context.Context, in gpumux.PartsInput) (gpumux.Found, error) {
 	defer alive(ctx)()
-	return l.Store.Find(ctx, in.Parts)
+	found, err := l.Store.Find(ctx, in.Parts)
+	return found, hopeless(err)
 }
 
 // MergeParts writes the results file.
 func (l *Light) MergeParts(ctx context.Context, in gpumux.MergeInput) (gpumux.Merged, error) {
 	defer alive(ctx)()
-	return l.Store.Merge(ctx, in, nil)
+	merged, err := l.Store.Merge(ctx, in, nil)
+	return merged, hopeless(err)
 }
 
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging

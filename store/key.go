@@ -10,12 +10,26 @@ import (
 // scratch is the folder of a store on disk that holds temporaries; no key begins with it.
 const scratch = ".tmp"
 
+// NameError says that a name is no key and no URL of this store. It stays wrong however often it is tried.
+type NameError struct{ Problem string }
+
+// Error names the name and what is allowed.
+func (e *NameError) Error() string { return e.Problem }
+
+// wrong makes a *NameError of what is wrong with a name, nil of nil.
+func wrong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &NameError{err.Error()}
+}
+
 // Key is the key that a name means. A name without a scheme is a key itself; a URL must lie inside this store. The error says
 // what is allowed, so that a map's input can never reach other files.
 func (s *Store) Key(name string) (string, error) {
 	p, key, err := s.find(name)
 	if err == nil && p != s.home {
-		err = fmt.Errorf("%q lies in a folder of sources, which may only be read; use a key of the store %s", name, s.url)
+		err = wrong(fmt.Errorf("%q lies in a folder of sources, which may only be read; use a key of the store %s", name, s.url))
 	}
 	return key, err
 }
@@ -25,6 +39,11 @@ func (s *Store) Locate(key string) string { return s.home.url(key) }
 
 // find is the place and the key that a name means, for reading.
 func (s *Store) find(name string) (*place, string, error) {
+	p, key, err := s.search(name)
+	return p, key, wrong(err)
+}
+
+func (s *Store) search(name string) (*place, string, error) {
 	if strings.HasPrefix(name, "/") {
 		return nil, "", fmt.Errorf("%q is a path of a machine; use %s", name, s.allowed())
 	}

@@ -3,12 +3,42 @@ package devserver
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/server/common/log"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
+
+// repeats is how long the same line is not shown again: a full disk would fill the screen with it many times a second.
+const repeats = time.Minute
+
+// plainCore leaves out what only the server's authors read, and lines about requests that their callers try again.
+type plainCore struct{ zapcore.Core }
+
+func (c plainCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
+	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner))}
+}
+
+func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && e.Level < zapcore.FatalLevel && strings.Contains(err.Error(), "please retry") {
+			return nil
+		}
+	}
+	return c.Core.Write(e, slices.DeleteFunc(slices.Clone(fields), inner))
+}
+
+func inner(f zapcore.Field) bool { return f.Key == "logging-call-at" || f.Key == "shard-id" }
 
 const logNothing = zapcore.FatalLevel + 1
 
@@ -24,7 +54,9 @@ func newQuietLog(l *zap.Logger) *quietLog {
 	}
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 	return &quietLog{level: level, zap: l.Named("temporal").WithOptions(
-		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return levelCore{Core: c, level: level} }),
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+			return levelCore{Core: zapcore.NewSamplerWithOptions(plainCore{c}, repeats, 1, 0), level: level}
+		}),
 		zap.WithFatalHook(raiseFatal{level: level}),
 	)}
 }

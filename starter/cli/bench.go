@@ -38,9 +38,9 @@ suits this machine: how many slots, one after another, or the CPU.
   light   next to nothing: what an item costs
   oom     one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
-Each runs in bare processes, in slots of a persistent and of a fresh pool, in one slot, and beside a GPU on the
-CPU. It takes PyTorch, JAX, CuPy or NumPy, the first of them that reaches a GPU, else the first that is there.
-With --compare trivial items run through gpumux, multiprocessing.Pool and one activity of Temporal each.
+Each runs in bare processes, in slots of a persistent and of a fresh pool, in one slot, and on the CPU beside
+a GPU. PyTorch, JAX, CuPy or NumPy multiplies: the first of them that reaches a GPU, else the first that is
+there. With --compare trivial items run through gpumux, multiprocessing.Pool and one activity each.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -185,12 +186,35 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 		case <-tick.C:
 			p.out.trim(outputLimit)
 		case <-ctx.Done():
-			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			s.leave(p, f, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
 		case <-s.quit:
-			s.retire(false, "slot stops")
+			s.leave(p, f, "slot stops")
 			return ErrStopped
 		}
+	}
+}
+
+// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come.
+func (s *Slot) leave(p *process, f *flow, why string) {
+	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
+	grace := time.NewTimer(s.o.Grace)
+	defer grace.Stop()
+	for len(f.flight) > 0 {
+		select {
+		case h := <-p.heard:
+			if _, ok := h.message.(wire.Results); ok && s.hear(p, f, h) == nil {
+				continue
+			}
+			if _, ok := h.message.(wire.ProgressReport); ok {
+				continue
+			}
+		case <-grace.C:
+		}
+		break
+	}
+	if s.process == p {
+		s.retire(false, why)
 	}
 }
 
