@@ -31,6 +31,7 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/workers/slot":           {"", "/workers/slot/wire"},
 		"/workers":                {"", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                {"", "/store"},
+		"/starter/bench":          {"", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

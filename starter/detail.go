@@ -102,13 +102,19 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		if len(d.Pending) >= MaxPending {
 			break
 		}
-		answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: child.GetWorkflowId()}})
-		if err == nil { // a segment that has just ended has nothing pending
-			d.add(answer.GetPendingActivities())
-		}
+		d.add(s.pendingOfChild(ctx, child))
 	}
 	return nil
+}
+
+// pendingOfChild is empty for a segment that has just ended.
+func (s *Starter) pendingOfChild(ctx context.Context, child *workflowpb.PendingChildExecutionInfo) []*workflowpb.PendingActivityInfo {
+	answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: child.GetWorkflowId()}})
+	if err != nil {
+		return nil
+	}
+	return answer.GetPendingActivities()
 }
 
 var pendingStates = map[enumspb.PendingActivityState]string{
@@ -120,31 +126,36 @@ var pendingStates = map[enumspb.PendingActivityState]string{
 }
 
 func (d *Detail) add(activities []*workflowpb.PendingActivityInfo) {
-	failures := temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
-		DataConverter: converter.GetDefaultDataConverter()})
 	for _, a := range activities {
 		if len(d.Pending) >= MaxPending {
 			return
 		}
-		p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
-			Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
-		if next := a.GetNextAttemptScheduleTime(); next != nil {
-			p.Next = next.AsTime()
-		}
-		if last := a.GetLastFailure(); last != nil {
-			fault := gpumux.Fault{Message: last.GetMessage()}
-			var application *temporal.ApplicationError
-			if errors.As(failures.FailureToError(last), &application) {
-				fault = faultOf(application)
-			}
-			p.Fault = &fault
-		}
-		var told struct {
-			Waiting string `json:"waiting"`
-		}
-		if converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
-			p.Waiting = told.Waiting
-		}
-		d.Pending = append(d.Pending, p)
+		d.Pending = append(d.Pending, pendingOf(a))
 	}
+}
+
+var failures = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+	DataConverter: converter.GetDefaultDataConverter()})
+
+func pendingOf(a *workflowpb.PendingActivityInfo) Pending {
+	p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
+		Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
+	if next := a.GetNextAttemptScheduleTime(); next != nil {
+		p.Next = next.AsTime()
+	}
+	if last := a.GetLastFailure(); last != nil {
+		fault := gpumux.Fault{Message: last.GetMessage()}
+		var application *temporal.ApplicationError
+		if errors.As(failures.FailureToError(last), &application) {
+			fault = faultOf(application)
+		}
+		p.Fault = &fault
+	}
+	var told struct {
+		Waiting string `json:"waiting"`
+	}
+	if converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
+		p.Waiting = told.Waiting
+	}
+	return p
 }

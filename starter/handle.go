@@ -50,6 +50,9 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 // Running says whether the run went on when the handle was made.
 func (h *Handle) Running() bool { return h.run.Status == Running }
 
+// FirstRunID names the run for as long as it lasts, while RunID changes whenever a large map is continued in a new history.
+func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
+
 // Progress asks the map once. It needs a worker to answer; without one it ends with ctx or after 10 s.
 func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
 	var p gpumux.Progress

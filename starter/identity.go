@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// maxID is the longest ID that Temporal takes, less room for the suffixes of child workflows.
-const maxID = 900
+// maxID is the longest ID that fits the name of a folder with room for endings, in the store and in local state.
+const maxID = 200
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 

@@ -10,6 +10,8 @@ const (
 	// target is the work that an automatic chunk aims for: long enough that starting it costs little, short enough that
 	// little is lost with it.
 	target = 1500 * time.Millisecond
+	// shortest is the work below which a chunk does not shrink toward the end: handing it out would cost more than waiting.
+	shortest = 50 * time.Millisecond
 	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
 	// be like the others.
 	growth = 8
@@ -52,6 +54,9 @@ func (s *sizer) size(left int64) int64 {
 	// Toward the end the chunks shrink, so that no slot waits long for the last one.
 	slots := max(s.seen, 1)
 	size = min(size, (left+s.beyond)/int64(2*slots), gpumux.MaxChunk)
+	if s.perItem > 0 && s.largest > 0 {
+		size = max(size, min(int64(shortest/s.perItem), s.largest*growth, gpumux.MaxChunk))
+	}
 	return max(1, size)
 }
 

@@ -22,6 +22,8 @@ type bare struct {
 	items int
 	times []time.Duration
 	total time.Duration
+	// rates are items per second, round by round.
+	rates []float64
 }
 
 type bareProcess struct {
@@ -98,12 +100,20 @@ func (p *bare) run(ctx context.Context, perProcess int) error {
 	p.items += len(round)
 	p.times = append(p.times, gaps(round)...)
 	slices.Sort(p.times)
-	p.total += time.Duration(last - first)
+	took := time.Duration(last - first)
+	p.total += took
+	p.rates = append(p.rates, float64(len(round))/max(took, time.Microsecond).Seconds())
 	return nil
 }
 
 // rate is items per second over the rounds so far.
 func (p *bare) rate() float64 { return float64(p.items) / max(p.total, time.Microsecond).Seconds() }
+
+// unsteady says that the rounds differ by more than the machine itself explains.
+func (p *bare) unsteady() bool {
+	const apart = 1.5
+	return len(p.rates) > 1 && slices.Max(p.rates) > apart*slices.Min(p.rates)
+}
 
 // close ends the processes.
 func (p *bare) close() {

@@ -46,6 +46,13 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 	require.IsNonDecreasing(t, p.times)
 	require.Positive(t, p.total)
 	require.Positive(t, p.start)
+	require.Len(t, p.rates, 2)
+}
+
+func TestBare_Unsteady(t *testing.T) {
+	require.False(t, (&bare{rates: []float64{10}}).unsteady())
+	require.False(t, (&bare{rates: []float64{10, 14.9}}).unsteady())
+	require.True(t, (&bare{rates: []float64{15.1, 10}}).unsteady())
 }
 
 func TestBare_InterruptionEndsTheProcesses(t *testing.T) {

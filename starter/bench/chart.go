@@ -94,11 +94,12 @@ func throughput(rows []Row) (template.HTML, error) {
 	}
 	for i := range labels.TextStyle {
 		labels.TextStyle[i] = p.X.Tick.Label
-		labels.TextStyle[i].XAlign = draw.XCenter
+		labels.TextStyle[i].XAlign, labels.TextStyle[i].YAlign = draw.XCenter, draw.YBottom
 	}
 	labels.Offset.Y = vg.Points(3)
 	p.Add(labels)
 	p.NominalX(names...)
+	p.X.Min, p.X.Max = -0.5, float64(len(rows))-0.5
 	p.Y.Tick.Marker = rateTicks{}
 	return svg(p)
 }
@@ -132,6 +133,7 @@ func histogram(rows []Row) (template.HTML, error) {
 		p.Legend.Add(fmt.Sprintf("%s %d", row.Way, row.Slots), line)
 	}
 	p.X.Min, p.X.Max, p.Y.Min = least, most, 0
+	p.Y.Max *= 1.45 // room for the legend
 	return svg(p)
 }
 

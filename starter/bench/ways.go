@@ -119,6 +119,10 @@ func (b *bench) workload(ctx context.Context, w workload) (err error) {
 	if err := b.bareRounds(ctx, w, side, alone, side.rate(), alone.rate()); err != nil {
 		return err
 	}
+	if w.name != "oom" && side.unsteady() {
+		b.note("%s: bare processes did %s items/s before the maps and %s after; something else uses this machine, so measure again without it",
+			text, figure(side.rates[0]), figure(side.rates[1]))
+	}
 	for _, p := range []*bare{side, alone} {
 		row := Row{Workload: w.name, Size: w.size, Way: Bare, Slots: len(p.procs), Items: p.items, Start: p.start.Seconds()}
 		row.fill(p.times, p.total)

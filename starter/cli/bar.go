@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -59,52 +60,83 @@ func (b *bar) show(p gpumux.Progress) {
 	}
 }
 
-// line is the progress within width columns.
+// part is a field of the progress. Of a line that is too long the parts of the highest rank are left out first.
+type part struct {
+	text string
+	rank int
+}
+
+// taskRank is the rank of the task's name.
+const taskRank = 6
+
+// line is the progress within width columns. Parts that do not fit are left out whole.
 func (b *bar) line(p gpumux.Progress, width int) string {
-	text := b.text(p)
+	parts := b.parts(p)
+	text := join(parts)
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
-	drawn := ""
 	if room >= 10 && p.Items > 0 && p.Phase != gpumux.Indexing {
 		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
 		full := int(float64(cells) * float64(p.Succeeded+p.Failed) / float64(p.Items))
-		drawn = "[" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] "
+		return p.Task + " [" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] " + text
 	}
-	line := p.Task + " " + drawn + text
-	if runes := []rune(line); len(runes) > width && width > 0 {
-		line = string(runes[:width])
+	task := p.Task + " "
+	for utf8.RuneCountInString(task+text) > width && len(parts) > 0 {
+		last := slices.IndexFunc(parts, func(one part) bool {
+			return !slices.ContainsFunc(parts, func(other part) bool { return other.rank > one.rank })
+		})
+		if task != "" && parts[last].rank < taskRank {
+			task = ""
+			continue
+		}
+		parts = slices.Delete(parts, last, last+1)
+		text = join(parts)
 	}
-	return line
+	return task + text
 }
 
-// text is the numbers: finished of all, share, rate, failures, chunks in flight, time left.
-func (b *bar) text(p gpumux.Progress) string {
+func join(parts []part) string {
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = part.text
+	}
+	return strings.Join(texts, "  ")
+}
+
+// text is the whole progress.
+func (b *bar) text(p gpumux.Progress) string { return join(b.parts(p)) }
+
+// parts are the numbers: finished of all, share, rate, failures, chunks in flight, time left.
+func (b *bar) parts(p gpumux.Progress) []part {
 	done := p.Succeeded + p.Failed
 	switch {
 	case p.Phase == gpumux.Indexing:
-		return "reading the input"
+		return []part{{"reading the input", 1}}
 	case p.Items == 0:
-		return "no items"
+		return []part{{"no items", 1}}
 	}
-	parts := []string{fmt.Sprintf("%s/%s  %d%%", humanize.Comma(done), humanize.Comma(p.Items), 100*done/p.Items)}
+	parts := []part{
+		{humanize.Comma(done) + "/" + humanize.Comma(p.Items), 2},
+		{fmt.Sprintf("%d%%", 100*done/p.Items), 1},
+	}
 	rate := b.rate(done)
 	if rate > 0 {
-		parts = append(parts, perSecond(rate))
+		parts = append(parts, part{perSecond(rate), 7})
 	}
 	if p.Failed > 0 {
-		parts = append(parts, humanize.Comma(p.Failed)+" failed")
+		parts = append(parts, part{humanize.Comma(p.Failed) + " failed", 4})
 	}
 	switch {
 	case p.Paused:
-		parts = append(parts, "paused")
+		parts = append(parts, part{"paused", 3})
 	case p.Phase == gpumux.Merging:
-		parts = append(parts, "writing the results")
+		parts = append(parts, part{"writing the results", 3})
 	default:
-		parts = append(parts, fmt.Sprintf("%d in flight", p.InFlight))
+		parts = append(parts, part{fmt.Sprintf("%d in flight", p.InFlight), 8})
 		if rate > 0 && done < p.Items {
-			parts = append(parts, left(float64(p.Items-done)/rate)+" left")
+			parts = append(parts, part{left(float64(p.Items-done)/rate) + " left", 5})
 		}
 	}
-	return strings.Join(parts, "  ")
+	return parts
 }
 
 // rate is items per second since this process began to watch.

@@ -27,17 +27,17 @@ func checkPython(ctx context.Context, python string) finding {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, "-c",
-		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 8))").CombinedOutput()
+		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
 	f.Detail = oneLine(string(out), 200)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		f.Verdict = good
 	case errors.As(err, &exit) && len(out) > 0:
-		f.Fix = "gpumux needs Python 3.8 or newer; give one with --python"
+		f.Fix = "gpumux needs Python 3.9 or newer; give one with --python"
 	default:
 		f.Detail = oneLine(err.Error(), 200)
-		f.Fix = "install Python 3.8 or newer, or give one with --python; commands need none"
+		f.Fix = "install Python 3.9 or newer, or give one with --python; commands need none"
 	}
 	return f
 }

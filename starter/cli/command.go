@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -16,7 +17,7 @@ func (a *app) root() *cobra.Command {
 processes, lost devices and killed hosts: finished items are kept and never run again.
 
 Without a server:   gpumux map embed.py:embed --in items.jsonl --local
-With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl
+With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl --pool cpu
 On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
 
 Exit codes: 0 all went well, 1 items or the map failed, 2 usage or bad input, 3 something needed could
@@ -62,6 +63,9 @@ func ran(run func(c *cobra.Command, args []string) error) func(*cobra.Command, [
 func oneID(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
+	}
+	if strings.TrimSpace(args[0]) == "" {
+		return errors.New("the ID is empty, perhaps from a variable that is not set; `gpumux ls` lists the maps")
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ type connection struct {
 	// ui is the address of the Web UI, or empty when it is not known.
 	ui    string
 	store *store.Store
+	// again says how to come back to results that could not be written, when not with `gpumux results`.
+	again string
 }
 
 // connect opens Temporal and, when one is named, the store.

@@ -22,7 +22,7 @@ type console struct {
 
 func newConsole(to io.Writer) *console {
 	c := &console{to: to, fd: -1}
-	if isTerminal(to) {
+	if isTerminal(to) && !dumb(os.Getenv("TERM")) {
 		c.fd = int(to.(*os.File).Fd())
 	}
 	return c
@@ -33,6 +33,9 @@ func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// dumb says that a terminal of this kind shows escape sequences instead of obeying them.
+func dumb(kind string) bool { return kind == "" || kind == "dumb" }
 
 // terminal says whether a status line can be shown.
 func (c *console) terminal() bool { return c.fd >= 0 }

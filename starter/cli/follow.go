@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -36,17 +37,17 @@ func (a *app) comeBack(id string) {
 func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		if ladder != nil && h.Running() {
-			a.diagnose(watching, conn.Starter, ladder)
+	var telling sync.WaitGroup
+	if h.Running() {
+		telling.Go(func() { a.tellStuck(watching, h) })
+		if ladder != nil {
+			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder) })
 		}
-	}()
+	}
 	b := newBar(a.console)
 	summary, err := h.Watch(ctx, b.show)
 	stop()
-	<-over
+	telling.Wait()
 	a.console.close()
 	if err != nil {
 		return nil, err
@@ -77,6 +78,29 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string)
 		case <-ctx.Done():
 			return
 		case <-time.After(diagnosing):
+		}
+	}
+}
+
+// tellStuck says what reading and writing the store fails at again and again, each message once.
+func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
+	said := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(diagnosing):
+		}
+		stuck, err := h.Stuck(ctx)
+		if err != nil {
+			continue // the server may be back soon; Wait tells when it stays away
+		}
+		for _, p := range stuck {
+			text := oneLine(p.Fault.Error(), 300)
+			if !said[text] {
+				said[text] = true
+				a.console.say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
+			}
 		}
 	}
 }

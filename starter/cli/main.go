@@ -7,6 +7,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // Options of Main. The zero value is the lean binary on this process's arguments and streams.
@@ -61,8 +64,29 @@ func Main(o Options) int {
 	root.SetIn(o.Stdin)
 	root.SetOut(o.Stdout)
 	root.SetErr(a.console)
-	command, err := root.ExecuteContextC(ctx)
-	a.console.close()
+	type ended struct {
+		command *cobra.Command
+		err     error
+	}
+	over := make(chan ended, 1)
+	go func() {
+		command, err := root.ExecuteContextC(ctx)
+		a.console.close()
+		over <- ended{command, err}
+	}()
+	var command *cobra.Command
+	var err error
+	select {
+	case end := <-over:
+		command, err = end.command, end.err
+	case <-a.hard.Done():
+		select {
+		case end := <-over:
+			command, err = end.command, end.err
+		case <-time.After(lastGrace):
+			return ExitInterrupted
+		}
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -84,6 +108,9 @@ func Main(o Options) int {
 	}
 	return code
 }
+
+// lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
+const lastGrace = time.Second
 
 // ranError marks errors of our own code, as against cobra's.
 type ranError struct{ error }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,6 +71,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	write(t, "ragged.csv", "a,b\n1,2\n3\n")
 	write(t, "embed.py", "def embed(item):\n    return item\n")
 	require.NoError(t, os.Mkdir("folder", 0o755))
+	require.NoError(t, os.Symlink("loop", "loop"))
 	for _, c := range []struct {
 		name string
 		args []string
@@ -118,7 +121,14 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ShowNoID", []string{"show"}, []string{"give the ID of one map"}},
 		{"LsLimit", []string{"ls", "--limit", "0"}, []string{"--limit 0"}},
 		{"ResultsBoth", []string{"results", "x", "--values", "--failed"}, []string{"exclude each other"}},
-		{"ResumeWindow", []string{"resume", "x", "--windo", "3"}, []string{"unknown flag"}},
+		{"ShowEmptyID", []string{"show", ""}, []string{"the ID is empty", "gpumux ls"}},
+		{"WaitEmptyID", []string{"wait", " "}, []string{"the ID is empty"}},
+		{"PauseEmptyID", []string{"pause", ""}, []string{"the ID is empty"}},
+		{"ResumeFlag", []string{"resume", "x", "--windo", "3"}, []string{"unknown flag"}},
+		{"ResumeWindow", []string{"resume", "x", "--window", "-1"}, []string{"--window -1 is outside 1 to 1000"}},
+		{"LongID", []string{"map", "embed", "--in", "items.jsonl", "--id", strings.Repeat("x", 201)}, []string{"--id", "1 to 200"}},
+		{"FairnessKey", []string{"map", "embed", "--in", "items.jsonl", "--fairness-key", strings.Repeat("é", 33)}, []string{"--fairness-key has 66 bytes", "64"}},
+		{"OutLoops", []string{"map", "embed", "--in", "items.jsonl", "--out", "loop"}, []string{"--out loop cannot be written", "symbolic links"}},
 		{"WorkerNoFile", []string{"worker"}, []string{"gpumux worker -f gpumux.yaml"}},
 		{"WorkerMissingFile", []string{"worker", "-f", "none.yaml"}, []string{"none.yaml", "-f"}},
 		{"DevPorts", []string{"dev", "--port", "70000"}, []string{"--port 70000"}},
@@ -177,6 +187,25 @@ func TestMain_ServerThatCannotStart(t *testing.T) {
 	got := run(t, "", "map", "embed.py:embed", "--range", "0:1", "--local")
 	require.Equal(t, ExitUnavailable, got.code, got.stderr)
 	require.Contains(t, got.stderr, "port 7233 is taken")
+}
+
+// A command that blocks where no context reaches ends with the second signal.
+func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
+	reader, writer := io.Pipe() // nobody reads
+	defer reader.Close()
+	signals := make(chan os.Signal, 2)
+	signals <- os.Interrupt
+	signals <- os.Interrupt
+	code := make(chan int)
+	go func() {
+		code <- Main(Options{Args: []string{"version"}, Stdout: writer, Stderr: io.Discard, Signals: signals})
+	}()
+	select {
+	case got := <-code:
+		require.Equal(t, ExitInterrupted, got)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the command does not end")
+	}
 }
 
 func TestMain_Version(t *testing.T) {

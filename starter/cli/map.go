@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,8 @@ module:function, or a command after --, which gets an item on its standard input
 A map without --id is named by its task, input and options: given again while it runs you watch it, given
 again after it was stopped it goes on with the items that have no result, given again when it was finished
 it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
-with --local it stops the map, and the same command goes on with it.`,
+with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
+results are written: what keeps them from it, such as a full disk, costs no item a second run.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
@@ -121,7 +123,7 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 			return err
 		}
 	}
-	h, err := conn.Start(ctx, m)
+	h, err := a.start(ctx, conn, m, f)
 	if err != nil {
 		return err
 	}
@@ -131,91 +133,60 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 		_, err := fmt.Fprintln(a.Stdout, h.ID)
 		return err
 	}
-	return a.finish(ctx, conn, h, m.Input.Rungs(), out, f)
-}
-
-// mapLocally runs the map in a server and a worker of its own.
-func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local localTask, out output) error {
-	haveGPU, _ := hasGPU()
-	pools, err := localPools(f.pools, f.localFlags, m.Input.Mode, haveGPU)
-	if err != nil {
-		return err
-	}
-	m.Input.Ladder = poolNames(pools)
-	if m.ID == "" {
-		items := ""
-		if m.Spooled != nil {
-			items = m.Spooled.Hash
-		}
-		m.ID = starter.Identify(m.Input, m.Scope, items)
-	}
-	data := f.data
-	if data == "" {
-		if data, err = stateFolder("local", m.ID); err != nil {
-			return err
-		}
-	}
-	s, err := a.open(ctx, sessionOptions{
-		data: data, headless: !a.console.terminal(), pools: pools, dir: local.dir,
-		tasks: local.tasks(), stopTimeout: time.Second, calm: true,
-	})
-	if err != nil {
-		return err
-	}
-	whole := false
-	defer func() {
-		s.close()
-		if whole && f.data == "" {
-			s.remove()
-		}
-	}()
-	if err := s.alone(ctx, m.ID); err != nil {
-		return err
-	}
-	ctx, err = s.serve(ctx)
-	if err != nil {
-		return err
-	}
-	if f.id == "" {
-		m.ID = "" // so that a finished map runs anew
-	}
-	h, err := s.Start(ctx, m)
-	if err != nil {
-		return err
-	}
-	if h.Entry == starter.Continued || h.Entry == starter.Attached {
-		a.console.note("going on with map %s", h.ID)
-	}
-	if page := s.link(h.ID); page != "" {
-		a.console.note("web UI while it runs: %s", page)
-	}
-	s.ui = "" // the page goes away with the server
-	err = a.finish(ctx, &s.connection, h, nil, out, f)
-	whole = err == nil
-	if errors.Is(err, errInterrupted) {
-		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.data)
-		return exitError(ExitInterrupted)
-	}
+	_, err = a.finish(ctx, conn, h, m.Input.Rungs(), out, f)
 	return err
 }
 
-// alone makes sure that the data folder holds no other unfinished map, which this worker would fail for want of its task.
-func (s *session) alone(ctx context.Context, id string) error {
-	maps, err := s.List(ctx, starter.ListOptions{Running: true})
-	if err != nil {
-		return unavailableError{err}
+// start starts a map, or finds it. Of a map whose items all succeeded --retry finds what it came to.
+func (a *app) start(ctx context.Context, conn *connection, m starter.Map, f *mapFlags) (*starter.Handle, error) {
+	h, err := conn.Start(ctx, m)
+	var nothing *starter.NothingFailed
+	if errors.As(err, &nothing) {
+		a.console.note("%v", err)
+		m.ID, m.Retry = nothing.ID, false
+		h, err = conn.Start(ctx, m)
 	}
-	for _, m := range maps {
-		if m.ID != id {
-			return usage("--data %s holds the unfinished map %s of task %s; give that map's command again first, or another --data",
-				s.data, m.ID, m.Task)
+	if err != nil {
+		return nil, err
+	}
+	if h.Entry == starter.Attached || h.Entry == starter.Found {
+		if own, err := h.Input(ctx); err == nil {
+			if other := f.otherThan(own, m.Input); len(other) > 0 {
+				a.console.say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
+					h.ID, strings.Join(other, ", "))
+			}
 		}
 	}
-	return nil
+	return h, nil
 }
 
-// finish follows a map to its end, writes the results and says what it came to.
-func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out output, f *mapFlags) error {
+// otherThan lists the flags that ask for something else than a map was started with.
+func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
+	var other []string
+	for _, option := range []struct {
+		flag    string
+		differs bool
+	}{
+		{"--pool", len(f.pools) > 0 && !slices.Equal(own.Rungs(), here.Rungs())},
+		{"--mode", here.Mode != "" && own.Mode != here.Mode},
+		{"--timeout", here.Timeout != 0 && own.Timeout != here.Timeout},
+		{"--attempts", here.Attempts > 1 && own.Attempts != here.Attempts},
+		{"--fail-fast", here.FailFast && !own.FailFast},
+		{"--reduce", here.Reduce != "" && own.Reduce != here.Reduce},
+		{"--chunk", here.Chunk != 0 && own.Chunk != here.Chunk},
+		{"--window", here.Window != 0 && own.Window != here.Window},
+		{"--priority", here.Priority != 0 && own.Priority != here.Priority},
+		{"--fairness-key", here.FairnessKey != "" && own.FairnessKey != here.FairnessKey},
+	} {
+		if option.differs {
+			other = append(other, option.flag)
+		}
+	}
+	return other
+}
+
+// finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
+func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out output, f *mapFlags) (delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
 		a.console.note("map %s runs already; following it", h.ID)
 	}
@@ -224,21 +195,21 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		if errors.Is(err, errInterrupted) && !f.local {
 			a.console.say("detached; map %s goes on", h.ID)
 			a.comeBack(h.ID)
-			return exitError(ExitInterrupted)
+			return false, exitError(ExitInterrupted)
 		}
-		return a.explain(err)
+		return false, a.explain(err)
 	}
 	if out, err = out.named(h.ID); err != nil {
-		return err
+		return false, a.undelivered(conn, h, err)
 	}
 	faults, err := out.write(ctx, conn.Starter, end.Summary, filter{})
 	if err != nil {
-		return err
+		return false, a.undelivered(conn, h, err)
 	}
 	end.File, end.printed, end.faults = out.path, out.path == "", faults
 	if f.json {
 		if err := end.printJSON(a.Stdout); err != nil {
-			return err
+			return false, a.undelivered(conn, h, err)
 		}
 	} else if !f.quiet {
 		end.print(a.console)
@@ -246,5 +217,15 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 			a.console.say("  to run the failed items again: the same command with --retry")
 		}
 	}
-	return end.exit()
+	return true, end.exit()
+}
+
+// undelivered says how to come back to the results of a finished map that could not be written.
+func (a *app) undelivered(conn *connection, h *starter.Handle, err error) error {
+	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
+	if errors.Is(err, errInterrupted) {
+		a.console.say("map %s is finished, but not all its results were written; %s", h.ID, again)
+		return exitError(ExitInterrupted)
+	}
+	return fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
 }

@@ -81,6 +81,9 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
 }
 
+// maxFairness is the longest fairness key that Temporal takes, in bytes.
+const maxFairness = 64
+
 // mistakes collects what is wrong with a command line.
 type mistakes []string
 
@@ -169,6 +172,9 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	if changed("priority") && (f.priority < 1 || f.priority > 5) {
 		m.add("--priority %d is outside 1 (first) to 5 (last)", f.priority)
 	}
+	if len(f.fairness) > maxFairness {
+		m.add("--fairness-key has %d bytes; Temporal takes at most %d", len(f.fairness), maxFairness)
+	}
 	if changed("id") {
 		if err := starter.CheckID(f.id); err != nil {
 			m.add("--id: %v", err)
@@ -216,12 +222,12 @@ func (m *mistakes) task(c *cobra.Command, args []string, local bool) (task strin
 	return args[0], nil
 }
 
-// sameFile says whether two names are of one file.
+// sameFile says whether two names are of one file, which a device such as /dev/null may well be.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" || a == "-" || b == "-" {
 		return false
 	}
 	one, err1 := os.Stat(a)
 	two, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(one, two)
+	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)
 }

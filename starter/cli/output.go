@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
@@ -56,15 +59,24 @@ func (o output) named(id string) (output, error) {
 
 // check finds out before any work whether the file can be written.
 func (o output) check() error {
-	if info, err := os.Stat(o.path); err == nil && info.IsDir() {
+	place, err := placeOf(o.path)
+	switch {
+	case err != nil:
+	case place.folder:
 		return usage("--out %s is a folder; name a file in it", o.path)
+	case place.stream || place.mode != 0:
+		err = unix.Access(place.path, unix.W_OK)
 	}
-	trial, err := os.CreateTemp(filepath.Dir(o.path), ".gpumux-*")
+	if err == nil && !place.stream {
+		var trial *os.File
+		if trial, err = place.create(); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
 	if err != nil {
 		return usage("--out %s cannot be written: %v", o.path, err)
 	}
-	_ = trial.Close()
-	return os.Remove(trial.Name())
+	return nil
 }
 
 // filter says which results to write, and what of them.
@@ -81,36 +93,57 @@ func (o output) write(ctx context.Context, s *starter.Starter, summary gpumux.Su
 	return o.lines(ctx, s.Lines(ctx, summary), f)
 }
 
-// lines writes results as they come.
+// lines writes results as they come. They go on to block no longer than ctx lasts.
 func (o output) lines(ctx context.Context, from iter.Seq2[[]byte, error], f filter) ([]gpumux.Result, error) {
-	to := o.app.Stdout
-	if o.path != "" {
-		file, err := os.CreateTemp(filepath.Dir(o.path), ".gpumux-*")
+	if o.path == "" {
+		failed, err := copyLines(ctx, &unblocked{ctx, o.app.Stdout}, from, f)
 		if err != nil {
-			return nil, fmt.Errorf("write %s: %w", o.path, err)
-		}
-		defer os.Remove(file.Name()) // it has another name by then when all went well
-		defer file.Close()
-		failed, err := copyLines(ctx, file, from, f)
-		if err != nil {
-			return nil, fmt.Errorf("write %s: %w", o.path, err)
-		}
-		if err := file.Chmod(0o644); err != nil {
-			return nil, fmt.Errorf("write %s: %w", o.path, err)
-		}
-		if err := file.Close(); err != nil {
-			return nil, fmt.Errorf("write %s: %w", o.path, err)
-		}
-		if err := os.Rename(file.Name(), o.path); err != nil {
-			return nil, fmt.Errorf("write %s: %w", o.path, err)
+			return nil, fmt.Errorf("write the results: %w", err)
 		}
 		return failed, nil
 	}
-	failed, err := copyLines(ctx, to, from, f)
+	failed, err := o.file(ctx, from, f)
+	var at *fs.PathError
+	if errors.As(err, &at) && at.Path == o.path { // it says where already
+		return nil, err
+	}
 	if err != nil {
-		return nil, fmt.Errorf("write the results: %w", err)
+		return nil, fmt.Errorf("write %s: %w", o.path, err)
 	}
 	return failed, nil
+}
+
+// file writes a file under another name first, or into what is there when that is a device or a pipe.
+func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], f filter) ([]gpumux.Result, error) {
+	place, err := placeOf(o.path)
+	if err != nil {
+		return nil, err
+	}
+	if place.stream {
+		to, err := place.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		failed, err := copyLines(ctx, &unblocked{ctx, to}, from, f)
+		if ctx.Err() != nil {
+			return nil, err // a write may still block, and closing with it
+		}
+		return failed, errors.Join(err, to.Close())
+	}
+	file, err := place.create()
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name()) // it has another name by then when all went well
+	defer file.Close()
+	failed, err := copyLines(ctx, file, from, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	return failed, os.Rename(file.Name(), place.path)
 }
 
 // copyLines decodes only what it must: the failed items, and every line for --values. An empty line stands for a pause, before

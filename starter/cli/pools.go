@@ -24,6 +24,18 @@ func hasGPU() (bool, string) {
 	return true, ""
 }
 
+// poolsHere are the pools of a --local command. A GPU that was asked for and is not there is told.
+func (a *app) poolsHere(f taskFlags) ([]workers.PoolConfig, error) {
+	haveGPU, why := hasGPU()
+	pools, err := localPools(f.pools, f.localFlags, gpumux.Mode(f.mode), haveGPU)
+	for _, name := range f.pools {
+		if err == nil && !haveGPU && name != "cpu" {
+			a.console.say("pool %s runs on the CPU, for want of a GPU: %s", name, oneLine(why, 300))
+		}
+	}
+	return pools, err
+}
+
 // mostCPUSlots is the most slots that a CPU pool gets without being told.
 const mostCPUSlots = 4
 

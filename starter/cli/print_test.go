@@ -78,7 +78,7 @@ func TestBar_Line(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	p.Succeeded, p.Failed = 3950, 50
 	var lines []string
-	for _, width := range []int{120, 80, 60, 30} {
+	for _, width := range []int{120, 80, 60, 30, 14, 5, 2} {
 		line := b.line(p, width)
 		require.LessOrEqual(t, len([]rune(line)), width)
 		lines = append(lines, line)

@@ -70,12 +70,13 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
 		a.console.say("%v", err)
-		return nil
+		h, err = conn.Open(ctx, id)
+	} else if err == nil {
+		a.console.note("%s", began(h))
 	}
 	if err != nil {
 		return err
 	}
-	a.console.note("%s", began(h))
 	if f.detach {
 		a.comeBack(h.ID)
 		_, err := fmt.Fprintln(a.Stdout, h.ID)
@@ -85,5 +86,6 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.finish(ctx, conn, h, in.Rungs(), out, f)
+	_, err = a.finish(ctx, conn, h, in.Rungs(), out, f)
+	return err
 }

@@ -108,8 +108,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		return err
 	}
 	m.Input.Task = local.name
-	haveGPU, _ := hasGPU()
-	pools, err := localPools(f.pools, f.localFlags, m.Input.Mode, haveGPU)
+	pools, err := a.poolsHere(f.taskFlags)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,11 +28,16 @@ type session struct {
 	data   string
 	server Server
 	worker *workers.Worker
+	// hold keeps other commands out of the folder, for a session with an owner; fresh says that the folder was not there before.
+	hold  *hold
+	fresh bool
 }
 
 // sessionOptions say what to run. Zero ports mean any free one.
 type sessionOptions struct {
-	data         string
+	data string
+	// owner is the map that the folder is for, if it is for one.
+	owner        string
 	port, uiPort int
 	headless     bool
 	// pools and tasks are the worker's; no pools means no worker.
@@ -62,14 +68,23 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if o.calm && !a.verbose {
 		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	}
+	if _, err := os.Lstat(data); errors.Is(err, fs.ErrNotExist) {
+		s.fresh = true
+	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
 	}
 	defer func() {
 		if err != nil {
 			s.close()
+			s.hold.release()
 		}
 	}()
+	if o.owner != "" {
+		if s.hold, err = holdFolder(data, o.owner); err != nil {
+			return nil, unavailableError{err}
+		}
+	}
 	server, err := a.Local.Start(ctx, LocalOptions{
 		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: log,
 	})
@@ -181,9 +196,18 @@ func (s *session) close() {
 	}
 }
 
-// remove deletes the data folder, when its map needs nothing of it any more.
+// remove deletes the data folder, when its map needs nothing of it any more. A folder that is only partly deleted has another
+// name by then, which no map's ID has.
 func (s *session) remove() {
-	if err := os.RemoveAll(s.data); err != nil {
+	gone := s.data + "~"
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(s.data, gone)
+	}
+	if err == nil {
+		err = os.RemoveAll(gone)
+	}
+	if err != nil {
 		s.app.console.say("delete %s: %v", s.data, err)
 	}
 }

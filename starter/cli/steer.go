@@ -45,17 +45,14 @@ func (a *app) pauseCommand() *cobra.Command {
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	window := -1
+	window, given := 0, false
 	c := a.steering(&cobra.Command{
 		Use:     "resume ID",
 		Short:   "End a pause, and change how many chunks are in flight",
 		Example: "  gpumux resume embed-3fa92c01d4e5\n  gpumux resume embed-3fa92c01d4e5 --window 16",
 	}, func(ctx context.Context, h *starter.Handle) (string, error) {
-		if window > gpumux.MaxWindow || window < -1 {
-			return "", usage("--window %d is outside 1 to %d (0: learnt)", window, gpumux.MaxWindow)
-		}
 		said := "resumed"
-		if window >= 0 {
+		if given {
 			if err := h.Window(ctx, window); err != nil {
 				return "", err
 			}
@@ -66,8 +63,15 @@ func (a *app) resumeCommand() *cobra.Command {
 		}
 		return said, h.Resume(ctx)
 	})
-	c.Flags().IntVar(&window, "window", -1, "chunks in flight from now on; 0 lets the map learn it")
-	c.Flags().Lookup("window").DefValue = ""
+	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
+	steer := c.RunE
+	c.RunE = ran(func(c *cobra.Command, args []string) error {
+		given = c.Flags().Changed("window")
+		if window < 0 || window > gpumux.MaxWindow {
+			return usage("--window %d is outside 1 to %d (0: learnt)", window, gpumux.MaxWindow)
+		}
+		return steer(c, args)
+	})
 	return c
 }
 

@@ -42,7 +42,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return nil
 		}
 		log := machineLog(a.console)
-		if a.console.terminal() {
+		if isTerminal(a.Stderr) {
 			log = newLog(a.console, true)
 		}
 		w, err := workers.New(config, workers.Options{Version: a.Version, Log: log})

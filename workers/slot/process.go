@@ -123,6 +123,7 @@ func (p *process) wait() {
 
 // listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.
 func (p *process) listen() {
+	defer close(p.heard)
 	for {
 		message, err := p.conn.Read()
 		select {
@@ -265,10 +266,7 @@ func (p *process) kill() {
 	close(p.send)
 	p.conn.Close()
 	go func() {
-		for h := range p.heard {
-			if h.err != nil {
-				return
-			}
+		for range p.heard {
 		}
 	}()
 }

@@ -198,6 +198,93 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 
 	p = s.run(2, "map", "step.py:dubble", "--range", "0:3", "--local")
 	require.Contains(t, p.stderr.String(), "double")
+	require.Empty(t, s.state(), "a map that could not work leaves no state")
+}
+
+// A map with results is over for its command when they are delivered: until then the command delivers and runs nothing.
+func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
+	const big = "import os\nfrom step import mark\ndef big(item):\n    mark(item)\n    if item == 7: raise ValueError('seven')\n    return 'x' * 1000\n"
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		code   int
+		says   string
+	}{
+		"DiskFull":  {0, 1, "no space left"},
+		"Interrupt": {syscall.SIGINT, 130, "not all its results were written; the same command writes them"},
+		"Kill":      {syscall.SIGKILL, -1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShell(t)
+			s.write("big.py", big)
+			args := []string{"map", "big.py:big", "--range", "0:300", "--local"}
+			if c.signal == 0 {
+				p := s.run(c.code, append(args, "--out", "/dev/full")...)
+				require.Contains(t, p.stderr.String(), c.says)
+				require.Contains(t, p.stderr.String(), "the same command writes them")
+			} else {
+				require.NoError(t, syscall.Mkfifo(s.path("pipe"), 0o600))
+				p := s.begin(append(args, "--out", "pipe")...)
+				reader, err := os.Open(s.path("pipe")) // returns when the results are about to come, which are more than a pipe holds
+				require.NoError(t, err)
+				defer reader.Close()
+				_, err = reader.Read(make([]byte, 1))
+				require.NoError(t, err)
+				require.NoError(t, p.Process.Signal(c.signal))
+				require.Equal(t, c.code, p.code(), &p.stderr)
+				require.Contains(t, p.stderr.String(), c.says)
+			}
+			require.Len(t, s.state(), 1)
+			finished := s.calls()
+			p := s.run(1, append(args, "--out", "r.jsonl")...)
+			require.Contains(t, p.stderr.String(), "is finished; these are its results")
+			require.Len(t, s.lines(s.file("r.jsonl")), 300)
+			require.Equal(t, finished, s.calls(), "items ran again")
+
+			s.run(1, append(args, "--out", "r.jsonl")...) // delivered and given again: anew
+			require.Equal(t, 2, s.calls()["0"])
+		})
+	}
+}
+
+// A reader that wants only the beginning kills the command by SIGPIPE.
+func TestLocal_ReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	path, err := binary()
+	require.NoError(t, err)
+	command := exec.Command("sh", "-c", path+" map step.py:double --range 0:20000 --local --quiet | head -1")
+	command.Dir, command.Env = s.dir, s.env
+	out, err := command.Output()
+	require.NoError(t, err)
+	require.Len(t, s.lines(string(out)), 1)
+	p := s.run(0, "map", "step.py:double", "--range", "0:20000", "--local")
+	require.Len(t, s.lines(p.stdout.String()), 20000)
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
+	require.Empty(t, s.state())
+}
+
+func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	args := []string{"map", "step.py:double", "--range", "0:3", "--local", "--id", "mine", "--pool", "gpu"}
+	p := s.run(0, append(args, "--out", "1.jsonl")...)
+	require.Contains(t, p.stderr.String(), s.state()[0], "says where its state stays")
+	p = s.run(0, append(args, "--out", "2.jsonl", "--attempts", "3")...)
+	require.Contains(t, p.stderr.String(), "map mine: 3 items")
+	require.Contains(t, p.stderr.String(), "its own options stand; here --attempts says otherwise")
+	p = s.run(0, append(args, "--out", "3.jsonl", "--retry")...)
+	require.Contains(t, p.stderr.String(), "every item succeeded")
+	for _, name := range []string{"1.jsonl", "2.jsonl", "3.jsonl"} {
+		require.Len(t, s.lines(s.file(name)), 3)
+	}
+	require.Equal(t, map[string]int{"0": 1, "1": 1, "2": 1}, s.calls())
+	require.Contains(t, s.run(2, "map", "step.py:double", "--range", "0:4", "--local", "--id", "mine").stderr.String(), "is taken")
+	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
+		require.Contains(t, p.stderr.String(), "pool gpu runs on the CPU")
+	}
 }
 
 func TestLocal_FailedItemsAreRetried(t *testing.T) {
@@ -233,7 +320,8 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			require.Eventually(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
 
 			rival := s.run(3, args...) // the same map at the same time
-			require.Contains(t, rival.stderr.String(), strconv.Itoa(p.Process.Pid))
+			require.Contains(t, rival.stderr.String(), "this map runs already in process "+strconv.Itoa(p.Process.Pid))
+			require.NotContains(t, rival.stderr.String(), "--data")
 
 			require.NoError(t, p.Process.Signal(signal))
 			if signal == syscall.SIGINT {
@@ -314,6 +402,7 @@ func TestDev_ADay(t *testing.T) {
 
 	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
 	require.Eventually(t, func() bool { return strings.Contains(follower.stderr.String(), "runs already") }, time.Minute, 20*time.Millisecond)
+	require.Contains(t, follower.stderr.String(), "its own options stand; here --chunk says otherwise")
 	require.NoError(t, follower.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, follower.code())
 	require.Contains(t, follower.stderr.String(), "gpumux cancel "+id)
@@ -331,6 +420,8 @@ func TestDev_ADay(t *testing.T) {
 	s.write("fixed", "")
 	s.run(0, "retry", "odd", "--out", "o2.jsonl")
 	require.Len(t, s.lines(s.file("o2.jsonl")), 6)
+	require.Contains(t, s.run(0, "retry", "odd", "--out", "o3.jsonl").stderr.String(), "nothing to retry")
+	require.Equal(t, s.file("o2.jsonl"), s.file("o3.jsonl"))
 	p = s.run(2, "map", "step:odd", "--range", "0:7", "--pool", "cpu", "--id", "odd")
 	require.Contains(t, p.stderr.String(), "is taken")
 
@@ -357,6 +448,31 @@ func TestDev_ADay(t *testing.T) {
 	again := s.begin("dev", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--headless")
 	require.Eventually(t, func() bool { return strings.Contains(again.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
 	require.Len(t, s.lines(s.run(0, "results", "odd").stdout.String()), 6, "what maps have done is there again")
+}
+
+// TestDev_SaysWhatHoldsAMapUp keeps the results file from being written.
+func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	port := freePort(t)
+	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless", "--data", "data")
+	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
+	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	var parts []string
+	require.Eventually(t, func() bool {
+		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/parts"))
+		return len(parts) == 1
+	}, time.Minute, 20*time.Millisecond, "the first items are stored")
+	obstacle := filepath.Join(filepath.Dir(parts[0]), "results.jsonl")
+	require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "full"), 0o755))
+	s.write("open", "")
+	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "is tried again: ") }, time.Minute, 20*time.Millisecond)
+	require.Contains(t, waiting.stderr.String(), "MergeParts has failed")
+	require.NoError(t, os.RemoveAll(obstacle))
+	require.Equal(t, 0, waiting.code(), &waiting.stderr)
+	require.Len(t, s.lines(s.file("r.jsonl")), 6)
+	require.Equal(t, 1, strings.Count(waiting.stderr.String(), "is tried again"), &waiting.stderr)
 }
 
 // failedLines are the failed items of a results file.

@@ -37,6 +37,13 @@ func (s *shell) left() []string {
 	return names
 }
 
+// alone waits until no process of a run is left.
+func (s *shell) alone() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
+		20*time.Second, 20*time.Millisecond, "processes outlived gpumux")
+}
+
 func TestBench_Quick(t *testing.T) {
 	s, python := newMeasure(t)
 	workloads := "medium,light"
@@ -44,7 +51,7 @@ func TestBench_Quick(t *testing.T) {
 		t.Log("without NumPy only light is measured")
 		workloads = "light"
 	}
-	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--items", "40", "--slots", "2", "--pool", "cpu", "--python", python,
+	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--items", "8", "--slots", "2", "--pool", "cpu", "--python", python,
 		"--json", "r.json", "--html", "r.html")
 	table := p.stdout.String()
 	var report struct {
@@ -66,7 +73,7 @@ func TestBench_Quick(t *testing.T) {
 			continue
 		}
 		ways = append(ways, row.Way)
-		require.GreaterOrEqual(t, row.Items, 40, row.Way)
+		require.GreaterOrEqual(t, row.Items, 8, row.Way)
 		require.Positive(t, row.MedianSeconds, row.Way)
 		require.GreaterOrEqual(t, row.MedianSeconds, row.MinSeconds, row.Way)
 		require.Positive(t, row.OfBare, row.Way)
@@ -83,7 +90,7 @@ func TestBench_Quick(t *testing.T) {
 	}
 	require.Contains(t, s.file("r.html"), "<svg")
 	require.Empty(t, s.left(), "files of the run")
-	require.Empty(t, children(t, s.dir))
+	s.alone()
 }
 
 func TestBench_Compare(t *testing.T) {
@@ -121,8 +128,7 @@ func TestBench_Interrupted(t *testing.T) {
 			require.Equal(t, 130, p.code(), p.stderr.String())
 			require.Empty(t, p.stdout.String())
 			require.Empty(t, s.left())
-			require.Eventually(t, func() bool { return len(mentioning(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
-				"processes outlived gpumux")
+			s.alone()
 		})
 	}
 }

@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// swelling makes a megabyte of every item.
+type swelling struct{ ran atomic.Int64 }
+
+func (s *swelling) Run(_ context.Context, call Call) error {
+	value := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		s.ran.Add(1)
+		call.Done(gpumux.Result{Index: item.Index, Value: value})
+	}
+	return nil
+}
+
+// While the store takes nothing, a chunk runs only so many items ahead, and loses none.
+func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
+	runner := &swelling{}
+	l := newLab(t, runner)
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), "file://"+dir)
+	require.NoError(t, err)
+	defer s.Close()
+	l.pool.Store = s
+	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
+	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 200}, End: 200, Parts: "m/parts"})
+		ended <- err
+	}()
+	most := int64(unstored>>20) + 1
+	require.Eventually(t, func() bool { return runner.ran.Load() >= most-1 }, 20*time.Second, time.Millisecond)
+	require.Never(t, func() bool { return runner.ran.Load() > most }, time.Second, 10*time.Millisecond)
+	require.NoError(t, os.Remove(obstacle))
+	require.NoError(t, <-ended)
+	require.EqualValues(t, 200, runner.ran.Load())
+	spans, err := s.Spans(t.Context(), "m/parts")
+	require.NoError(t, err)
+	require.Equal(t, []gpumux.Span{{Start: 0, End: 200}}, spans)
+}

@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// The results of a running map come in order, as far as nothing is missing before them.
+func TestFollow_WhileTheMapRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	st := s.starter()
+	const n = 500
+	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{
+		Task: "gate", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 25, Window: 2}})
+	require.NoError(t, err)
+	open := func(i int) { require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644)) }
+	var got []int64
+	opened := 0
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{}) {
+		require.NoError(t, err)
+		got = append(got, r.Index)
+		require.EqualValues(t, len(got)-1, r.Index)
+		// The next gate opens only when what lies before it has come out: the map cannot have ended before.
+		if int(r.Index) == opened*100+50 {
+			open(opened)
+			opened++
+		}
+	}
+	require.Len(t, got, n)
+	again := 0
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{Unordered: true}) {
+		require.NoError(t, err)
+		require.Equal(t, strconv.FormatInt(r.Index, 10), string(r.Value))
+		again++
+	}
+	require.Equal(t, n, again, "a finished map is followed to its end at once")
+}
+
+func TestFollow_UnorderedDoesNotWaitForTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	m, err := s.starter().Start(t.Context(), starter.Map{Input: gpumux.MapInput{
+		Task: "gate", Range: &gpumux.Range{Start: 99, End: 299}, Ladder: []string{"cpu"}, Chunk: 1, Window: 4}})
+	require.NoError(t, err)
+	seen := map[int64]bool{}
+	for r, err := range m.Follow(t.Context(), starter.FollowOptions{Unordered: true}) {
+		require.NoError(t, err)
+		require.False(t, seen[r.Index], "%d came twice", r.Index)
+		seen[r.Index] = true
+		if len(seen) == 60 {
+			require.False(t, seen[0], "item 99 still waits at its gate")
+			for i := range 3 {
+				require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+			}
+		}
+	}
+	require.Len(t, seen, 200)
+}
+
+func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	st := s.starter()
+	small, err := st.Start(t.Context(), starter.Map{Inline: true, Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
+	require.NoError(t, err)
+	count := 0
+	for _, err := range small.Follow(t.Context(), starter.FollowOptions{}) {
+		require.NoError(t, err)
+		count++
+	}
+	require.Equal(t, 7, count, "results that travel inline come at the end")
+
+	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "gate", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 10, Window: 2}})
+	require.NoError(t, err)
+	count = 0
+	var last error
+	for _, err := range m.Follow(t.Context(), starter.FollowOptions{}) {
+		if last = err; err != nil {
+			break
+		}
+		if count++; count == 90 {
+			require.NoError(t, m.Cancel(t.Context()))
+		}
+	}
+	var canceled *starter.Canceled
+	require.ErrorAs(t, last, &canceled)
+	require.GreaterOrEqual(t, count, 90)
+}
+
+// at makes a shell's commands talk to the workers of a site.
+func (s *shell) at(there *site) {
+	s.env = append(s.env, "TEMPORAL_ADDRESS="+devservertest.Run(s.t).Address(), "TEMPORAL_NAMESPACE="+there.namespace)
+}
+
+func TestResults_FollowOnTheCommandLine(t *testing.T) {
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	here := newShell(t)
+	here.at(s)
+	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")
+	id := strings.TrimSpace(p.stdout.String())
+	require.Contains(t, here.run(2, "results", id).stderr.String(), "--follow gives its results as they come")
+	require.Contains(t, here.run(2, "results", id, "--unordered").stderr.String(), "goes with --follow")
+
+	follower := here.begin("results", id, "--follow", "--values")
+	require.Eventually(t, func() bool { return strings.Count(follower.stdout.String(), "\n") >= 90 }, time.Minute, 20*time.Millisecond,
+		"what has finished is printed although the map waits at its gate")
+	require.Less(t, strings.Count(follower.stdout.String(), "\n"), 100)
+	leaver := here.begin("results", id, "--follow")
+	require.Eventually(t, func() bool { return strings.Contains(leaver.stdout.String(), `{"index":80,"value":80}`) }, time.Minute, 20*time.Millisecond)
+	require.NoError(t, leaver.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 130, leaver.code())
+	require.Contains(t, leaver.stderr.String(), "goes on")
+
+	for i := range 2 {
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+	}
+	require.Equal(t, 0, follower.code(), follower.stderr.String())
+	require.Equal(t, numbers(200), follower.stdout.String())
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+)
+
+// terminal opens a pair: what is written to screen is read from control.
+func terminal(t *testing.T) (control, screen *os.File) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = control.Close() })
+	require.NoError(t, unix.IoctlSetPointerInt(int(control.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(control.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = screen.Close() })
+	return control, screen
+}
+
+func TestConsole_EscapesOnlyWhereTheyAreObeyed(t *testing.T) {
+	for kind, want := range map[string]string{"xterm": "\r\x1b[Kembed no items", "dumb": "done\r\n", "": "done\r\n"} {
+		t.Run("TERM="+kind, func(t *testing.T) {
+			t.Setenv("TERM", kind)
+			control, screen := terminal(t)
+			c := newConsole(screen)
+			newBar(c).show(gpumux.Progress{Task: "embed", Phase: gpumux.Running})
+			c.say("done")
+			got := make([]byte, 200)
+			n, err := control.Read(got)
+			require.NoError(t, err)
+			require.Contains(t, string(got[:n]), want)
+			require.Equal(t, kind == "xterm", c.terminal())
+			if kind != "xterm" {
+				require.NotContains(t, string(got[:n]), "\x1b")
+			}
+		})
+	}
+}

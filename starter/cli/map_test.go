@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+func TestMap_OptionsOtherThanTheMapsOwn(t *testing.T) {
+	own := gpumux.MapInput{Ladder: []string{"cpu"}, Attempts: 3, Timeout: gpumux.Duration(time.Minute), FailFast: true}
+	silent := &mapFlags{}
+	require.Empty(t, silent.otherThan(own, gpumux.MapInput{Attempts: 1}), "what was not given differs from nothing")
+	f := &mapFlags{taskFlags: taskFlags{pools: []string{"cpu"}}}
+	require.Empty(t, f.otherThan(own, own))
+	f.pools = []string{"gpu", "cpu"}
+	require.Equal(t, []string{"--pool", "--mode", "--timeout", "--attempts", "--reduce", "--chunk", "--window", "--priority", "--fairness-key"},
+		f.otherThan(own, gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Fresh, Timeout: 1, Attempts: 2, Reduce: "sum", Chunk: 2, Window: 3,
+			Priority: 1, FairnessKey: "a"}))
+	require.Equal(t, []string{"--fail-fast"}, f.otherThan(gpumux.MapInput{Ladder: f.pools}, gpumux.MapInput{Ladder: f.pools, FailFast: true}))
+}

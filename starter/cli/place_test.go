@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// twoLines are results to write.
+func twoLines() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		_ = yield([]byte(`{"index":0,"value":1}`), nil) && yield([]byte(`{"index":1,"fault":{}}`), nil)
+	}
+}
+
+const twoWritten = "{\"index\":0,\"value\":1}\n{\"index\":1,\"fault\":{}}\n"
+
+// deliverTo checks and writes as a command does.
+func deliverTo(path string) error {
+	o := output{app: &app{}, path: path}
+	if err := o.check(); err != nil {
+		return err
+	}
+	_, err := o.lines(context.Background(), twoLines(), filter{})
+	return err
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestOutput_DevicesAndPipesStay(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Symlink("/dev/full", "full"))
+	require.ErrorIs(t, deliverTo("full"), syscall.ENOSPC)
+	require.NoError(t, deliverTo("/dev/null"))
+	for _, path := range []string{"/dev/null", "/dev/full"} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.NotZero(t, info.Mode()&fs.ModeCharDevice, "%s is no device any more", path)
+	}
+
+	require.NoError(t, unix.Mkfifo("pipe", 0o600))
+	read := make(chan string)
+	go func() {
+		text, err := os.ReadFile("pipe")
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		read <- string(text)
+	}()
+	require.NoError(t, deliverTo("pipe"))
+	require.Equal(t, twoWritten, <-read)
+	info, err := os.Lstat("pipe")
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&fs.ModeNamedPipe)
+	left, err := filepath.Glob(".gpumux-*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestOutput_LinksAreFollowed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("elsewhere", 0o755))
+	require.NoError(t, os.Symlink("elsewhere", "folder"))
+	require.NoError(t, os.Symlink("../second", "elsewhere/first")) // through folder it still leads here
+	require.NoError(t, os.Symlink("elsewhere/file", "second"))
+	for range 2 { // first the file does not exist, then it does
+		require.NoError(t, deliverTo("folder/first"))
+		require.Equal(t, twoWritten, readAll(t, "elsewhere/file"))
+		for _, link := range []string{"elsewhere/first", "second"} {
+			_, err := os.Readlink(link)
+			require.NoError(t, err, "%s is no link any more", link)
+		}
+	}
+}
+
+func TestOutput_ModeFollowsUmaskAndTheFileThatIsThere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	defer unix.Umask(unix.Umask(0o027))
+	require.NoError(t, deliverTo("new"))
+	require.NoError(t, os.WriteFile("old", nil, 0o600))
+	require.NoError(t, deliverTo("old"))
+	for path, want := range map[string]fs.FileMode{"new": 0o640, "old": 0o600} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode().Perm(), path)
+	}
+}
+
+func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "r.jsonl", "old\n")
+	broken := errors.New("the store is away")
+	o := output{app: &app{}, path: "r.jsonl"}
+	_, err := o.lines(context.Background(), func(yield func([]byte, error) bool) { yield(nil, broken) }, filter{})
+	require.ErrorIs(t, err, broken)
+	require.Equal(t, "old\n", readAll(t, "r.jsonl"))
+	names, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+}
+
+func TestOutput_BlockedStreamsEndWithTheContext(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, unix.Mkfifo("pipe", 0o600))
+	reader, writer := io.Pipe() // nobody reads
+	defer reader.Close()
+	for name, o := range map[string]output{
+		"Stdout": {app: &app{Options: Options{Stdout: writer}}},
+		"Pipe":   {app: &app{}, path: "pipe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(errInterrupted)
+			_, err := o.lines(ctx, func(yield func([]byte, error) bool) { yield([]byte(strings.Repeat("x", 1<<20)), nil) }, filter{})
+			require.ErrorIs(t, err, errInterrupted)
+		})
+	}
+}
+
+// What is at hand when a signal comes is still written, so that lines stay whole.
+func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out bytes.Buffer
+	_, err := (&unblocked{ctx, &out}).Write([]byte("line\n"))
+	require.NoError(t, err)
+	require.Equal(t, "line\n", out.String())
+}
