@@ -329,6 +329,9 @@ func (in MapInput) Validate() error {
 	if in.Priority < 0 || in.Priority > 5 {
 		add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}
+	if n := len(in.FairnessKey); n > 64 {
+		add("fairnessKey", "has %d bytes; the server takes at most 64", n)
+	}
 	if len(bad) > 0 {
 		return &InputError{bad}
 	}

@@ -2,12 +2,15 @@ package workflows_test
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -23,10 +26,19 @@ func TestReplay_RecordedHistories(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.Open(file)
+			require.NoError(t, err)
+			defer data.Close()
+			past, err := client.HistoryFromJSON(data, client.HistoryJSONOptions{})
+			require.NoError(t, err)
+			began := past.Events[0].GetWorkflowExecutionStartedEventAttributes()
 			replayer := sdkworker.NewWorkflowReplayer()
 			workflows.Register(replayer)
 			logger := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
-			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(logger, file))
+			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(logger, past, sdkworker.ReplayWorkflowHistoryOptions{
+				// A map names its segments after itself.
+				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()},
+			}))
 		})
 	}
 }

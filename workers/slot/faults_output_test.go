@@ -2,6 +2,7 @@ package slot_test
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,4 +65,25 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	got, err = s.run(slot.Call{Task: task, Items: values(0)})
 	require.NoError(t, err)
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
+}
+
+// TestSlot_FaultsLeakNothing: what a process leaves in the worker is gone when its slot has the next one.
+func TestSlot_FaultsLeakNothing(t *testing.T) {
+	s := newStand(t, gpumux.Persistent)
+	s.works()
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(list)
+	}
+	goroutines, descriptors := runtime.NumGoroutine(), files()
+	for _, how := range []string{"kill", "memory", "garbage", "exit0", "hang"} {
+		for range 4 {
+			_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how}), Timeout: patience / 4})
+			require.Error(t, err)
+		}
+	}
+	s.works()
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
+		20*time.Second, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
 }

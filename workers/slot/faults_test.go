@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -218,19 +217,21 @@ func numbers(t *testing.T, got []slot.Done) []int {
 	return list
 }
 
+// nativeDir is the folder of native; TestMain deletes it.
+var nativeDir string
+
 // native is the compiled testdata/native.cpp, or "" where there is no compiler.
 var native = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "gpumux-native-")
-	if err != nil {
+	var err error
+	if nativeDir, err = os.MkdirTemp("", "gpumux-native-"); err != nil {
 		return ""
 	}
-	path := filepath.Join(dir, "native.so")
+	path := filepath.Join(nativeDir, "native.so")
 	for _, compiler := range [][]string{{"g++"}, {"cc", "-x", "c"}} {
 		if exec.Command(compiler[0], append(compiler[1:], "-O0", "-shared", "-fPIC", "-o", path, "testdata/native.cpp")...).Run() == nil {
 			return path
 		}
 	}
-	os.RemoveAll(dir)
 	return ""
 })
 
@@ -383,25 +384,4 @@ func whileStopping(t *testing.T, e ending) {
 	s.works()
 	require.Less(t, time.Since(began), 10*time.Second)
 	require.Len(t, s.left(), 1)
-}
-
-// TestSlot_FaultsLeakNothing: what a process leaves in the worker is gone when its slot has the next one.
-func TestSlot_FaultsLeakNothing(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
-	s.works()
-	files := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		require.NoError(t, err)
-		return len(list)
-	}
-	goroutines, descriptors := runtime.NumGoroutine(), files()
-	for _, how := range []string{"kill", "memory", "garbage", "exit0", "hang"} {
-		for range 4 {
-			_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how}), Timeout: patience / 4})
-			require.Error(t, err)
-		}
-	}
-	s.works()
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
-		20*time.Second, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
 }

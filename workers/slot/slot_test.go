@@ -50,7 +50,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if nativeDir != "" {
+		os.RemoveAll(nativeDir)
+	}
+	os.Exit(code)
 }
 
 const tasks = `

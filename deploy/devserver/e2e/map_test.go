@@ -161,7 +161,11 @@ func (s *site) keep(run client.WorkflowRun) {
 		return fmt.Appendf(nil, `"data":%q`, base64.StdEncoding.EncodeToString(s.anonymous(plain)))
 	})
 	data = s.anonymous(data)
-	name := strings.ReplaceAll(strings.TrimPrefix(s.t.Name(), "Test"), "/", "_") + ".json"
+	name := strings.TrimPrefix(s.t.Name(), "Test")
+	if _, segment, ok := strings.Cut(run.GetID(), "/"); ok {
+		name += "_" + segment
+	}
+	name += ".json"
 	require.NoError(s.t, os.WriteFile(filepath.Join("../../../workflows/testdata", name), data, 0o644))
 }
 
@@ -499,8 +503,9 @@ func TestMap_ALargeMapRunsInSegments(t *testing.T) {
 	d, err := s.client.DescribeWorkflowExecution(t.Context(), "map-call", "")
 	require.NoError(t, err)
 	require.Less(t, d.WorkflowExecutionInfo.HistoryLength, int64(4000), "the map's own history stays short")
-	_, err = s.client.DescribeWorkflowExecution(t.Context(), "map-call/segment-1", "")
-	require.NoError(t, err)
+	segment := s.client.GetWorkflow(t.Context(), "map-call/segment-1", "")
+	require.NoError(t, segment.Get(t.Context(), nil))
+	s.keep(segment)
 }
 
 // caller is somebody's own workflow.
