@@ -79,13 +79,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case !validPort(o.Port):
-		return o, fmt.Errorf("Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
+		return o, fmt.Errorf("server options: Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
 	case !o.Headless && !validPort(o.UIPort):
-		return o, fmt.Errorf("UIPort is %d: give 1 to 65535, 0 for %d, or AnyPort", o.UIPort, defaultUIPort)
+		return o, fmt.Errorf("server options: UIPort is %d: give 1 to 65535, 0 for %d, or AnyPort", o.UIPort, defaultUIPort)
 	case !o.Headless && o.Port == o.UIPort && o.Port != AnyPort:
-		return o, fmt.Errorf("Port and UIPort are both %d: give two different ports (--port, --ui-port)", o.Port)
+		return o, fmt.Errorf("server options: Port and UIPort are both %d: give two different ports (--port, --ui-port)", o.Port)
 	case o.Retention < minRetention:
-		return o, fmt.Errorf("Retention is %s: give at least %s", o.Retention, minRetention)
+		return o, fmt.Errorf("server options: Retention is %s: give at least %s", o.Retention, minRetention)
 	}
 	return o, nil
 }
