@@ -61,6 +61,8 @@ type ledger struct {
 	fresh   []gpumux.Result
 	waiting int
 	room    chan struct{}
+	// pressed is sent to when so many bytes wait that they should be stored before their time.
+	pressed chan struct{}
 	// writing is when the write under way began.
 	writing time.Time
 	bytes   int
@@ -69,7 +71,7 @@ type ledger struct {
 }
 
 func newLedger(chunk gpumux.Chunk, m memo) *ledger {
-	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start), room: make(chan struct{})}
+	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start), room: make(chan struct{}), pressed: make(chan struct{}, 1)}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
@@ -105,6 +107,12 @@ func (l *ledger) add(r gpumux.Result) {
 	if l.chunk.Parts != "" {
 		l.fresh = append(l.fresh, r)
 		l.waiting += size(r)
+		if l.waiting > unstored/4 {
+			select {
+			case l.pressed <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 

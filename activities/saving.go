@@ -20,38 +20,49 @@ const (
 
 // beat heartbeats until stopped, whatever the store does.
 func (r *run) beat() (stop func()) {
-	return every(func() time.Duration { return beatEvery }, func() { activity.RecordHeartbeat(r.ctx, r.l.snapshot()) })
+	return every(func() time.Duration { return beatEvery }, nil, func() { activity.RecordHeartbeat(r.ctx, r.l.snapshot()) })
 }
 
 // save stores results until stopped.
 func (r *run) save() (stop func()) {
-	took := time.Duration(0)
-	return every(func() time.Duration { return max(storeEvery, storeShare*took) }, func() {
+	took, failed := time.Duration(0), false
+	pressed := func() <-chan struct{} {
+		if failed {
+			return nil
+		}
+		return r.l.pressed
+	}
+	return every(func() time.Duration { return max(storeEvery, storeShare*took) }, pressed, func() {
 		if r.l.inline() {
 			return
 		}
 		began := time.Now()
 		err := r.flushOnce(r.ctx)
-		took = min(time.Since(began), mostSaving)
+		took, failed = min(time.Since(began), mostSaving), err != nil
 		r.waits(err)
 	})
 }
 
-// every calls f after each pause until stopped, and stopping waits for a call under way.
-func every(pause func() time.Duration, f func()) (stop func()) {
+// every calls f after each pause, or earlier when pressed, until stopped; stopping waits for a call under way.
+func every(pause func() time.Duration, pressed func() <-chan struct{}, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		next := time.NewTimer(pause())
 		defer next.Stop()
 		for {
+			var early <-chan struct{}
+			if pressed != nil {
+				early = pressed()
+			}
 			select {
 			case <-next.C:
-				f()
-				next.Reset(pause())
+			case <-early:
 			case <-quit:
 				return
 			}
+			f()
+			next.Reset(pause())
 		}
 	}()
 	return func() { close(quit); <-done }
