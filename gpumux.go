@@ -122,6 +122,15 @@ type Result struct {
 	Output string `json:"output,omitempty"`
 }
 
+// Weight is about how many bytes the result takes in JSON.
+func (r Result) Weight() int {
+	n := 40 + len(r.Value) + len(r.Output)
+	if r.Fault != nil {
+		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
+	}
+	return n
+}
+
 // Summary is the result of the workflow gpumux.Map.
 type Summary struct {
 	Task      string         `json:"task"`

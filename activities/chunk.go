@@ -276,7 +276,7 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 		}
 	}
 	r.l.mu.Lock()
-	if r.chunk.Parts == "" && r.l.bytes+size(result) > inlineResults {
+	if r.chunk.Parts == "" && r.l.bytes+result.Weight() > inlineResults {
 		r.full = true
 	}
 	r.l.mu.Unlock()

@@ -78,10 +78,10 @@ func newLedger(chunk gpumux.Chunk, m memo) *ledger {
 	l.memo.Waiting = ""
 	for _, r := range m.Results {
 		l.count(r)
-		l.bytes += size(r)
+		l.bytes += r.Weight()
 		if chunk.Parts != "" {
 			l.fresh = append(l.fresh, r)
-			l.waiting += size(r)
+			l.waiting += r.Weight()
 		}
 	}
 	for _, index := range m.Escalate {
@@ -99,14 +99,14 @@ func (l *ledger) add(r gpumux.Result) {
 	defer l.mu.Unlock()
 	l.count(r)
 	l.result.Ran++
-	l.bytes += size(r)
+	l.bytes += r.Weight()
 	delete(l.memo.Suspects, r.Index)
 	if l.chunk.Parts == "" || l.chunk.Inline {
 		l.memo.Results = append(l.memo.Results, r)
 	}
 	if l.chunk.Parts != "" {
 		l.fresh = append(l.fresh, r)
-		l.waiting += size(r)
+		l.waiting += r.Weight()
 		if l.waiting > unstored/4 {
 			select {
 			case l.pressed <- struct{}{}:
@@ -136,7 +136,7 @@ func (l *ledger) settle(results []gpumux.Result, stored bool) {
 		return
 	}
 	for _, r := range results {
-		l.waiting -= size(r)
+		l.waiting -= r.Weight()
 	}
 	close(l.room)
 	l.room = make(chan struct{})
@@ -320,13 +320,4 @@ func (l *ledger) wait(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.memo.Waiting = why
-}
-
-// size is about what a result takes in JSON.
-func size(r gpumux.Result) int {
-	n := 40 + len(r.Value) + len(r.Output)
-	if r.Fault != nil {
-		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
-	}
-	return n
 }

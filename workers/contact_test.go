@@ -29,7 +29,7 @@ func away(t *testing.T, outage time.Duration) (ended time.Duration) {
 		done := make(chan struct{})
 		go func() { defer close(done); k.run(ctx) }()
 		time.Sleep(5*askEvery + time.Millisecond)
-		held, began := k.held(), time.Now()
+		held := k.held()
 		down.Store(true)
 		time.Sleep(outage)
 		synctest.Wait()
@@ -42,7 +42,6 @@ func away(t *testing.T, outage time.Duration) (ended time.Duration) {
 		time.Sleep(5 * askEvery)
 		synctest.Wait()
 		require.NoError(t, k.held().Err())
-		_ = began
 		cancel()
 		<-done
 	})

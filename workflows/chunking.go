@@ -72,11 +72,18 @@ func (s *sizer) window() int {
 	return max(1, window/max(1, s.share))
 }
 
+// meet takes in how many slots workers have.
+func (s *sizer) meet(slots map[string]int) {
+	for _, worker := range sorted(slots) {
+		s.seen += slots[worker] - s.slots[worker]
+		s.slots[worker] = slots[worker]
+	}
+}
+
 // learn takes in a finished chunk. Newer chunks weigh as much as all older ones together.
 func (s *sizer) learn(result gpumux.ChunkResult) {
-	if result.Worker != "" && s.slots[result.Worker] != result.Slots {
-		s.seen += result.Slots - s.slots[result.Worker]
-		s.slots[result.Worker] = result.Slots
+	if result.Worker != "" {
+		s.meet(map[string]int{result.Worker: result.Slots})
 	}
 	if result.Ran == 0 {
 		return

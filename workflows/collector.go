@@ -19,7 +19,7 @@ type collector struct {
 func (c *collector) keep(parts string) func(workflow.Context, []gpumux.Result) error {
 	return func(ctx workflow.Context, results []gpumux.Result) error {
 		for _, r := range results {
-			c.bytes += size(r)
+			c.bytes += r.Weight()
 		}
 		c.results = append(c.results, results...)
 		if c.bytes > gpumux.InlineBytes {
@@ -27,15 +27,6 @@ func (c *collector) keep(parts string) func(workflow.Context, []gpumux.Result) e
 		}
 		return nil
 	}
-}
-
-// size is about what a result takes in JSON.
-func size(r gpumux.Result) int {
-	n := 40 + len(r.Value) + len(r.Output)
-	if r.Fault != nil {
-		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
-	}
-	return n
 }
 
 // spill writes what has been collected as a part.

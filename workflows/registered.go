@@ -199,9 +199,6 @@ func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e.peaks.Merge(c.Peak)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
 	e.sizer.beyond = c.Beyond
-	for _, worker := range sorted(c.Slots) {
-		e.sizer.slots[worker] = c.Slots[worker]
-		e.sizer.seen += c.Slots[worker]
-	}
+	e.sizer.meet(c.Slots)
 	return e
 }

@@ -128,10 +128,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		m.e.busy += time.Duration(done.Busy)
 		m.e.peaks.Merge(done.Peak)
 		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
-		for _, worker := range sorted(done.Slots) {
-			m.e.sizer.seen += done.Slots[worker] - m.e.sizer.slots[worker]
-			m.e.sizer.slots[worker] = done.Slots[worker]
-		}
+		m.e.sizer.meet(done.Slots)
 		for _, piece := range done.Todo {
 			m.e.again(piece)
 		}
