@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
@@ -109,8 +107,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 
 // pendingOfChild is empty for a segment that has just ended.
 func (s *Starter) pendingOfChild(ctx context.Context, child *workflowpb.PendingChildExecutionInfo) []*workflowpb.PendingActivityInfo {
-	answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: child.GetWorkflowId()}})
+	answer, err := s.Client.DescribeWorkflowExecution(ctx, child.GetWorkflowId(), "")
 	if err != nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	seen := map[string]bool{}
 	var page []byte
 	for {
-		answer, err := s.Client.WorkflowService().ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		answer, err := s.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: s.namespace(), PageSize: int32(min(limit*2, 1000)), Query: query, NextPageToken: page})
 		if err != nil {
 			return nil, fmt.Errorf("list maps: %w", err)

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
@@ -67,8 +65,7 @@ type run struct {
 
 // describe is the newest run under an ID, or nil when there is none.
 func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
-	answer, err := s.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return nil, nil

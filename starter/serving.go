@@ -9,7 +9,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
@@ -56,10 +55,7 @@ const stale = 90 * time.Second
 
 func (s *Starter) served(ctx context.Context, queue string) (Rung, error) {
 	rung := Rung{Queue: queue}
-	answer, err := s.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: s.namespace(), TaskQueue: &taskqueuepb.TaskQueue{Name: queue},
-		TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-	})
+	answer, err := s.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
 		return rung, fmt.Errorf("ask who serves queue %s: %w", queue, err)
 	}

@@ -285,3 +285,13 @@ func TestDoc_NamesEveryFile(t *testing.T) {
 		}
 	}
 }
+
+// Lists that come together are answered, not refused for their rate: 10 a second is what the server allows by default.
+func TestServer_AnswersManyLists(t *testing.T) {
+	t.Parallel()
+	c := dial(t, start(t, Options{Headless: true}).Address())
+	for range 60 {
+		_, err := c.WorkflowService().ListWorkflowExecutions(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default"})
+		require.NoError(t, err)
+	}
+}

@@ -15,6 +15,8 @@ const (
 	// timerShift replaces the server's default of 1 s, by which every timer may be late: the retry of a chunk after a death, too.
 	// It allows for clocks that differ between hosts; there is only one here.
 	timerShift = 20 * time.Millisecond
+	// listsPerSecond is beyond what SQLite answers.
+	listsPerSecond = 1000
 )
 
 // settings is the server's dynamic configuration. Keys are taken from the server's own settings, so that one which a new
@@ -44,6 +46,9 @@ func settings() dynamicconfig.StaticClient {
 		// Updates: pause, resume and window changes of a long map (defaults: 10 in flight, 2000 in all).
 		dynamicconfig.WorkflowExecutionMaxInFlightUpdates.Key(): 100,
 		dynamicconfig.WorkflowExecutionMaxTotalUpdates.Key():    20_000,
+
+		// Lists: the default of 10 a second in a namespace refuses a few people who look at once.
+		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): listsPerSecond,
 
 		// A search attribute can be used as soon as it is added.
 		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
