@@ -36,7 +36,7 @@ not be reached or started, 130 interrupted.`,
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
 		a.mapCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(), a.resultsCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(), a.localCommand(),
 	} {
 		c.GroupID = "map"
 		root.AddCommand(c)

@@ -15,9 +15,12 @@ import (
 // hold is the claim of this process to a data folder. The system ends it with the process.
 type hold struct{ file *os.File }
 
+// lockFile names the process and the map that use a folder.
+const lockFile = "map.lock"
+
 // holdFolder claims a data folder for a map. The file that it locks names the process and the map.
 func holdFolder(data, id string) (*hold, error) {
-	file, err := os.OpenFile(filepath.Join(data, "map.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another with --data", id, err)
 	}

@@ -49,6 +49,9 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if err := s.alone(ctx, m.ID); err != nil {
 		return err
 	}
+	if f.data == "" {
+		s.note(m.ID)
+	}
 	ctx, err = s.serve(ctx)
 	if err != nil {
 		return err

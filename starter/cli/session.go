@@ -196,20 +196,27 @@ func (s *session) close() {
 	}
 }
 
+// removedSuffix is what the name of a folder that is being deleted ends with.
+const removedSuffix = "~"
+
 // remove deletes the data folder, when its map needs nothing of it any more. A folder that is only partly deleted has another
 // name by then, which no map's ID has.
 func (s *session) remove() {
-	gone := s.data + "~"
+	if err := removeFolder(s.data); err != nil {
+		s.app.console.say("delete %s: %v", s.data, err)
+	}
+}
+
+func removeFolder(data string) error {
+	gone := data + removedSuffix
 	err := os.RemoveAll(gone)
 	if err == nil {
-		err = os.Rename(s.data, gone)
+		err = os.Rename(data, gone)
 	}
 	if err == nil {
 		err = os.RemoveAll(gone)
 	}
-	if err != nil {
-		s.app.console.say("delete %s: %v", s.data, err)
-	}
+	return err
 }
 
 // log is the log of server and workers in this process: warnings for people, all with --verbose.

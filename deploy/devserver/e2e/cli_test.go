@@ -322,6 +322,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			rival := s.run(3, args...) // the same map at the same time
 			require.Contains(t, rival.stderr.String(), "this map runs already in process "+strconv.Itoa(p.Process.Pid))
 			require.NotContains(t, rival.stderr.String(), "--data")
+			require.Regexp(t, `running .* gpumux map step.py:gate --range 0:12 --local`, s.run(0, "local").stdout.String())
 
 			require.NoError(t, p.Process.Signal(signal))
 			if signal == syscall.SIGINT {
@@ -332,10 +333,12 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
 				"task processes outlived gpumux")
+			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			s.write("open", "")
 			again := s.run(0, args...)
 			require.Contains(t, again.stderr.String(), "going on with map")
 			require.Len(t, s.lines(s.file("r.jsonl")), 12)
+			require.Contains(t, s.run(0, "local").stderr.String(), "no local map has anything left")
 			count := s.calls()
 			for i := range 5 {
 				require.Equal(t, 1, count[strconv.Itoa(i)], "item %d ran again", i)
