@@ -25,7 +25,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
-	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, and list every mistake")
+	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, and whether its store and Temporal can be used")
 	c.RunE = ran(func(c *cobra.Command, _ []string) error {
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
@@ -38,8 +38,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			if err := checkWorker(config); err != nil {
 				return err
 			}
-			a.console.say("%s is good for this host", file)
-			return nil
+			return a.checkReach(c.Context(), file, config)
 		}
 		log := machineLog(a.console)
 		if isTerminal(a.Stderr) {
@@ -52,6 +51,33 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		return a.serve(c.Context(), w, log)
 	})
 	return c
+}
+
+// checkReach tries what the worker would use beside this host: its store, and Temporal.
+func (a *app) checkReach(ctx context.Context, file string, config workers.Config) error {
+	findings := []finding{{Check: "file", Verdict: good, Detail: file + " is good for this host"}}
+	if config.Store != "" {
+		findings = append(findings, checkStore(ctx, config.Store))
+	}
+	a.address, a.namespace = config.Temporal.Address, config.Temporal.Namespace
+	conn, found := a.checkTemporal(ctx)
+	if conn != nil {
+		conn.close()
+	} else {
+		found.Verdict = bad
+		found.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
+	}
+	findings = append(findings, found)
+	printFindings(a.Stdout, findings)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	for _, found := range findings {
+		if found.Verdict == bad {
+			return exitError(ExitUnavailable)
+		}
+	}
+	return nil
 }
 
 // serve runs a worker until a signal.

@@ -501,13 +501,17 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 		time.Minute, 20*time.Millisecond, "says within seconds that no worker is there")
 
 	s.write("worker.yaml", "store: file://"+s.path("store")+"\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
-	s.run(0, "worker", "-f", "worker.yaml", "--check")
+	checked := s.run(0, "worker", "-f", "worker.yaml", "--check").stdout.String()
+	require.Regexp(t, `(?s)ok +file .*ok +store .*ok +temporal `, checked)
 	worker := s.begin("worker", "-f", "worker.yaml")
 	require.Equal(t, 0, waiting.code(), waiting.stderr.String())
 	require.Len(t, s.lines(s.file("r.jsonl")), 3)
 	require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 0, worker.code(), worker.stderr.String())
 
+	s.write("away.yaml", "temporal: {address: '127.0.0.1:1'}\nstore: file:///proc/none\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
+	checked = s.run(3, "worker", "-f", "away.yaml", "--check").stdout.String()
+	require.Regexp(t, `(?s)ok +file .*FAILED +store .*FAILED +temporal .*127.0.0.1:1.*temporal.address`, checked)
 	s.write("bad.yaml", "pool: []\nstore: nowhere\n")
 	p := s.run(2, "worker", "-f", "bad.yaml")
 	require.Contains(t, p.stderr.String(), "bad.yaml:1")
