@@ -87,7 +87,7 @@ func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 		h.ended(i+1, time.Millisecond, int64(100+10*i)*mib, 0)
 	}
 	for range 10 {
-		h.ahead(300 * mib, frameItems)
+		h.ahead(300*mib, frameItems)
 	}
 	require.InDelta(t, 700/4/10, h.given, 2, "a quarter of what is left, at 10 MiB each")
 	h = hygiene{}
