@@ -33,7 +33,7 @@ func (s *Slot) look(p *process, f *flow, end uint64) error {
 
 // posted takes in results from the board, of which those of one micro-batch share their peak.
 func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
-	now, clock := time.Now(), wire.Clock()
+	now, at := time.Now(), clock()
 	busy, peaks, groupPeak := 0.0, int64(0), int64(0)
 	for i, r := range records {
 		if !f.due(r.Run, r.N) {
@@ -57,7 +57,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 		f.finish(p, gpumux.Result{Value: r.Value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
 	}
 	// The item that runs began when the last one ended, however late that is read here.
-	ended := now.Add(-duration(clock - records[len(records)-1].Ended))
+	ended := now.Add(-duration(at - records[len(records)-1].Ended))
 	if ended.After(f.began) && ended.Before(now) {
 		f.began = ended
 	} else {

@@ -18,12 +18,14 @@ import (
 
 // process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
 type process struct {
-	task    Task
-	cmd     *exec.Cmd
-	token   string
-	budget  gpumux.Size
-	conn    *wire.Conn
+	task   Task
+	cmd    *exec.Cmd
+	token  string
+	budget gpumux.Size
+	conn   *wire.Conn
+	// board reads shared, which is the process's too; nil where it has none.
 	board   *wire.Board
+	shared  []byte
 	out     *output
 	started time.Time
 	// limit is how many items it may run, 0 without limit; sent and ran are how many it was given and has finished.
@@ -89,11 +91,11 @@ func (p *process) connect(o Options) (inherited []*os.File, err error) {
 		// One result needs no board.
 		return inherited, nil
 	}
-	board, file, err := wire.NewBoard()
+	memory, file, err := boardMemory()
 	if err != nil {
 		o.Log.Warn("a task process has no board; its results come one by one, which is slower", logSlot.text(o.Name), logWhy.text(err.Error()))
-	} else if board != nil {
-		p.board = board
+	} else if memory != nil {
+		p.shared, p.board = memory, wire.NewBoard(memory)
 		inherited = append(inherited, file)
 	}
 	return inherited, nil
@@ -103,7 +105,10 @@ func (p *process) disconnect() {
 	if p.conn != nil {
 		p.conn.Close()
 	}
-	p.board.Close()
+	if p.shared != nil {
+		freeBoard(p.shared)
+		p.shared, p.board = nil, nil
+	}
 }
 
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and

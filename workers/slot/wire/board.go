@@ -34,6 +34,9 @@ type Board struct {
 	list   []Record
 }
 
+// NewBoard reads from memory of BoardSize bytes that is shared with a task process and stays as large as it is.
+func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
+
 // Record is one result on a board. It owns its memory.
 type Record struct {
 	Run   int64

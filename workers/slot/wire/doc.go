@@ -5,6 +5,6 @@
 // was raised. A Conn stops at the first error: no frame can be found again in a stream that lost its step.
 //
 // Files: message.go (what is said), conn.go (frames on a socket), header.go (messages as headers and back), pair.go (the
-// socket), board.go, board_linux.go and board_other.go (results in shared memory), serve.go (a task process in Go),
-// handler.go (a Go function as a task), printed.go (where its output ends), raised.go (Go errors as they travel).
+// socket), board.go (results in shared memory), serve.go (a task process in Go), handler.go (a Go function as a task),
+// printed.go (where its output ends), raised.go (Go errors as they travel).
 package wire
