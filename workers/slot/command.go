@@ -25,8 +25,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		if err != nil || !more {
 			return err
 		}
-		item := f.held[0]
-		f.held = f.held[1:]
+		item := f.pop()
 		var done Done
 		for item.tries = 1; ; item.tries++ {
 			if done, err = s.command(ctx, f.call, item.Item); err != nil {

@@ -65,6 +65,9 @@ func faulty() {
 	if _, err := worker.Read(); err != nil {
 		os.Exit(0)
 	}
+	if scribble(how, say) {
+		forever()
+	}
 	switch how {
 	case "another run":
 		one("7", "0")
@@ -142,6 +145,17 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		"unknown message":         {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
 		"worker's message":        {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
 		"half a frame":            {gpumux.Crash, "run", "exit status 0", 0, false},
+
+		"board: told of nothing":            {gpumux.Crash, "run", "an empty value", 0, false},
+		"board: told of more than there is": {gpumux.Crash, "run", "the board cannot go from byte 0 to 9007199254740992", 0, false},
+		"board: no number":                  {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
+		"board: garbage and no word":        {gpumux.Crash, "run", "the board cannot go from byte 0", 0, false},
+		"board: beyond the end":             {gpumux.Crash, "run", "claims a value of 100 bytes, where 8 are left", 0, false},
+		"board: another run":                {gpumux.Crash, "run", "item 0 of run 9 on the board, which is not its turn", 0, false},
+		"board: no JSON":                    {gpumux.Crash, "run", "is not JSON", 0, false},
+		"board: one result, then garbage":   {gpumux.Crash, "run", "claims a value of 200 bytes", 1, false},
+		"board: garbage and death":          {gpumux.Crash, "run", "claims a value of 100 bytes", 0, false},
+		"board: cut short":                  {gpumux.Crash, "run", "an empty value", 0, false},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

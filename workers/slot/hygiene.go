@@ -143,24 +143,16 @@ func (h *hygiene) ended(ran int, busy time.Duration, held, peak int64) {
 		gpumux.Size(held), gpumux.Size(h.budget), gpumux.Size(slope), soon)
 }
 
-// last is what ahead said last.
-func (h *hygiene) last() int {
-	if h.given == 0 {
-		return frameItems
-	}
-	return h.given
-}
-
-// ahead is how many items the process may be given ahead of its work. It starts with one and doubles, so that one that leaks
+// ahead is how many items the process may be given ahead of its work, at most most. It starts with one and doubles, so that one that leaks
 // is found out before it holds more items than its budget can take, and falls back when memory gets short.
-func (h *hygiene) ahead(held int64) int {
+func (h *hygiene) ahead(held int64, most int) int {
 	if h.budget == 0 {
-		return frameItems
+		return most
 	}
 	if held == 0 { // nobody measures
-		return frameItems
+		return most
 	}
-	h.given = min(frameItems, max(1, 2*h.given))
+	h.given = min(most, max(1, 2*h.given))
 	if h.pressure(held) > full {
 		h.given = 1
 	} else if h.pressure(held) >= tidyBusy {

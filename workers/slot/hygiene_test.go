@@ -77,21 +77,21 @@ func TestHygiene_TwoPoorTrimsNearTheBudgetAreEnough(t *testing.T) {
 func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	h := hygiene{budget: 1000 * mib}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 64} {
-		require.Equal(t, want, h.ahead(100*mib))
-		require.Equal(t, want, h.last())
+		require.Equal(t, want, h.ahead(100*mib, frameItems))
+		require.Equal(t, want, h.given)
 	}
-	require.Equal(t, fewAhead, h.ahead(760*mib))
-	require.Equal(t, 1, h.ahead(910*mib))
-	require.Equal(t, 2, h.ahead(100*mib))
+	require.Equal(t, fewAhead, h.ahead(760*mib, frameItems))
+	require.Equal(t, 1, h.ahead(910*mib, frameItems))
+	require.Equal(t, 2, h.ahead(100*mib, frameItems))
 	for i := range 20 {
 		h.ended(i+1, time.Millisecond, int64(100+10*i)*mib, 0)
 	}
 	for range 10 {
-		h.ahead(300 * mib)
+		h.ahead(300*mib, frameItems)
 	}
-	require.InDelta(t, 700/4/10, h.last(), 2, "a quarter of what is left, at 10 MiB each")
+	require.InDelta(t, 700/4/10, h.given, 2, "a quarter of what is left, at 10 MiB each")
 	h = hygiene{}
-	require.Equal(t, frameItems, h.ahead(100*mib))
+	require.Equal(t, frameItems, h.ahead(100*mib, frameItems))
 }
 
 // follow feeds a process's readings and tells at which item it would be recycled, 0 if never.

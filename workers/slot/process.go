@@ -18,17 +18,23 @@ import (
 
 // process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
 type process struct {
-	task    Task
-	cmd     *exec.Cmd
-	token   string
-	budget  gpumux.Size
-	conn    *wire.Conn
+	task   Task
+	cmd    *exec.Cmd
+	token  string
+	budget gpumux.Size
+	conn   *wire.Conn
+	// board reads shared, which is the process's too; nil where it has none.
+	board   *wire.Board
+	shared  []byte
 	out     *output
 	started time.Time
 	// limit is how many items it may run, 0 without limit; sent and ran are how many it was given and has finished.
 	limit, sent, ran int
-	batch            int
-	runs             int64
+	// given is how many items it was last to be given ahead, pace the time that one takes, of late.
+	given int
+	pace  time.Duration
+	batch int
+	runs  int64
 	// trims says that it understands wire.Trim.
 	trims  bool
 	memory memory
@@ -52,24 +58,57 @@ func launch(task Task, o Options, limit int) (*process, error) {
 	if task.Python != "" {
 		argv = []string{interpreter(task.Interpreter), o.Runtime}
 	}
-	ours, theirs, err := wire.Pair()
-	if err != nil {
-		return nil, fmt.Errorf("socket for a task process: %w", err)
-	}
-	defer theirs.Close()
 	p := &process{
-		task: task, budget: o.Memory, limit: limit, started: time.Now(),
+		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
 		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
 	}
-	if err = p.begin(o, argv, []*os.File{theirs}, nil, nil); err != nil {
-		ours.Close()
+	inherited, err := p.connect(o)
+	if err == nil {
+		err = p.begin(o, argv, inherited, nil, nil)
+	}
+	for _, file := range inherited {
+		file.Close()
+	}
+	if err != nil {
+		p.disconnect()
 		return nil, err
 	}
-	p.conn = wire.NewWorker(ours)
 	go p.wait()
 	go p.listen()
 	go p.speak()
 	return p, nil
+}
+
+// connect makes the wire and the board. The process inherits the files in this order from descriptor 3 on.
+func (p *process) connect(o Options) (inherited []*os.File, err error) {
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		return nil, fmt.Errorf("socket for a task process: %w", err)
+	}
+	p.conn = wire.NewWorker(ours)
+	inherited = []*os.File{theirs}
+	if p.limit == 1 {
+		// One result needs no board.
+		return inherited, nil
+	}
+	memory, file, err := boardMemory()
+	if err != nil {
+		o.Log.Warn("a task process has no board; its results come one by one, which is slower", logSlot.text(o.Name), logWhy.text(err.Error()))
+	} else if memory != nil {
+		p.shared, p.board = memory, wire.NewBoard(memory)
+		inherited = append(inherited, file)
+	}
+	return inherited, nil
+}
+
+func (p *process) disconnect() {
+	if p.conn != nil {
+		p.conn.Close()
+	}
+	if p.shared != nil {
+		freeBoard(p.shared)
+		p.shared, p.board = nil, nil
+	}
 }
 
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
@@ -153,10 +192,14 @@ func (p *process) speak() {
 // greet does the handshake and waits until the task is loaded.
 // The traceback goes with an exception of the task's module.
 func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <-chan struct{}) (e *Evidence, traceback string) {
-	p.send <- wire.Hello{
+	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
 		Memory: int64(o.Memory), Mode: mode,
 	}
+	if p.board != nil {
+		hello.Board = wire.BoardSize
+	}
+	p.send <- hello
 	limit := time.NewTimer(o.StartLimit)
 	defer limit.Stop()
 	for {
@@ -264,7 +307,7 @@ func (p *process) kill() {
 		return
 	}
 	close(p.send)
-	p.conn.Close()
+	p.disconnect()
 	go func() {
 		for range p.heard {
 		}

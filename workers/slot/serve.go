@@ -2,13 +2,10 @@ package slot
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -55,10 +52,21 @@ func (f *flow) peek() (bool, error) {
 	return true, nil
 }
 
+// pop takes the item that peek found.
+func (f *flow) pop() flying {
+	item := f.held[0]
+	if len(f.held) == 1 {
+		// Mostly it is alone, and its place is used again.
+		f.held = f.held[:0]
+	} else {
+		f.held = f.held[1:]
+	}
+	return item
+}
+
 // feed hands the process its next frame when it runs low.
 func (f *flow) feed(p *process) error {
-	held, _ := p.held()
-	size := whole(p.memory.tidy.ahead(held), p.batch)
+	size := whole(p.ahead(), p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
 	}
@@ -75,8 +83,7 @@ func (f *flow) feed(p *process) error {
 		if !more {
 			break
 		}
-		item := f.held[0]
-		f.held = f.held[1:]
+		item := f.pop()
 		item.run, item.n = run.Run, len(run.Items)
 		if len(f.flight) == 0 {
 			f.began = time.Now()
@@ -95,7 +102,7 @@ func (f *flow) feed(p *process) error {
 
 // hungry says that the process runs low of items.
 func (f *flow) hungry(p *process) bool {
-	return len(f.flight) <= whole(p.memory.tidy.last(), p.batch)/2
+	return len(f.flight) <= whole(p.given, p.batch)/2
 }
 
 // whole rounds a number of items up to whole micro-batches.
@@ -139,7 +146,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 	}
 }
 
-// work runs items in p until the call has no more or p has run its limit. On an error p is gone.
+// work runs items in p until the call has no more, p has run its limit or is gone. On an error p is gone.
 func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	timeout := f.call.timeout()
 	tick := time.NewTicker(trimEvery)
@@ -148,7 +155,7 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	defer late.Stop()
 	p.memory.Busy(true)
 	defer p.memory.Busy(false)
-	for {
+	for s.process == p {
 		if f.hungry(p) && !s.wantsTrim(p) {
 			if err := f.feed(p); err != nil {
 				s.drop("the items could not be read")
@@ -182,9 +189,14 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 				continue
 			default:
 			}
-			return s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout)}, "")
+			if err := s.overdue(p, f, timeout); err != nil {
+				return err
+			}
 		case <-tick.C:
 			p.out.trim(outputLimit)
+			if err := s.look(p, f, p.board.Published()); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			s.leave(p, f, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
@@ -193,25 +205,35 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 			return ErrStopped
 		}
 	}
+	return nil
 }
 
 // leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come.
 func (s *Slot) leave(p *process, f *flow, why string) {
 	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
-	grace := time.NewTimer(s.o.Grace)
-	defer grace.Stop()
+	over := make(chan struct{})
+	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()
 	for len(f.flight) > 0 {
 		select {
 		case h := <-p.heard:
-			if _, ok := h.message.(wire.Results); ok && s.hear(p, f, h) == nil {
-				continue
+			switch h.message.(type) {
+			case wire.Results, wire.Posted, wire.ProgressReport:
+				if s.hear(p, f, h) == nil {
+					continue
+				}
 			}
-			if _, ok := h.message.(wire.ProgressReport); ok {
-				continue
-			}
-		case <-grace.C:
+		case <-over:
 		}
 		break
+	}
+	if s.process == p && p.board != nil {
+		select {
+		case <-p.exited:
+		case <-over:
+		}
+		killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.exited
+		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
 	}
 	if s.process == p {
 		s.retire(false, why)
@@ -221,38 +243,88 @@ func (s *Slot) leave(p *process, f *flow, why string) {
 // hear takes in one message while items run.
 func (s *Slot) hear(p *process, f *flow, h heard) error {
 	switch m := h.message.(type) {
+	case wire.Posted:
+		if err := s.look(p, f, m.Board); err != nil {
+			return err
+		}
+		f.goOn(p, m.Wait)
 	case wire.Results:
-		if m.Run != f.flight[0].run || m.N != f.flight[0].n || len(m.Values) > len(f.flight) {
-			return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
+		if err := s.look(p, f, m.Board); err != nil {
+			return err
 		}
-		if at := p.notJSON(m.Values); at >= 0 {
-			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", m.N+at, m.Run, m.Values[at]), "")
-		}
-		text := p.out.upTo(m.Out)
-		peak := p.peak(m.Busy)
-		for i, value := range m.Values {
-			tries := 1
-			if m.Attempts != nil {
-				tries = m.Attempts[i]
-			}
-			f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
-			text = ""
-		}
-		s.ended(p, m.Busy, peak)
+		return s.results(p, f, m)
 	case wire.Fault:
-		if m.Run != f.flight[0].run || m.N != f.flight[0].n {
+		if err := s.look(p, f, m.Board); err != nil {
+			return err
+		}
+		if !f.due(m.Run, m.N) {
 			return s.fail(p, p.broke("a fault for item %d of run %d, which is not its turn", m.N, m.Run), "")
 		}
 		return s.raised(p, f, m)
 	case wire.ProgressReport:
+		if err := s.look(p, f, m.Board); err != nil {
+			return err
+		}
 		f.began = time.Now()
 	default:
 		if h.err == nil {
 			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")
 		}
-		return s.fail(p, p.death(h.err), "")
+		e := p.death(h.err)
+		// What it finished until it was gone counts.
+		if err := s.look(p, f, p.board.Published()); err != nil {
+			return err
+		}
+		if len(f.flight) > 0 {
+			return s.fail(p, e, "")
+		}
+		s.drop("ended between two items")
 	}
 	return nil
+}
+
+// results takes in the values of a frame.
+func (s *Slot) results(p *process, f *flow, m wire.Results) error {
+	if !f.due(m.Run, m.N) || len(m.Values) > len(f.flight) {
+		return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
+	}
+	for i, value := range m.Values {
+		if p.notJSON(value) {
+			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", m.N+i, m.Run, value), "")
+		}
+	}
+	text, busy := p.out.upTo(m.Out), 0.0
+	for _, each := range m.Busy {
+		busy += each
+	}
+	now := time.Now()
+	peak := p.peak(now, busy)
+	for i, value := range m.Values {
+		tries := 1
+		if m.Attempts != nil {
+			tries = m.Attempts[i]
+		}
+		f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
+		text = ""
+	}
+	f.began = now
+	p.quicken(busy / float64(len(m.Values)))
+	s.ended(p, len(m.Values), busy, peak)
+	f.goOn(p, m.Wait)
+	return nil
+}
+
+// due says whether this is the item that the process has to answer next.
+func (f *flow) due(run int64, n int) bool {
+	return len(f.flight) > 0 && f.flight[0].run == run && f.flight[0].n == n
+}
+
+// goOn lets a process go on that waits until its results were read.
+func (f *flow) goOn(p *process, waits bool) {
+	if waits {
+		f.began = time.Now()
+		p.send <- wire.Next{}
+	}
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end of the process.
@@ -277,11 +349,10 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 		p.ran++
 		return nil
 	}
-	busy := []float64{m.Busy}
-	peak := p.peak(busy)
+	peak := p.peak(time.Now(), m.Busy)
 	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
-	s.ended(p, busy, peak)
-	p.send <- wire.Next{}
+	s.ended(p, 1, m.Busy, peak)
+	f.goOn(p, true)
 	return nil
 }
 
@@ -289,9 +360,8 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index
 	f.flight = f.flight[1:]
-	f.began = time.Now()
 	p.ran++
-	f.call.Done(Done{Result: r, Busy: time.Duration(busy * float64(time.Second)), Peak: peak, Budget: int64(p.budget)})
+	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.budget)})
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
@@ -302,15 +372,6 @@ func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 	s.enter(Poisoned, string(fault.Kind))
 	s.drop(string(fault.Kind))
 	return fault
-}
-
-// notJSON is the position of the first value that is no JSON in UTF-8, or -1. The Python runtime encodes values itself and
-// needs no check; a program of somebody's own may say anything, which no store would take.
-func (p *process) notJSON(values []json.RawMessage) int {
-	if p.task.Python != "" {
-		return -1
-	}
-	return slices.IndexFunc(values, func(v json.RawMessage) bool { return !json.Valid(v) || !utf8.Valid(v) })
 }
 
 // broke is the evidence of a process that speaks, but not the protocol.

@@ -65,7 +65,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 		select {
 		case h := <-p.heard:
 			switch m := h.message.(type) {
-			case wire.ProgressReport:
+			case wire.ProgressReport, wire.Posted:
 				continue
 			case wire.Trimmed:
 				s.trimmed(p, before, m)
@@ -92,7 +92,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 	after := p.memory.Measure()
 	p.memory.held, p.memory.read = after, time.Now()
-	took := total([]float64{m.Busy})
+	took := duration(m.Busy)
 	s.tally(func(st *Stats) {
 		st.Trims++
 		st.TrimTime += took
@@ -105,14 +105,14 @@ func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 	}
 }
 
-// ended takes in items that have just ended together.
-func (s *Slot) ended(p *process, busy []float64, peak int64) {
-	s.tally(func(st *Stats) { st.Items += int64(len(busy)) })
+// ended takes in items that have ended, after busy seconds in all.
+func (s *Slot) ended(p *process, items int, busy float64, peak int64) {
+	s.tally(func(st *Stats) { st.Items += int64(items) })
 	held, fresh := p.held()
 	if !fresh {
 		held = 0
 	}
-	p.memory.tidy.ended(p.ran, total(busy), held, peak)
+	p.memory.tidy.ended(p.ran, duration(busy), held, peak)
 	if text := p.memory.tidy.leak; text != "" && !p.trims {
 		p.recycle(recycledLeak, text)
 	}

@@ -100,22 +100,13 @@ const (
 	peakEvery = 50 * time.Millisecond
 )
 
-// peak is the most that was held for items which have just ended together, or 0 where that is not known. busy is in seconds.
-func (p *process) peak(busy []float64) int64 {
-	now := time.Now()
-	if total(busy) < peakItem && now.Sub(p.memory.last) < peakEvery {
+// peak is the most that was held for items which have just ended together, or 0 where that is not known. They took busy seconds.
+func (p *process) peak(now time.Time, busy float64) int64 {
+	if duration(busy) < peakItem && now.Sub(p.memory.last) < peakEvery {
 		return 0
 	}
 	p.memory.last = now
 	return p.memory.Peak()
-}
-
-func total(seconds []float64) time.Duration {
-	sum := 0.0
-	for _, each := range seconds {
-		sum += each
-	}
-	return time.Duration(sum * float64(time.Second))
 }
 
 // held is what the process holds, read again when the last reading is not a moment old.

@@ -35,6 +35,8 @@ type header struct {
 	Value    json.RawMessage `json:"value"`
 	Trim     bool            `json:"trim"`
 	Hard     bool            `json:"hard"`
+	Board    uint64          `json:"board"`
+	Wait     bool            `json:"wait"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -91,7 +93,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Slot: h.Slot, Device: h.Device,
-			Memory: h.Memory, Mode: h.Mode}, h.empty(body)
+			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board)}, h.empty(body)
 	case "run":
 		items, err := h.split(body)
 		if err != nil {
@@ -120,18 +122,20 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		return Ready{Batch: h.Batch, Trim: h.Trim}, h.empty(body)
 	case "results":
 		return h.results(body)
+	case "posted":
+		return Posted{Board: h.Board, Wait: h.Wait}, h.empty(body)
 	case "fault":
 		return h.fault(body)
 	case "progress":
 		if len(h.Value) == 0 {
 			return nil, broken("progress: has no value")
 		}
-		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value}, errors.Join(h.empty(body), h.place())
+		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, errors.Join(h.empty(body), h.place())
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
 		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
 	}
-	return nil, broken("a task process cannot say %q; it says hello, ready, results, fault, progress and trimmed", h.Type)
+	return nil, broken("a task process cannot say %q; it says hello, ready, results, posted, fault, progress and trimmed", h.Type)
 }
 
 func (h *header) results(body []byte) (Message, error) {
@@ -147,7 +151,8 @@ func (h *header) results(body []byte) (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := Results{Run: h.Run, N: h.N, Values: values, Busy: busy, Attempts: attempts, Out: h.Out}
+	r := Results{Run: h.Run, N: h.N, Values: values, Busy: busy, Attempts: attempts, Out: h.Out,
+		Board: h.Board, Wait: h.Wait}
 	return r, errors.Join(h.place(), r.check())
 }
 
@@ -166,7 +171,7 @@ func (h *header) fault(body []byte) (Message, error) {
 	if h.Run < 0 || h.N < 0 {
 		return nil, h.place()
 	}
-	return Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Raised: *h.Fault}, h.empty(body)
+	return Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Board: h.Board, Raised: *h.Fault}, h.empty(body)
 }
 
 func (r *Results) check() error {
@@ -215,6 +220,13 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		if m.Out > 0 {
 			b = append(b, `,"out":`...)
 			b = strconv.AppendInt(b, m.Out, 10)
+		}
+		if m.Board > 0 {
+			b = append(b, `,"board":`...)
+			b = strconv.AppendUint(b, m.Board, 10)
+		}
+		if m.Wait {
+			b = append(b, `,"wait":true`...)
 		}
 		return append(b, "}\n"...), m.Values, whole(m, m.Values)
 	}

@@ -16,8 +16,8 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Fault, ProgressReport
-// and Trimmed (from the task process).
+// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Posted, Fault,
+// ProgressReport and Trimmed (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -33,6 +33,8 @@ type Hello struct {
 	// Memory is the slot's budget in bytes; 0 means none.
 	Memory int64       `json:"memory"`
 	Mode   gpumux.Mode `json:"mode"`
+	// Board is the size in bytes of the board that the process inherited; 0 means that it has none.
+	Board int64 `json:"board,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and
@@ -46,7 +48,7 @@ type Run struct {
 }
 
 // Next lets the process go on after a Fault: between the two it waits, so that a worker that ends the process because of the
-// fault ends it before another item has begun.
+// fault ends it before another item has begun. It also answers Results and Posted that wait, when the board is read.
 type Next struct{}
 
 // Trim asks the process to give back memory that it does not need, when it has answered all items that it was given. Only a
@@ -88,6 +90,17 @@ type Results struct {
 	// Out is the size of the file behind standard output once the items had ended, where that is a file that the process
 	// appends to; 0 means that nothing was printed since the last message. What lies before it belongs to these items.
 	Out int64 `json:"out,omitempty"`
+	// Board is how far the board was when this was sent: what lies before it comes first. 0 means that it was never used.
+	Board uint64 `json:"board,omitempty"`
+	// Wait asks for a Next.
+	Wait bool `json:"wait,omitempty"`
+}
+
+// Posted says that there are results on the board.
+type Posted struct {
+	// Board and Wait are as in Results.
+	Board uint64 `json:"board"`
+	Wait  bool   `json:"wait,omitempty"`
 }
 
 // Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
@@ -99,8 +112,9 @@ type Fault struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Busy is how many seconds all attempts took.
 	Busy float64 `json:"busy,omitempty"`
-	// Out is as in Results.
+	// Out and Board are as in Results.
 	Out    int64  `json:"out,omitempty"`
+	Board  uint64 `json:"board,omitempty"`
 	Raised Raised `json:"fault"`
 }
 
@@ -127,6 +141,8 @@ type ProgressReport struct {
 	Run   int64           `json:"run"`
 	N     int             `json:"n"`
 	Value json.RawMessage `json:"value"`
+	// Board is as in Results.
+	Board uint64 `json:"board,omitempty"`
 }
 
 // Trimmed answers a Trim.
@@ -143,6 +159,7 @@ func (Stop) kind() string           { return "stop" }
 func (ProcessHello) kind() string   { return "hello" }
 func (Ready) kind() string          { return "ready" }
 func (Results) kind() string        { return "results" }
+func (Posted) kind() string         { return "posted" }
 func (Fault) kind() string          { return "fault" }
 func (ProgressReport) kind() string { return "progress" }
 func (Trimmed) kind() string        { return "trimmed" }

@@ -65,6 +65,10 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 		return err
 	}
 	hello := first.(Hello)
+	if hello.Board > 0 {
+		// This side answers in frames, which a Go program's items leave time for.
+		syscall.Close(BoardDescriptor)
+	}
 	handler, err := find(handlers, hello)
 	if err != nil {
 		return errors.Join(err, conn.Write(Fault{Raised: Raised{Class: string(gpumux.BadInput), Message: err.Error()}}))

@@ -7,6 +7,7 @@ next one starts, so that a death loses none that is finished.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import threading
@@ -22,6 +23,7 @@ from .memory import trim
 from .wire import MAX_FRAME, Wire
 
 _decode = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once
 # Micro-batches that must succeed before a limit that had been halved grows, at first and at most.
 _PATIENCE = 4
 _MOST_PATIENCE = 256
@@ -36,7 +38,7 @@ class Caller:
         """Raises SystemExit when the worker has told the process to end."""
         self._function = function
         self._wire = wire
-        self._pid = os.getpid()
+        self._forked = _fork_mark()
         self._main = threading.get_ident()
         self._loop: Any = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
@@ -100,23 +102,17 @@ class Caller:
             if tried >= attempts:
                 break
         self._finish()
-        busy = perf_counter() - begin
-        if fault is not None:
-            self._wire.fault(fault, self._run, n, tried, busy)
-        elif tried == 1:
-            self._wire.result(self._run, n, data, busy)
+        ended = perf_counter()
+        if fault is None:
+            self._wire.result(self._run, n, data, ended - begin, ended, tried)
         else:
-            self._wire.results(self._run, n, [data], [busy], [tried])
+            self._wire.fault(fault, self._run, n, tried, ended - begin)
         self._answered()
         if fault is not None:
             self._wire.go_on()
 
     def _one(self, raw: memoryview) -> bytes:
-        try:
-            item = _decode(str(raw, "utf-8"))
-        except ValueError as error:
-            raise _not_json(raw, error) from None
-        value = self._function(item)
+        value = self._function(_item(raw))
         if type(value) is CoroutineType:
             value = self._await(value)
         return encode(value)
@@ -157,7 +153,8 @@ class Caller:
             memory = is_memory(error)
         if answers is not None:
             self._finish()
-            self._answer(n, answers, (perf_counter() - begin) / len(raws))
+            ended = perf_counter()
+            self._answer(n, answers, (ended - begin) / len(raws), ended)
             self._answered()
             self._grow()
         elif memory:
@@ -171,13 +168,7 @@ class Caller:
 
     def _many(self, raws: list[memoryview]) -> list:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
-        items = []
-        for raw in raws:
-            try:
-                items.append(_decode(str(raw, "utf-8")))
-            except ValueError as error:
-                raise _not_json(raw, error) from None
-        values = self._function(items)
+        values = self._function([_item(raw) for raw in raws])
         if type(values) is CoroutineType:
             values = self._await(values)
         values = rows(values)
@@ -192,14 +183,14 @@ class Caller:
                 answers.append(error)
         return answers
 
-    def _answer(self, n: int, answers: list, busy: float) -> None:
-        """Send values in as few frames as they fit, with faults in their places."""
+    def _answer(self, n: int, answers: list, busy: float, ended: float) -> None:
+        """Send values in as few pieces as they fit, with faults in their places."""
         values: list[bytes] = []
         total = 0
         for i, answer in enumerate(answers):
             failed = isinstance(answer, BaseException)
             if values and (failed or total + len(answer) > MAX_FRAME // 2):
-                self._wire.results(self._run, n + i - len(values), values, [busy] * len(values), [1] * len(values))
+                self._wire.results(self._run, n + i - len(values), values, busy, ended)
                 values, total = [], 0
             if failed:
                 self._wire.fault(describe(answer), self._run, n + i, 1, busy)
@@ -210,8 +201,7 @@ class Caller:
                 values.append(answer)
                 total += len(answer)
         if values:
-            end = n + len(answers)
-            self._wire.results(self._run, end - len(values), values, [busy] * len(values), [1] * len(values))
+            self._wire.results(self._run, n + len(answers) - len(values), values, busy, ended)
 
     def _halve(self, tried: int) -> None:
         # A limit that had grown too far must earn its next growth with more successes.
@@ -242,18 +232,22 @@ class Caller:
 
     def _survive(self, error: BaseException) -> None:
         """Go on after what the task raised, unless this process was told to end or is a forked child."""
-        if os.getpid() != self._pid:
+        if self._forked():
             self._leave(error)
         self.ended()
 
     def _finish(self) -> None:
         """After a call: a forked child must not answer; whatever was printed belongs before the answer."""
-        if os.getpid() != self._pid:
+        if self._forked():
             self._leave(None)
         self._wire.sending = True
         out, err = sys.stdout, sys.stderr
-        _flush(out)
-        _flush(err)
+        try:
+            out.flush()
+            err.flush()
+        except Exception:
+            _flush(out)
+            _flush(err)
         if out is not self._stdout:
             _flush(self._stdout)
         if err is not self._stderr:
@@ -276,10 +270,44 @@ class Caller:
 
     def _progress(self, value: bytes) -> None:
         run, n = self._run, self._n
-        if run and os.getpid() == self._pid:
+        if run and not self._forked():
             self._wire.progress(run, n, value)
             if threading.get_ident() == self._main:
                 self.ended()
+
+
+def _fork_mark() -> Callable[[], bool]:
+    """What tells whether this process was forked from the one that called this, whoever forked it and how."""
+    if sys.platform == "linux":
+        wipe_on_fork = 18
+        mark = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            # The kernel gives a child zeros in this page's place. Reading them costs less than asking for the process's number.
+            mark.madvise(wipe_on_fork)
+            mark[0] = 1
+            return lambda: not mark[0]
+        except OSError:
+            pass
+    process = os.getpid()
+    return lambda: os.getpid() != process
+
+
+def _item(raw: memoryview) -> Any:
+    text = ""
+    try:
+        text = str(raw, "utf-8")
+        item, end = _scan(text, 0)
+        if end == len(text):
+            return item
+    except StopIteration:
+        pass
+    except ValueError as error:
+        raise _not_json(raw, error) from None
+    try:
+        # White space around it, or no JSON at all.
+        return _decode(text)
+    except ValueError as error:
+        raise _not_json(raw, error) from None
 
 
 def _flush(stream: Any) -> None:

@@ -38,7 +38,7 @@ def _serve(wire, ended) -> int:
     import gpumux
     from time import perf_counter
 
-    from gpumux import call, memory, task
+    from gpumux import board, call, memory, task
     from gpumux.wire import VERSION, WireError
 
     wire.hello(os.getpid(), "python %d.%d.%d" % sys.version_info[:3])
@@ -53,6 +53,8 @@ def _serve(wire, ended) -> int:
             f"this runtime speaks wire version {VERSION}, the worker version {hello.get('version')}; "
             "use the runtime that the worker installs"
         )
+    if hello.get("board"):
+        wire.use(board.take(hello["board"]))
     gpumux._slot = gpumux.Slot(
         hello.get("slot"), hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
@@ -87,7 +89,7 @@ def _serve(wire, ended) -> int:
                 raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")
             sizes = header.get("sizes")
             run, attempts = header.get("run"), header.get("attempts") or 1
-            if not isinstance(sizes, list) or not all(isinstance(n, int) and n > 0 for n in (run, attempts, *sizes)):
+            if not isinstance(sizes, list) or not _positive([run, attempts, *sizes]):
                 raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
             if sum(sizes) != len(body):
                 raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
@@ -95,6 +97,10 @@ def _serve(wire, ended) -> int:
             del message, body
     finally:
         caller.close()
+
+
+def _positive(numbers: list) -> bool:
+    return set(map(type, numbers)) == {int} and min(numbers) > 0
 
 
 def _streams() -> None:

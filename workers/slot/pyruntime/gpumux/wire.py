@@ -12,12 +12,19 @@ import socket
 import stat
 import struct
 import threading
+from functools import partial
+from time import perf_counter
+from typing import Callable, Sequence
+
+from . import board as boards
 
 VERSION = 1
 MAX_FRAME = 1 << 30
 DESCRIPTOR = 3
 # A frame from this size on is sent in two pieces, to spare a copy.
 _LARGE = 1 << 18
+# How long results lie on the board before the worker is told, while others follow, in seconds.
+_QUIET = 0.001
 
 _length = struct.Struct(">I")
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -47,16 +54,22 @@ def take() -> socket.socket:
     return sock
 
 
-def _output() -> int | None:
-    """A descriptor of the file behind standard output that the task cannot close, or None where it is no file."""
+def _output() -> Callable[[], int] | None:
+    """What tells the size of the file behind standard output, whatever the task does to it, or None where it is no file."""
     try:
-        fd = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+        if not stat.S_ISREG(os.fstat(1).st_mode):
+            return None
+        kept = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
     except OSError:
         return None
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    return None
+    try:
+        # Opened anew, it can be asked in the quick way, which moves the place of this descriptor alone.
+        again = os.open("/proc/self/fd/1", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return lambda: os.fstat(kept).st_size
+    os.dup2(again, kept, inheritable=False)
+    os.close(again)
+    return partial(os.lseek, kept, 0, os.SEEK_END)
 
 
 class Wire:
@@ -69,6 +82,9 @@ class Wire:
         self._waiting = bytearray()
         self._ahead: list[tuple[dict, memoryview]] = []
         self._out, self._printed = _output(), 0
+        self._board: boards.Board | None = None
+        # What of the board the worker was told, and when.
+        self._told, self._when = 0, 0.0
         self.sending = False
         """The main thread is answering: a signal handler lets it come to the end of the answer."""
 
@@ -79,12 +95,17 @@ class Wire:
     def forked(self) -> None:
         """Let go of the socket in a child, whatever another thread of the parent was doing with it."""
         self._lock = threading.Lock()
+        self._board = None
         self._sock.close()
+
+    def use(self, board: boards.Board | None) -> None:
+        """Put results on the board from now on, as long as they fit."""
+        self._board = board
 
     # From the worker.
 
     def read(self) -> tuple[dict, memoryview] | None:
-        """The next message, as header and body, or None at the end of the stream."""
+        """The next message, as header and body, or None at the end of the stream. Before it waits, the worker is told all."""
         if self._ahead:
             return self._ahead.pop(0)
         return self._read()
@@ -123,7 +144,7 @@ class Wire:
         while len(waiting) < size:
             missing = size - len(waiting)
             try:
-                data = self._sock.recv(min(max(missing, 1 << 16), 1 << 22))
+                data = self._receive(min(max(missing, 1 << 16), 1 << 22))
             except ConnectionResetError:
                 data = b""
             if not data:
@@ -137,6 +158,15 @@ class Wire:
         taken = waiting[:size]
         del waiting[:size]
         return taken
+
+    def _receive(self, most: int) -> bytes:
+        board = self._board
+        if board is not None and board.published != self._told:
+            try:
+                return self._sock.recv(most, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._post(perf_counter())
+        return self._sock.recv(most)
 
     # To the worker.
 
@@ -154,18 +184,68 @@ class Wire:
         """Memory was given back, which took busy seconds."""
         self._header({"type": "trimmed", "busy": round(busy, 6)})
 
-    def result(self, run: int, n: int, value: bytes, busy: float) -> None:
-        """One value that took one attempt: the frame of most items, so it is put together by hand."""
-        head = b'{"type":"results","run":%d,"n":%d,"sizes":[%d],"busy":[%.6f]%b}\n'
-        self._send(head % (run, n, len(value), busy, self._new_output()), value)
+    def result(self, run: int, n: int, value: bytes, busy: float, ended: float, attempts: int = 1) -> None:
+        """One value; ended is when its item did, by perf_counter."""
+        board = self._board
+        if board is None or len(value) > board.largest:
+            self._values(run, n, [value], [busy], [attempts])
+            return
+        out = self._new_output()
+        while not board.add(run, n, value, attempts, busy, ended, out):
+            self._make_room()
+        end = board.publish()
+        if ended - self._when >= _QUIET or end - self._told > board.largest:
+            self._post(ended)
 
-    def results(self, run: int, n: int, values: list[bytes], busy: list[float], attempts: list[int]) -> None:
-        """The values of consecutive items, the first at position n."""
+    def results(self, run: int, n: int, values: Sequence[bytes], busy: float, ended: float) -> None:
+        """The values of consecutive items, the first at position n, that ended together after busy seconds each."""
+        board = self._board
+        if board is None or max(map(len, values)) > board.largest:
+            self._values(run, n, values, [busy] * len(values), [1] * len(values))
+            return
+        out = self._new_output()
+        for i, value in enumerate(values):
+            while not board.add(run, n + i, value, 1, busy, ended, out):
+                board.publish()
+                self._make_room()
+            out = 0
+        end = board.publish()
+        if ended - self._when >= _QUIET or end - self._told > board.largest:
+            self._post(ended)
+
+    def _values(self, run: int, n: int, values: Sequence[bytes], busy: list[float], attempts: list[int]) -> None:
+        """Values in a frame. With a board the worker must have read it before the next record can follow."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
+        out = self._new_output()
+        if out:
+            more += f',"out":{out}'
+        if self._board is not None:
+            more += f'{self._upto()},"wait":true'
         sizes = ",".join([str(len(value)) for value in values])
         seconds = ",".join(["%.6f" % each for each in busy])
-        head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}{self._new_output().decode()}}}\n'
-        self._send(head.encode(), b"".join(values))
+        head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'
+        self._send(head.encode(), values[0] if len(values) == 1 else b"".join(values))
+        if self._board is not None:
+            self._told = self._board.published
+            self.go_on()
+
+    def _post(self, now: float, wait: bool = False) -> None:
+        """Tell the worker how far the board is."""
+        board = self._board
+        assert board is not None
+        self._told, self._when = board.published, now
+        self._send(b'{"type":"posted","board":%d%b}\n' % (board.published, b',"wait":true' if wait else b""), b"")
+
+    def _make_room(self) -> None:
+        self._post(perf_counter(), True)
+        self.go_on()
+        if self._board.unread():
+            raise WireError(f"the worker left {self._board.unread()} bytes on a full board")
+
+    def _upto(self) -> str:
+        """The field that says how far the board is."""
+        board = self._board
+        return f',"board":{board.published}' if board is not None and board.published else ""
 
     def fault(self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0) -> None:
         """What an item raised or, without a run, why the task could not be loaded."""
@@ -180,27 +260,29 @@ class Wire:
             header["busy"] = round(busy, 6)
         if run and self._new_output():
             header["out"] = self._printed
+        if self._board is not None and self._board.published:
+            header["board"] = self._told = self._board.published
         header["fault"] = fault
         self._header(header)
 
     def progress(self, run: int, n: int, value: bytes) -> None:
         """How far an item is. May come from any thread."""
-        head = b'{"type":"progress","run":%d,"n":%d,"value":%b}\n' % (run, n, value)
+        head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._upto().encode())
         if threading.get_ident() == self._main:
             self._send(head, b"")
         else:
             with self._lock:
                 self._sock.sendall(_length.pack(len(head)) + head)
 
-    def _new_output(self) -> bytes:
-        """The field that says where the output so far ends, when there is more of it than at the last answer."""
+    def _new_output(self) -> int:
+        """Where the output so far ends, or 0 when that is where it ended at the last answer."""
         if self._out is None:
-            return b""
-        size = os.fstat(self._out).st_size
+            return 0
+        size = self._out()
         if size == self._printed:
-            return b""
+            return 0
         self._printed = size
-        return b',"out":%d' % size
+        return size
 
     def _header(self, header: dict) -> None:
         self._send(_dumps(header).encode() + b"\n", b"")

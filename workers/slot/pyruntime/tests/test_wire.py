@@ -9,7 +9,9 @@ import threading
 import unittest
 
 from gpumux import wire
+from gpumux.board import HEAD, Board
 
+NEXT = b'\0\0\0\x10{"type":"next"}\n'
 GOLDENS = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "*.golden")
 
 
@@ -58,11 +60,16 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "fault", "progress", "trimmed"})
+        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "progress", "trimmed"})
 
     def say(self, kind, m, output, frame):
-        self.wire._out, self.wire._printed = output.fileno(), 0
+        self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
         output.truncate(m.get("out", 0))
+        if "board" in m:
+            self.wire.use(Board(bytearray(HEAD + 1024)))
+            self.wire._board.published = m["board"]
+        if m.get("wait"):
+            self.far.sendall(NEXT)
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
@@ -73,11 +80,12 @@ class TestGolden(Ends):
             self.wire.progress(m["run"], m["n"], dump(m["value"]))
         elif kind == "fault":
             self.wire.fault(m["fault"], m.get("run", 0), m.get("n", 0), m.get("attempts", 1), m.get("busy", 0))
-        elif len(m["values"]) == 1 and "attempts" not in m:
-            self.wire.result(m["run"], m["n"], dump(m["values"][0]), m["busy"][0])
+        elif kind == "posted":
+            self.wire._post(1.0, m.get("wait", False))
         else:
             values = [dump(value) for value in m["values"]]
-            self.wire.results(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values))
+            self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values))
+        self.wire.use(None)
 
 
 def dump(value):
@@ -160,7 +168,7 @@ class TestSend(Ends):
 
     def test_large_value(self):
         value = b'"' + b"x" * (3 << 20) + b'"'
-        sender = threading.Thread(target=self.wire.result, args=(1, 0, value, 0.5))
+        sender = threading.Thread(target=self.wire.result, args=(1, 0, value, 0.5, 1.0))
         sender.start()
         header, body = wire.Wire(self.far).read()
         sender.join()

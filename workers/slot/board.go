@@ -1,0 +1,125 @@
+package slot
+
+import (
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+const (
+	// aheadTime is how much work a process is given ahead when its items are short, and mostAhead how many items at most.
+	aheadTime = 8 * time.Millisecond
+	mostAhead = 2048
+)
+
+// look takes in the results that lie on the process's board up to the offset end. An error is that of a process that is gone.
+func (s *Slot) look(p *process, f *flow, end uint64) error {
+	records, broken := p.board.Read(end)
+	if len(records) > 0 {
+		if err := s.posted(p, f, records); err != nil {
+			return err
+		}
+	}
+	if broken != nil {
+		return s.fail(p, p.broke("%v", broken), "")
+	}
+	return nil
+}
+
+// posted takes in results from the board, of which those of one micro-batch share their peak.
+func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
+	now, at := time.Now(), clock()
+	busy, peaks, groupPeak := 0.0, int64(0), int64(0)
+	for i, r := range records {
+		if !f.due(r.Run, r.N) {
+			return s.fail(p, p.broke("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run), "")
+		}
+		if p.notJSON(r.Value) {
+			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", r.N, r.Run, r.Value), "")
+		}
+		if i == 0 || r.Ended != records[i-1].Ended {
+			together := 0.0
+			for _, same := range records[i:] {
+				if same.Ended != r.Ended {
+					break
+				}
+				together += same.Busy
+			}
+			groupPeak = p.peak(now, together)
+			peaks = max(peaks, groupPeak)
+		}
+		busy += r.Busy
+		f.finish(p, gpumux.Result{Value: r.Value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
+	}
+	// The item that runs began when the last one ended, however late that is read here.
+	ended := now.Add(-duration(at - records[len(records)-1].Ended))
+	if ended.After(f.began) && ended.Before(now) {
+		f.began = ended
+	} else {
+		f.began = now
+	}
+	p.quicken(busy / float64(len(records)))
+	s.ended(p, len(records), busy, peaks)
+	return nil
+}
+
+// quicken takes in what an item took, in seconds.
+func (p *process) quicken(busy float64) {
+	if took := duration(busy); p.pace == 0 {
+		p.pace = took
+	} else {
+		p.pace += (took - p.pace) / 4
+	}
+}
+
+// ahead is how many items the process is given ahead of its work.
+func (p *process) ahead() int {
+	most := frameItems
+	if p.pace > 0 && p.board != nil {
+		most = int(min(mostAhead, max(frameItems, aheadTime/p.pace)))
+	}
+	held, _ := p.held()
+	p.given = p.memory.tidy.ahead(held, most)
+	return p.given
+}
+
+// overdue ends the process of an item that takes too long, or says that the item did end in time after all: what the process
+// finished until it was gone counts.
+func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
+	if err := s.look(p, f, p.board.Published()); err != nil {
+		return err
+	}
+	if len(f.flight) == 0 || time.Since(f.began) < timeout {
+		return nil
+	}
+	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.exited
+	late := f.flight[0]
+	if err := s.look(p, f, p.board.Published()); err != nil {
+		return err
+	}
+	if f.due(late.run, late.n) {
+		return s.fail(p, e, "")
+	}
+	// It ended between the two looks, and the process in the middle of an innocent one.
+	f.held = append(f.flight, f.held...)
+	f.flight = nil
+	s.drop("an item ended at the moment of its timeout")
+	return nil
+}
+
+// notJSON says that a value is no JSON in UTF-8. The Python runtime encodes values itself and needs no check; a program of
+// somebody's own may say anything, which no store would take.
+func (p *process) notJSON(value json.RawMessage) bool {
+	return p.task.Python == "" && (!json.Valid(value) || !utf8.Valid(value))
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second))
+}

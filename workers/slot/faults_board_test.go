@@ -1,0 +1,272 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// onBoard is a stand whose task tells the worker of no result: what the worker knows, it found on the board.
+func onBoard(t *testing.T) (*stand, slot.Task) {
+	t.Helper()
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("boards need Linux")
+	}
+	s := newStand(t, gpumux.Persistent)
+	task := s.task("item", "QUIET", "1")
+	task.Python = "board.py:item"
+	return s, task
+}
+
+// quick are n items that take next to nothing, except the one at position at.
+func quick(n, at int, fields object) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = object{"i": i}
+	}
+	if fields != nil {
+		fields["i"] = at
+		list[at] = fields
+	}
+	return list
+}
+
+// sequence checks that results are of the first n items, in order.
+func sequence(t *testing.T, got []slot.Done, n int) {
+	t.Helper()
+	require.Len(t, got, n)
+	for i, d := range got {
+		require.EqualValues(t, i, d.Index)
+		require.Nil(t, d.Fault)
+		require.True(t, strings.HasPrefix(string(d.Value), fmt.Sprintf("[%d,", i)), "%.60s", d.Value)
+	}
+}
+
+// Death at any moment: whatever was published is kept although no message told of it, and only the item that ran runs again.
+func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
+	for _, how := range []string{"kill", "unpublished", "half"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			items := quick(300, 200, object{"how": how})
+			got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+			sequence(t, got, 200)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, "signal SIGKILL", f.Exit)
+			require.Empty(t, s.left())
+			got, err = s.run(slot.Call{Task: task, Items: values(items[201:]...)})
+			require.NoError(t, err)
+			require.Len(t, got, 99)
+			begun := s.begun()
+			require.Len(t, begun, 300, "each item began once")
+			for i, n := range begun {
+				require.Equal(t, fmt.Sprint(i), n)
+			}
+		})
+	}
+}
+
+func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
+	s, task := onBoard(t)
+	got, err := s.run(slot.Call{Task: task, Items: values(quick(100, 99, object{"how": "kill"})...)})
+	sequence(t, got, 99)
+	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+}
+
+// What lies on the board becomes known while a long item runs, which ends only when it is.
+func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
+	s, task := onBoard(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	var got []slot.Done
+	err := s.Run(t.Context(), slot.Call{Task: task, Items: values(quick(10, 9, object{"how": "gate", "gate": gate})...), Done: func(d slot.Done) {
+		if got = append(got, d); len(got) == 9 {
+			require.NoError(t, os.WriteFile(gate, nil, 0o644))
+		}
+	}})
+	require.NoError(t, err)
+	sequence(t, got, 10)
+}
+
+func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
+	for _, how := range []string{"stop", "hang"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			got, err := s.run(slot.Call{Task: task, Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
+			sequence(t, got, 70)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Timeout, f.Kind)
+			require.Contains(t, f.Message, "no result after 1.2s")
+			require.Len(t, s.begun(), 71)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// The limit is on each item, however long no message comes.
+func TestBoard_TimeoutCountsFromTheItemsOwnBeginning(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 8)
+	for i := range items {
+		items[i] = object{"i": i, "nap": 0.35}
+	}
+	got, err := s.run(slot.Call{Task: task, Timeout: patience, Items: values(items...)})
+	require.NoError(t, err)
+	sequence(t, got, 8)
+}
+
+func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
+	for _, how := range []string{"cancel", "stop"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var got []slot.Done
+			ended := make(chan error, 1)
+			go func() {
+				ended <- s.Run(ctx, slot.Call{Task: task, Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d slot.Done) { got = append(got, d) }})
+			}()
+			require.Eventually(t, func() bool { return len(s.begun()) == 71 }, 20*time.Second, 2*time.Millisecond)
+			want := errors.New("enough")
+			if how == "cancel" {
+				cancel(want)
+			} else {
+				want = slot.ErrStopped
+				require.NoError(t, s.Stop(t.Context()))
+			}
+			require.ErrorIs(t, <-ended, want)
+			sequence(t, got, 70)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// Values of every size, on the board, around it and more than it holds, come in order; a fault too.
+func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
+	s, task := onBoard(t)
+	sizes := []int{0, 3 << 20, 1, 250 << 10, 300 << 10, 7, 262144 - 4, 262144 - 5, 262144 - 8, 5 << 20, 0}
+	var items []any
+	for i := range 400 {
+		items = append(items, object{"i": i, "size": sizes[i%len(sizes)]})
+	}
+	items[123] = object{"i": 123, "how": "raise"}
+	got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+	require.NoError(t, err)
+	require.Len(t, got, 400)
+	for i, d := range got {
+		require.EqualValues(t, i, d.Index)
+		if i == 123 {
+			require.Equal(t, gpumux.TaskError, d.Fault.Kind)
+			continue
+		}
+		var value [2]any
+		require.NoError(t, json.Unmarshal(d.Value, &value))
+		require.EqualValues(t, i, value[0])
+		require.Len(t, value[1], sizes[i%len(sizes)])
+	}
+}
+
+// A slow taker of results: the process waits as long as the board is full.
+func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 60)
+	for i := range items {
+		items[i] = object{"i": i, "size": 100 << 10}
+	}
+	most := 0
+	var got []slot.Done
+	err := s.Run(t.Context(), slot.Call{Task: task, Items: values(items...), Done: func(d slot.Done) {
+		got = append(got, d)
+		most = max(most, len(s.begun())-len(got))
+	}})
+	require.NoError(t, err)
+	sequence(t, got, 60)
+	require.LessOrEqual(t, most, 12, "what is begun and not taken fits on the board, besides one item")
+}
+
+func TestBoard_OutputBelongsToItsItem(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 200)
+	for i := range items {
+		items[i] = object{"i": i, "how": "print"}
+	}
+	got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+	require.NoError(t, err)
+	sequence(t, got, 200)
+	for i, d := range got {
+		require.Equal(t, strings.Repeat(fmt.Sprintf("this is %d\n", i), i%3), d.Output)
+	}
+}
+
+// A forked child that returns from the task answers nothing, whether Python knows that it was forked or not.
+func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
+	for _, how := range []string{"fork", "raw fork"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			got, err := s.run(slot.Call{Task: task, Items: values(quick(100, 50, object{"how": how})...)})
+			require.NoError(t, err)
+			sequence(t, got, 100)
+			begun := s.begun()
+			require.Len(t, begun, 100)
+		})
+	}
+}
+
+// scribble is the part of faulty that breaks the board. It says whether how is one of its ways.
+func scribble(how string, say func(header, body string)) bool {
+	board := os.NewFile(wire.BoardDescriptor, "board")
+	post := func(end uint64, record []byte) {
+		board.WriteAt(record, 64)
+		board.WriteAt(binary.LittleEndian.AppendUint64(nil, end), 0)
+	}
+	record := func(size uint32, run uint64, value string) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, size)
+		b = binary.LittleEndian.AppendUint32(b, 1)
+		b = binary.LittleEndian.AppendUint64(b, run)
+		return append(append(b, make([]byte, 32)...), value...)
+	}
+	switch how {
+	case "board: told of nothing":
+		say(`{"type":"posted","board":56}`, "")
+	case "board: told of more than there is":
+		say(`{"type":"posted","board":9007199254740992}`, "")
+	case "board: no number":
+		say(`{"type":"posted","board":-1}`, "")
+	case "board: garbage and no word":
+		garbage := []byte(strings.Repeat("garbage!", 1000))
+		board.WriteAt(garbage, 0)
+	case "board: beyond the end":
+		post(56, record(100, 1, "7       "))
+	case "board: another run":
+		post(56, record(1, 9, "7       "))
+	case "board: no JSON":
+		post(56, record(2, 1, "]]      "))
+	case "board: one result, then garbage":
+		post(112, append(record(1, 1, "7       "), record(200, 1, "7       ")...))
+	case "board: garbage and death":
+		post(56, record(100, 1, "7       "))
+		os.Exit(0)
+	case "board: cut short":
+		if err := board.Truncate(0); err == nil {
+			board.WriteAt([]byte("it let itself be cut"), 0)
+		}
+		say(`{"type":"posted","board":48}`, "")
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,100 @@
+"""The board: memory shared with the worker, in which results lie until the worker reads them. See docs/wire.md.
+
+Owns the layout of that memory. Never speaks on the wire and never waits: who finds it full does. Only the main thread of
+the process that the worker started uses it, never a forked child.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+
+DESCRIPTOR = 4
+# Where the records begin; before it are the two offsets: what is published, and what the worker has read.
+HEAD = 64
+_PUBLISHED, _READ = 0, 1
+# Size of the value, attempts, run, position in the run, kind of the value, seconds busy, time of the end, end of the output.
+_record = struct.Struct("<IIQIIddq")
+RECORD = _record.size
+# In the place of a size: the rest of the memory is not used, the next record lies at HEAD.
+_skip = struct.Struct("<I")
+SKIP = 0xFFFFFFFF
+
+
+def take(size: int) -> Board | None:
+    """The board that the worker gave, or None where it cannot be used. The descriptor is closed."""
+    try:
+        # The pages are there from the start, so that a task's memory does not seem to grow with its results.
+        memory = mmap.mmap(DESCRIPTOR, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+    except (OSError, ValueError):
+        return None
+    finally:
+        try:
+            os.close(DESCRIPTOR)
+        except OSError:
+            pass
+    return Board(memory) if sys.byteorder == "little" else None
+
+
+class Board:
+    """The writing end. memory is zeroed and has HEAD bytes and a multiple of 8 more."""
+
+    def __init__(self, memory) -> None:
+        self._memory = memory
+        self._words = memoryview(memory).cast("Q")
+        self._capacity = len(memory) - HEAD
+        self.largest = self._capacity // 4
+        """The largest value that it takes, in bytes."""
+        self.published = 0
+        """How many bytes of records the worker may read, from the beginning on."""
+        # The next record lies at _at, its offset is _base more; up to _edge there is room.
+        self._at = HEAD
+        self._base = -HEAD
+        self._edge = HEAD
+
+    def add(self, run: int, n: int, value: bytes, attempts: int, busy: float, ended: float, out: int) -> bool:
+        """Write a record behind the last one, not yet published. False: the worker must read first."""
+        size = len(value)
+        at = self._at
+        after = at + RECORD + (size + 7 & -8)
+        if after > self._edge:
+            if not self._turn(after - at):
+                return False
+            at = self._at
+            after = at + RECORD + (size + 7 & -8)
+        memory = self._memory
+        _record.pack_into(memory, at, size, attempts, run, n, 0, busy, ended, out)
+        memory[at + RECORD : at + RECORD + size] = value
+        self._at = after
+        return True
+
+    def publish(self) -> int:
+        """Let the worker read what was added; what is published survives this process."""
+        self._words[_PUBLISHED] = self.published = end = self._base + self._at
+        return end
+
+    def unread(self) -> int:
+        """How many bytes the worker has not read."""
+        return self.published - self._words[_READ]
+
+    def _turn(self, need: int) -> bool:
+        """Find room for a record, at the beginning again where the end of the memory is too near."""
+        used = self._base + self._at - self._words[_READ]
+        free, left = self._capacity - used, len(self._memory) - self._at
+        if not 0 <= used <= self._capacity:
+            raise ValueError(f"the worker says that it has read {self._words[_READ]} bytes of {self._base + self._at}")
+        if left >= need:
+            if free < need:
+                return False
+        elif free < left + need:
+            return False
+        else:
+            if left:
+                _skip.pack_into(self._memory, self._at, SKIP)
+            self._base += self._capacity
+            self._at = HEAD
+            free, left = free - left, self._capacity
+        self._edge = self._at + min(free, left)
+        return True

@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+const (
+	// BoardDescriptor is the number under which a task process inherits its board.
+	BoardDescriptor = 4
+	// BoardSize is a board's size in bytes.
+	BoardSize = boardHead + 1<<20
+	// boardHead is where records begin: the offsets before it tell what is published and what was read.
+	boardHead = 64
+	// recordHead is what stands before a value.
+	recordHead = 48
+	// boardSkip in the place of a value's size says that the next record lies at the beginning.
+	boardSkip = math.MaxUint32
+	// maxTries is more often than any item is tried.
+	maxTries = 1 << 30
+)
+
+// Board is the worker's end of the memory that it shares with one task process, which puts results there. A nil Board has
+// none. One goroutine uses it. Nothing that the process writes there can do more harm than a wrong result of its own: what
+// is read is copied before it is judged, and the memory cannot be taken away.
+type Board struct {
+	memory []byte
+	read   uint64
+	list   []Record
+}
+
+// NewBoard reads from memory of BoardSize bytes that is shared with a task process and stays as large as it is.
+func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
+
+// Record is one result on a board. It owns its memory.
+type Record struct {
+	Run   int64
+	N     int
+	Value json.RawMessage
+	// Busy is how many seconds the item took, Attempts how often it was tried.
+	Busy     float64
+	Attempts int
+	// Ended is when it ended, in seconds of the system's monotonic clock; items of one micro-batch have the same.
+	Ended float64
+	// Out is as in Results.
+	Out int64
+}
+
+// Published is how far the process says that its records go. It asks memory that the process may be writing; where the
+// processor lets others see a later write before an earlier one, it lets a moment pass for what came before.
+func (b *Board) Published() uint64 {
+	if b == nil {
+		return 0
+	}
+	end := atomic.LoadUint64((*uint64)(unsafe.Pointer(&b.memory[0])))
+	if end != b.read && runtime.GOARCH != "amd64" {
+		time.Sleep(time.Millisecond)
+	}
+	return end
+}
+
+// Read takes the records up to the offset end, which the process told or Published gave, off the board. Records before a
+// *ProtocolError are good; the board cannot be read again after one. The list is used again by the next Read, what the records
+// hold is not.
+func (b *Board) Read(end uint64) ([]Record, error) {
+	if b == nil {
+		if end > 0 {
+			return nil, broken("the process has no board and speaks of its byte %d", end)
+		}
+		return nil, nil
+	}
+	if end <= b.read {
+		// It was read before the message came that tells of it.
+		return nil, nil
+	}
+	size := uint64(len(b.memory) - boardHead)
+	if end-b.read > size || end%8 != 0 {
+		return nil, broken("the board cannot go from byte %d to %d; it holds %d", b.read, end, size)
+	}
+	ring, from, to := b.memory[boardHead:], b.read%size, end%size
+	var copied []byte
+	if from < to {
+		copied = append(copied, ring[from:to]...)
+	} else {
+		copied = append(append(make([]byte, 0, end-b.read), ring[from:]...), ring[:to]...)
+	}
+	clear(b.list)
+	var err error
+	if b.list, err = records(b.list[:0], copied, int(size-from)); err == nil {
+		b.read = end
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&b.memory[8])), end)
+	}
+	return b.list, err
+}
+
+// records appends to list what was copied from a board, whose memory ended after the byte edge of it.
+func records(list []Record, copied []byte, edge int) ([]Record, error) {
+	for at := 0; at < len(copied); {
+		limit := len(copied)
+		if at < edge {
+			limit = min(limit, edge)
+		}
+		head := copied[at:limit]
+		size := binary.LittleEndian.Uint32(head)
+		if size == boardSkip && at < edge && edge <= len(copied) {
+			at = edge
+			continue
+		}
+		if len(head) < recordHead || int64(size) > int64(len(head)-recordHead) {
+			return list, broken("a record on the board claims a value of %d bytes, where %d are left", size, max(0, len(head)-recordHead))
+		}
+		r := Record{
+			Run: int64(binary.LittleEndian.Uint64(head[8:])), N: int(binary.LittleEndian.Uint32(head[16:])),
+			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
+			Busy: seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])),
+		}
+		if err := r.check(binary.LittleEndian.Uint32(head[20:])); err != nil {
+			return list, err
+		}
+		list = append(list, r)
+		at += recordHead + (int(size)+7)&^7
+	}
+	return list, nil
+}
+
+func seconds(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }
+
+func (r *Record) check(kind uint32) error {
+	switch {
+	case kind != 0:
+		return broken("a record on the board has a value of kind %d; kinds: 0", kind)
+	case len(r.Value) == 0:
+		return broken("a record on the board has an empty value; a JSON value has at least one byte")
+	case r.Run < 1:
+		return broken("a record on the board is of run %d; runs count from 1", r.Run)
+	case r.Attempts < 1 || r.Attempts > maxTries:
+		return broken("a record on the board tells of %d attempts", r.Attempts)
+	case !(r.Busy >= 0) || math.IsInf(r.Busy, 0):
+		return broken("a record on the board took %v seconds", r.Busy)
+	case math.IsNaN(r.Ended) || math.IsInf(r.Ended, 0):
+		return broken("a record on the board ended at %v", r.Ended)
+	}
+	return nil
+}
