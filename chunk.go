@@ -23,6 +23,8 @@ type Chunk struct {
 	Inline bool `json:"inline,omitempty"`
 	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
 	Larger bool `json:"larger,omitempty"`
+	// Limit is the time after which the chunk takes no further item and hands back the rest; 0 means none.
+	Limit Duration `json:"limit,omitempty"`
 }
 
 // Source is a file of items with its index, as IndexSource found it.
@@ -39,8 +41,9 @@ type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []Result `json:"results,omitempty"`
 	// Next is the first item of the chunk that this call did not cover: End, or less when the results of more would not
-	// have fitted the history.
+	// have fitted the history, or when the chunk took longer than its Limit. Pace is then what its last items took, each.
 	Next      int64          `json:"next"`
+	Pace      Duration       `json:"pace,omitempty"`
 	Succeeded int64          `json:"succeeded"`
 	Failed    int64          `json:"failed"`
 	Faults    map[Kind]int64 `json:"faults,omitempty"`

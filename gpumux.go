@@ -101,6 +101,8 @@ type Carry struct {
 type Piece struct {
 	Span
 	Rung int `json:"rung,omitempty"`
+	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
+	Pace Duration `json:"pace,omitempty"`
 }
 
 // Range is the whole numbers Start up to but not including End.

@@ -74,6 +74,7 @@ type run struct {
 	seq   int
 	busy  time.Duration
 	full  bool
+	limit limit
 }
 
 // load finds what earlier attempts have finished.
@@ -90,6 +91,9 @@ func (r *run) load() error {
 		}
 	}
 	again := activity.GetInfo(r.ctx).Attempt > 1
+	if !again { // what a later attempt knows of deaths must not be lost with a chunk that is handed back
+		r.limit.after = time.Duration(c.Limit)
+	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
 	}
@@ -119,7 +123,7 @@ func (r *run) load() error {
 func (r *run) loop() error {
 	for {
 		spans, alone, whole := r.l.next()
-		if len(spans) == 0 || r.full || (r.chunk.FailFast && r.l.result.Failed > 0) {
+		if len(spans) == 0 || r.full || r.limit.reached() || (r.chunk.FailFast && r.l.result.Failed > 0) {
 			return nil
 		}
 		spans = r.fit(spans)
@@ -130,6 +134,7 @@ func (r *run) loop() error {
 			Clean: alone, Whole: whole, Items: r.items(ctx, spans),
 			Peak: r.l.peak,
 			Done: func(result gpumux.Result) {
+				r.limit.note()
 				r.l.add(r.sized(result))
 				if r.chunk.FailFast && result.Fault != nil {
 					cancel(errFailFast)
@@ -213,7 +218,7 @@ func keys(f *gpumux.Fault) []any {
 // items reads the items of the spans from wherever the chunk has them.
 func (r *run) items(ctx context.Context, spans []gpumux.Span) func(func(Item, error) bool) {
 	return func(yield func(Item, error) bool) {
-		yield = r.paced(ctx, yield)
+		yield = r.limited(r.paced(ctx, yield))
 		for _, span := range spans {
 			switch {
 			case r.chunk.Items != nil:
@@ -239,6 +244,11 @@ func (r *run) items(ctx context.Context, spans []gpumux.Span) func(func(Item, er
 			}
 		}
 	}
+}
+
+// limited ends a call that has taken too long. What the slot holds by then still runs.
+func (r *run) limited(yield func(Item, error) bool) func(Item, error) bool {
+	return func(item Item, err error) bool { return !r.limit.over() && yield(item, err) }
 }
 
 // fit shortens a call whose results can only travel inline, so that they are known to fit before more items run.
@@ -295,6 +305,9 @@ func (r *run) result() gpumux.ChunkResult {
 	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
 	if at := slices.Index(r.l.done, false); at >= 0 {
 		out.Next = r.chunk.Start + int64(at)
+		if r.limit.reached() {
+			out.Pace = gpumux.Duration(r.limit.pace())
+		}
 	}
 	return out
 }

@@ -59,6 +59,7 @@ type ledger struct {
 	// fresh are the results that are not stored yet, waiting their bytes with those being stored. Room is closed and made anew
 	// when some were stored.
 	fresh   []gpumux.Result
+	spare   []gpumux.Result // the memory of those that were stored last
 	waiting int
 	room    chan struct{}
 	// pressed is sent to when so many bytes wait that they should be stored before their time.
@@ -120,8 +121,11 @@ func (l *ledger) add(r gpumux.Result) {
 func (l *ledger) take() []gpumux.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.fresh) == 0 {
+		return nil
+	}
 	results := l.fresh
-	l.fresh = nil
+	l.fresh, l.spare = l.spare, nil
 	l.writing = time.Now()
 	return results
 }
@@ -138,6 +142,8 @@ func (l *ledger) settle(results []gpumux.Result, stored bool) {
 	for _, r := range results {
 		l.waiting -= r.Weight()
 	}
+	clear(results)
+	l.spare = results[:0]
 	close(l.room)
 	l.room = make(chan struct{})
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -19,6 +20,10 @@ const (
 	firstWindow = 8
 	// leastWindow keeps a queue short even behind a single slot.
 	leastWindow = 4
+	// patience is how many times as long as expected a chunk may take before it hands back what it has not begun, and at
+	// least leastLimit.
+	patience   = 2
+	leastLimit = 200 * time.Millisecond
 )
 
 // sizer decides how many items the next chunk has and how many chunks are in flight, from what finished chunks told.
@@ -39,25 +44,43 @@ func newSizer(in gpumux.MapInput) sizer {
 	return sizer{fixedChunk: int64(in.Chunk), fixedWindow: in.Window, slots: map[string]int{}}
 }
 
-// size is the number of items of the next chunk when left items are not yet handed out.
-func (s *sizer) size(left int64) int64 {
+// size is the number of items of the next chunk of a piece when left items are not yet handed out.
+func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
-	size := int64(1)
+	size, perItem, slots := int64(1), s.pace(piece), int64(max(s.seen, 1))
 	if s.largest > 0 {
 		size = s.largest * growth
-		if s.perItem > 0 {
-			size = min(size, int64(target/s.perItem))
+		if perItem > 0 {
+			size = min(size, int64(target/perItem))
 		}
 	}
-	// Toward the end the chunks shrink, so that no slot waits long for the last one.
-	slots := max(s.seen, 1)
-	size = min(size, (left+s.beyond)/int64(2*slots), gpumux.MaxChunk)
-	if s.perItem > 0 && s.largest > 0 {
-		size = max(size, min(int64(shortest/s.perItem), s.largest*growth, gpumux.MaxChunk))
+	// Toward the end the chunks shrink, so that no slot waits long for the last one. So do those of a piece that is slower
+	// than others.
+	size = min(size, (left+s.beyond)/(2*slots), gpumux.MaxChunk)
+	if piece.Pace > 0 {
+		size = min(size, (piece.End-piece.Start)/(2*slots))
+	}
+	if perItem > 0 && s.largest > 0 {
+		size = max(size, min(int64(shortest/perItem), s.largest*growth, gpumux.MaxChunk))
 	}
 	return max(1, size)
+}
+
+// pace is the time that an item of a piece is likely to take.
+func (s *sizer) pace(piece gpumux.Piece) time.Duration {
+	return cmp.Or(time.Duration(piece.Pace), s.perItem)
+}
+
+// limit is the time after which a chunk takes no further item: its items are slower than others were, and other slots should
+// have the rest. 0 means none.
+func (s *sizer) limit(chunk gpumux.Piece) time.Duration {
+	items := chunk.End - chunk.Start
+	if s.fixedChunk > 0 || items == 1 {
+		return 0
+	}
+	return max(leastLimit, min(patience*time.Duration(items)*s.pace(chunk), patience*target))
 }
 
 // window is the number of chunks to keep in flight: two per slot, so that a slot finds its next chunk waiting.

@@ -136,7 +136,7 @@ func (e *engine) cut() gpumux.Piece {
 		left += piece.End - piece.Start
 	}
 	piece := e.todo[at]
-	size := e.sizer.size(left)
+	size := e.sizer.size(piece, left)
 	if e.items != nil {
 		size = min(size, e.fits(piece.Span))
 	}
@@ -181,7 +181,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	chunk := gpumux.Chunk{
 		Map: e.id, Task: e.in.Task, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
 		Start: piece.Start, End: piece.End, Source: e.source, Range: e.in.Range,
-		Parts: e.parts, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues),
+		Parts: e.parts, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
 		chunk.Items = e.items[piece.Start:piece.End]
@@ -213,7 +213,9 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
 	if result.Next < piece.End {
-		e.again(gpumux.Piece{Span: gpumux.Span{Start: result.Next, End: piece.End}, Rung: piece.Rung})
+		e.again(gpumux.Piece{Span: gpumux.Span{Start: result.Next, End: piece.End}, Rung: piece.Rung, Pace: result.Pace})
+	} else if piece.Pace > 0 && result.Ran > 0 {
+		e.hurry(result.Busy / gpumux.Duration(result.Ran))
 	}
 	for _, index := range result.Escalate {
 		e.again(gpumux.Piece{Span: gpumux.Span{Start: index, End: index + 1}, Rung: piece.Rung + 1})
@@ -232,6 +234,15 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	return nil
 }
 
+// hurry takes in that a chunk of a slow piece is done: what is left of such pieces may be faster.
+func (e *engine) hurry(perItem gpumux.Duration) {
+	for i, piece := range e.todo {
+		if piece.Pace > perItem {
+			e.todo[i].Pace = max(1, (piece.Pace+perItem)/2)
+		}
+	}
+}
+
 // again puts a piece back, in order, joined with its neighbours.
 func (e *engine) again(piece gpumux.Piece) {
 	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b gpumux.Piece) int {
@@ -241,7 +252,7 @@ func (e *engine) again(piece gpumux.Piece) {
 		return int(min(1, max(-1, a.Start-b.Start)))
 	})
 	if at > 0 && e.todo[at-1].Rung == piece.Rung && e.todo[at-1].End == piece.Start {
-		e.todo[at-1].End = piece.End
+		e.todo[at-1].End, e.todo[at-1].Pace = piece.End, max(e.todo[at-1].Pace, piece.Pace)
 		return
 	}
 	e.todo = slices.Insert(e.todo, at, piece)

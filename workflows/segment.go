@@ -143,7 +143,7 @@ func (m *mapping) cut() (pieces []gpumux.Piece, items int64) {
 	for _, piece := range m.e.todo {
 		left += piece.End - piece.Start
 	}
-	want := min(segmentChunks*m.e.sizer.size(left), left)
+	want := min(segmentChunks*m.e.sizer.size(gpumux.Piece{}, left), left)
 	if len(m.running) == 0 {
 		want = min(want, (left+1)/2)
 	}

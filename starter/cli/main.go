@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/worker"
 )
 
 // Options of Main. The zero value is the lean binary on this process's arguments and streams.
@@ -56,6 +57,8 @@ func Main(o Options) int {
 	if o.Version == "" {
 		o.Version = "development"
 	}
+	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
+	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &app{Options: o, console: newConsole(o.Stderr)}
 	ctx, release := a.interruptible()
 	defer release()

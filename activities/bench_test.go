@@ -1,0 +1,82 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// echo is a Runner whose items come back at once, as if task processes cost nothing.
+type echo struct{}
+
+func (echo) Run(_ context.Context, call Call) error {
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+	}
+	return nil
+}
+
+// BenchmarkMap_TrivialItems is what gpumux itself costs an item on the Go side, without task processes and Temporal: reading
+// it from the source, booking and storing its result, merging the parts.
+func BenchmarkMap_TrivialItems(b *testing.B) {
+	const n, chunk = 1_000_000, 50_000
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintln(&lines, i)
+	}
+	spooled, err := store.Spool(strings.NewReader(lines.String()), store.SpoolOptions{Dir: b.TempDir()})
+	require.NoError(b, err)
+	s, err := store.Open(b.Context(), "file://"+b.TempDir())
+	require.NoError(b, err)
+	defer s.Close()
+	source, err := s.PutSource(b.Context(), spooled)
+	require.NoError(b, err)
+	for name, given := range map[string]gpumux.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
+		b.Run(name, func(b *testing.B) {
+			round := 0
+			before := processorTime(b)
+			for b.Loop() {
+				round++
+				var suite testsuite.WorkflowTestSuite
+				env := suite.NewTestActivityEnvironment()
+				pool := &Pool{Runner: echo{}, Store: s, Worker: "w", Slots: 1}
+				env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+				c := given
+				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
+				for c.Start = 0; c.Start < n; c.Start = c.End {
+					c.End = c.Start + chunk
+					value, err := env.ExecuteActivity("chunk", c)
+					require.NoError(b, err)
+					var result gpumux.ChunkResult
+					require.NoError(b, value.Get(&result))
+					require.EqualValues(b, chunk, result.Succeeded)
+				}
+				merged, err := s.Merge(b.Context(), gpumux.MergeInput{Parts: c.Parts, Output: strings.TrimSuffix(c.Parts, "parts") + "results.jsonl", Items: n}, nil)
+				require.NoError(b, err)
+				require.EqualValues(b, n, merged.Succeeded)
+			}
+			b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N*n), "cpu-ns/item")
+		})
+	}
+}
+
+// processorTime is what this process has used.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+

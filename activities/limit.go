@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"sync"
+	"time"
+)
+
+// limit is the clock of a chunk that may only take so long. It runs from the first result on, so that the start of a process
+// and a model that the first item loads do not count. The zero value never ends.
+type limit struct {
+	after time.Duration
+
+	mu          sync.Mutex
+	first, last time.Time
+	results     int64
+	// half is when half of the time was over, before how many of the results.
+	half   time.Time
+	before int64
+	passed bool
+}
+
+// note takes in that an item has its result.
+func (l *limit) note() {
+	if l.after == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = time.Now()
+	l.results++
+	switch {
+	case l.first.IsZero():
+		l.first = l.last
+	case l.half.IsZero() && l.last.Sub(l.first) >= l.after/2:
+		l.half, l.before = l.last, l.results
+	}
+}
+
+// over says that no further item should be taken, and keeps saying so.
+func (l *limit) over() bool {
+	if l.after == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passed = l.passed || !l.first.IsZero() && time.Since(l.first) >= l.after
+	return l.passed
+}
+
+// reached says that over was asked and did not let an item pass.
+func (l *limit) reached() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.passed
+}
+
+// pace is what the items after half of the time took, each; those before may have been faster.
+func (l *limit) pace() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from, results := l.half, l.results-l.before
+	if results < 1 || from.IsZero() {
+		from, results = l.first, max(1, l.results-1)
+	}
+	return max(1, l.last.Sub(from)/time.Duration(results))
+}

@@ -1,0 +1,93 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// eager takes two items before it runs the first of them, as slots do.
+type eager struct{}
+
+func (eager) Run(_ context.Context, call Call) error {
+	var held []Item
+	run := func() {
+		call.Done(gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")})
+		held = held[1:]
+	}
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		if held = append(held, item); len(held) == 2 {
+			run()
+		}
+	}
+	for len(held) > 0 {
+		run()
+	}
+	return nil
+}
+
+// A chunk whose time is over hands back what the slot has not taken; what it has taken still counts.
+func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
+	l := newLab(t, eager{})
+	s, err := store.Open(t.Context(), "file://"+t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	l.pool.Store = s
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	run := func(limit time.Duration) (result gpumux.ChunkResult) {
+		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Start: 10, End: 20,
+			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&result))
+		return result
+	}
+	late := run(1)
+	require.EqualValues(t, 12, late.Next, "the first item was done, the second taken")
+	require.EqualValues(t, 2, late.Ran)
+	spans, err := s.Spans(t.Context(), "m/1")
+	require.NoError(t, err)
+	require.Equal(t, []gpumux.Span{{Start: 10, End: 12}}, spans)
+	require.Positive(t, late.Pace)
+	for _, in := range []gpumux.ChunkResult{run(0), run(time.Hour)} {
+		require.EqualValues(t, 20, in.Next)
+		require.EqualValues(t, 10, in.Ran)
+		require.Zero(t, in.Pace)
+	}
+}
+
+func TestLimit_PaceIsThatOfTheLastItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit{after: time.Second}
+		time.Sleep(time.Hour) // a process starts
+		require.False(t, l.over())
+		l.note()
+		for range 60 { // 600 ms of quick items
+			time.Sleep(10 * time.Millisecond)
+			l.note()
+			require.False(t, l.over())
+		}
+		for range 4 { // then slow ones
+			time.Sleep(100 * time.Millisecond)
+			l.note()
+		}
+		require.True(t, l.over())
+		for range 10 { // the slot holds some more
+			time.Sleep(100 * time.Millisecond)
+			l.note()
+		}
+		require.True(t, l.reached())
+		require.InDelta(t, 100*time.Millisecond, l.pace(), float64(50*time.Millisecond))
+	})
+}

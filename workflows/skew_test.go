@@ -1,0 +1,200 @@
+package workflows
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// What Temporal and a worker add to the items of a chunk, in the simulation: a finished chunk is heard of after some time, and
+// a slot is busy a little longer than its items take.
+const (
+	roundTrip = 20 * time.Millisecond
+	handOver  = 5 * time.Millisecond
+)
+
+// schedule simulates a map on equal slots. The engine decides, as in a workflow; only time is made up.
+type schedule struct {
+	e     *engine
+	costs []time.Duration
+	slots int
+	// ahead is how many items a slot takes before the one that runs has ended.
+	ahead int
+
+	now    time.Duration
+	queue  []handed
+	free   []time.Duration
+	events []event
+	chunks int
+}
+
+// handed is a chunk that waits for a slot.
+type handed struct {
+	piece gpumux.Piece
+	limit time.Duration
+}
+
+// event is a finished chunk that the workflow hears of.
+type event struct {
+	at     time.Duration
+	piece  gpumux.Piece
+	result gpumux.ChunkResult
+}
+
+// run returns when the last item ended.
+func (s *schedule) run(t *testing.T) time.Duration {
+	s.e = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: int64(len(s.costs))}}, int64(len(s.costs)))
+	s.free = make([]time.Duration, s.slots)
+	done := make([]bool, len(s.costs))
+	end := time.Duration(0)
+	for {
+		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.window() {
+			piece := s.e.cut()
+			s.e.inFlight++
+			s.chunks++
+			s.queue = append(s.queue, handed{piece, s.e.sizer.limit(piece)})
+		}
+		// Every slot that is free by then takes a chunk before the workflow hears of the next one that ended.
+		for len(s.queue) > 0 {
+			slot := slices.Index(s.free, slices.Min(s.free))
+			at := max(s.now, s.free[slot])
+			if len(s.events) > 0 && at > s.events[0].at {
+				break
+			}
+			h := s.queue[0]
+			s.queue = s.queue[1:]
+			busy, half, since := time.Duration(0), time.Duration(0), int64(0)
+			next, stop, pace := h.piece.Start, h.piece.End, time.Duration(0)
+			for ; next < stop; next++ {
+				if h.limit > 0 && stop == h.piece.End && busy >= h.limit { // what the slot holds already still runs
+					stop = min(h.piece.End, next+int64(s.ahead))
+				}
+				require.False(t, done[next], "item %d runs twice", next)
+				done[next] = true
+				busy += s.costs[next]
+				if half == 0 && busy >= h.limit/2 {
+					half, since = busy, next+1
+				}
+			}
+			if next < h.piece.End {
+				pace = (busy - half) / time.Duration(next-since)
+			}
+			ends := at + handOver + busy
+			s.free[slot], end = ends, max(end, ends)
+			s.events = append(s.events, event{ends + roundTrip, h.piece, gpumux.ChunkResult{
+				Next: next, Pace: gpumux.Duration(pace), Ran: next - h.piece.Start, Succeeded: next - h.piece.Start, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
+			}})
+			slices.SortStableFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+		}
+		if len(s.events) == 0 {
+			require.Empty(t, s.e.todo)
+			require.NotContains(t, done, false)
+			return end
+		}
+		first := s.events[0]
+		s.events = s.events[1:]
+		s.now = first.at
+		s.e.inFlight--
+		require.NoError(t, s.e.take(nil, first.piece, first.result))
+	}
+}
+
+// distributions are the times that the items of a map take, of a mean of about two units.
+var distributions = map[string]func(n int, unit time.Duration, chance *rand.Rand) []time.Duration{
+	"uniform": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		return slices.Repeat([]time.Duration{2 * unit}, n)
+	},
+	"one in a hundred": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		costs := slices.Repeat([]time.Duration{unit}, n)
+		for i := range costs {
+			if chance.IntN(100) == 0 {
+				costs[i] = 100 * unit
+			}
+		}
+		return costs
+	},
+	"slow at the end": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		costs := slices.Repeat([]time.Duration{unit}, n)
+		for i := n - n/100; i < n; i++ {
+			costs[i] = 100 * unit
+		}
+		return costs
+	},
+	"slow at the start": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		costs := slices.Repeat([]time.Duration{unit}, n)
+		for i := range n / 100 {
+			costs[i] = 100 * unit
+		}
+		return costs
+	},
+	"ever slower": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		costs := make([]time.Duration, n)
+		for i := range costs {
+			costs[i] = 4 * unit * time.Duration(i) / time.Duration(n)
+		}
+		return costs
+	},
+	"ever faster": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
+		costs := make([]time.Duration, n)
+		for i := range costs {
+			costs[i] = 4 * unit * time.Duration(n-i) / time.Duration(n)
+		}
+		return costs
+	},
+}
+
+// test simulates a map and compares it with the ideal schedule, in which no slot ever waits.
+func (s *schedule) test(t *testing.T) {
+	var sum time.Duration
+	for _, c := range s.costs {
+		sum += c
+	}
+	ideal := max(sum/time.Duration(s.slots), slices.Max(s.costs))
+	took := s.run(t)
+	t.Logf("%d items: %.1f %% over %s, %d chunks", len(s.costs), 100*float64(took-ideal)/float64(ideal), ideal, s.chunks)
+	require.LessOrEqual(t, took, ideal*115/100)
+}
+
+// enough is so many items that the longest is small beside a slot's share of the work, and learning too.
+func enough(slots int, unit time.Duration) int {
+	return max(slots*5000, int(time.Duration(slots)*20*time.Second/(2*unit)))
+}
+
+var units = []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}
+
+// A map in which some items take much longer than others ends at most 15 % later than the ideal schedule.
+func TestSizer_SlowItemsCostLittle(t *testing.T) {
+	for name, distribution := range distributions {
+		for _, unit := range units {
+			for _, slots := range []int{1, 2, 8, 64} {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, unit, slots), func(t *testing.T) {
+					costs := distribution(enough(slots, unit), unit, rand.New(rand.NewPCG(1, uint64(slots))))
+					(&schedule{costs: costs, slots: slots, ahead: 96}).test(t)
+				})
+			}
+		}
+	}
+}
+
+// All slow items stand together, where nothing has told of them. What a slot holds by then it runs; other slots take the rest.
+func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
+	for _, unit := range units {
+		for _, slots := range []int{1, 2, 8, 64} {
+			t.Run(fmt.Sprintf("%s/%d", unit, slots), func(t *testing.T) {
+				n := enough(slots, unit)
+				costs := slices.Repeat([]time.Duration{unit}, n)
+				for i := range n / 100 {
+					costs[n/2+i] = 100 * unit
+				}
+				(&schedule{costs: costs, slots: slots, ahead: 2}).test(t)
+			})
+		}
+	}
+}
