@@ -3,6 +3,7 @@ package slot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -169,10 +170,18 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 		}
 		select {
 		case h := <-p.heard:
+			if err := f.call.lapsed(); err != nil {
+				s.drop("the call's time was over")
+				return err
+			}
 			if err := s.hear(p, f, h); err != nil {
 				return err
 			}
 		case <-late.C:
+			if err := f.call.lapsed(); err != nil {
+				s.drop("the call's time was over")
+				return err
+			}
 			// A result that has come in time counts, however late it is read.
 			select {
 			case h := <-p.heard:
@@ -186,17 +195,22 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 		case <-tick.C:
 			p.out.trim(outputLimit)
 		case <-ctx.Done():
-			s.leave(p, f, "call ended: "+context.Cause(ctx).Error())
+			s.leave(ctx, p, f, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
 		case <-s.quit:
-			s.leave(p, f, "slot stops")
+			s.leave(ctx, p, f, "slot stops")
 			return ErrStopped
 		}
 	}
 }
 
-// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come.
-func (s *Slot) leave(p *process, f *flow, why string) {
+// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
+// the call's time is over.
+func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
+	if errors.Is(context.Cause(ctx), ErrLapsed) {
+		s.drop(why)
+		return
+	}
 	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
 	grace := time.NewTimer(s.o.Grace)
 	defer grace.Stop()
