@@ -1,6 +1,13 @@
 package gpumux
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
+
+// HeartbeatTimeout is how long the server waits for a sign of life from whoever runs a chunk before it hands the chunk on. Workers
+// derive from it how soon everything that they run must be gone when they lose sight of the server.
+const HeartbeatTimeout = 10 * time.Second
 
 // Chunk is the input of the activity RunChunk: the items Start up to but not including End of one map.
 type Chunk struct {

@@ -35,6 +35,9 @@ type Pool struct {
 	// Worker and Slots are told to the map, which sizes its window by them.
 	Worker string
 	Slots  int
+	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
+	// its items run. Default: never.
+	Doubt func() bool
 }
 
 // Register registers RunChunk and Reduce.
@@ -50,6 +53,9 @@ func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkRe
 	if err := r.load(); err != nil {
 		return gpumux.ChunkResult{}, err
 	}
+	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, r.l.snapshot()) }); err != nil {
+		return gpumux.ChunkResult{}, err
+	}
 	defer r.beat()()
 	stop := r.save()
 	err := r.loop()
@@ -62,6 +68,16 @@ func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkRe
 		return gpumux.ChunkResult{}, err
 	}
 	return r.result(), nil
+}
+
+// doubted asks the server, with a heartbeat, whether an activity is still this worker's where that is in doubt. The first heartbeat
+// of an activity returns when it was answered, and ends ctx when it was refused.
+func (p *Pool) doubted(ctx context.Context, beat func()) error {
+	if p.Doubt == nil || !p.Doubt() {
+		return nil
+	}
+	beat()
+	return context.Cause(ctx)
 }
 
 // run is one attempt at a chunk.

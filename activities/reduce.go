@@ -43,6 +43,9 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 
 // Reduce runs a reduce that is a task, in slots.
 func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
+		return gpumux.Partial{}, err
+	}
 	defer alive(ctx)()
 	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
 	partial, err := r.task()

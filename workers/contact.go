@@ -2,41 +2,76 @@ package workers
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
+// The server hands a chunk on gpumux.HeartbeatTimeout after the last heartbeat that it got, and at the moment when it last
+// answered the worker that was at most two seconds old: one between two heartbeats, one that the SDK may hold one back. So
+// everything that runs here must be gone gpumux.HeartbeatTimeout - 2 s after the last answer. The worker ends its calls a
+// second before. If it does not, because it is stopped or starved, the fence ends its task processes half a second later, which
+// leaves it half a second.
 const (
-	// askEvery is how often the worker asks the server whether it is there.
+	lease  = gpumux.HeartbeatTimeout - 3*time.Second
+	fenced = lease + 500*time.Millisecond
+	// askEvery is how often the worker asks the server whether it is there, askLimit how long it waits for the answer.
 	askEvery = time.Second
-	// silence is how long the server may be silent before the worker gives its running chunks up. Chunks heartbeat at least
-	// every second and the server hands one on after ten seconds without: what ran here must be gone by then.
-	silence = 8 * time.Second
+	askLimit = lease / 4
+	// pause is the time without a turn from which a worker takes itself for one that was stopped.
+	pause = askEvery + askLimit + time.Second
+	// openPoll is how long the server keeps a request for work open: what it gave to one that was open when contact was lost
+	// may have been given to others since.
+	openPoll = 70 * time.Second
 )
 
-// errSilence ends calls when the server can not be reached: it will give their chunks to others.
-var errSilence = errors.New("the Temporal server has been out of reach too long; it gives this chunk to another worker, so it ends here")
+// errSilence ends calls when the worker and the server lose sight of each other: the server will give their chunks to others.
+var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives this chunk to "+
+	"another worker, so it ends here: %w", slot.ErrLapsed)
 
 // contact ends running calls before the server gives their chunks to another worker, so that no item runs twice at once and
 // no two attempts hold device memory together. It never ends the worker: calls run again when the server is back.
 type contact struct {
 	ask func(context.Context) error
-	log *zap.Logger
+	// now is a clock that goes on while this program, or the whole system, stands still.
+	now   func() time.Duration
+	fence fence
+	log   *zap.Logger
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	ctx  context.Context
 	lose context.CancelCauseFunc
+	// answered is when the last question that got an answer was asked, awake when the worker was last seen to run.
+	answered, awake time.Duration
+	lost            bool
+	// lapsed is when calls were last given up, 0 before.
+	lapsed time.Duration
+	calls  int
+}
+
+// fence ends task processes at a deadline; *slot.Fence is one. Both methods may block for a moment.
+type fence interface {
+	Hold(until time.Duration) error
+	Free() error
 }
 
 func newContact(c client.Client, log *zap.Logger) *contact {
-	k := &contact{log: log, ask: func(ctx context.Context) error {
+	return startContact(&contact{log: log, now: slot.Uptime, fence: &slot.Fence{}, ask: func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
-	}}
+	}})
+}
+
+// startContact begins now, as if the server had just answered.
+func startContact(k *contact) *contact {
+	k.answered = k.now()
+	k.awake = k.answered
 	k.ctx, k.lose = context.WithCancelCause(context.Background())
 	return k
 }
@@ -48,45 +83,141 @@ func (k *contact) held() context.Context {
 	return k.ctx
 }
 
+// begin lets a call run that has taken held. Until end is called, its process does not outlive contact, whatever happens to this
+// program.
+func (k *contact) begin(held context.Context) (end func(), err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look()
+	if err := context.Cause(held); err != nil {
+		return nil, err
+	}
+	if k.lost {
+		return nil, errSilence
+	}
+	if k.calls++; k.calls == 1 {
+		k.hold()
+	}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.calls--; k.calls == 0 {
+			k.tell(k.fence.Free())
+		}
+	}, nil
+}
+
+// check says whether what has taken held may go on. It asks the clock, since this program may have been stopped until now.
+func (k *contact) check(held context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look()
+	return context.Cause(held)
+}
+
+// doubt says that a chunk which arrives now may have been handed on already.
+func (k *contact) doubt() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look()
+	return k.lapsed > 0 && k.now()-k.lapsed < openPoll
+}
+
 // run asks until ctx ends.
 func (k *contact) run(ctx context.Context) {
-	last, lost := time.Now(), false
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
+	// When the lease ends while an answer is awaited, calls end all the same.
+	deadline := time.NewTimer(lease)
+	defer deadline.Stop()
+	answers := make(chan error)
+	asking, asked := false, time.Duration(0)
 	for {
+		var ask <-chan time.Time
+		if !asking {
+			ask = tick.C
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		}
-		// A worker that was stopped for a while itself has been silent as well, whatever the server answers now.
-		paused := time.Since(last) > silence && !lost
-		asking, cancel := context.WithTimeout(ctx, silence/4)
-		err := k.ask(asking)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil && lost:
-			k.log.Info("the Temporal server answers again")
-			lost = false
-		case err == nil && paused, err != nil && !lost && time.Since(last) > silence:
-			k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on",
-				zap.Duration("silence", time.Since(last)), zap.Error(err))
-			k.give()
-			lost = err != nil
-		}
-		if err == nil {
-			last = time.Now()
+		case <-deadline.C:
+			k.turn()
+		case <-ask:
+			asked, asking = k.turn(), true
+			go func() {
+				limited, cancel := context.WithTimeout(ctx, askLimit)
+				defer cancel()
+				err := k.ask(limited)
+				select {
+				case answers <- err:
+				case <-ctx.Done():
+				}
+			}()
+		case err := <-answers:
+			asking = false
+			if left := k.answer(asked, err); left > 0 {
+				deadline.Reset(left + time.Millisecond)
+			}
 		}
 	}
 }
 
-// give ends what is held and begins anew.
-func (k *contact) give() {
+// turn notes that this program runs.
+func (k *contact) turn() (now time.Duration) {
 	k.mu.Lock()
-	lose := k.lose
+	defer k.mu.Unlock()
+	k.look()
+	k.awake = k.now()
+	return k.awake
+}
+
+// answer takes in what came of a question that was asked at a time, and says how long calls may run on.
+func (k *contact) answer(asked time.Duration, err error) (left time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.look()
+	k.awake = k.now()
+	left = asked + lease - k.awake
+	if err != nil || left <= 0 {
+		return 0
+	}
+	if k.lost {
+		k.lost = false
+		k.log.Info("the Temporal server answers again")
+	}
+	k.answered = asked
+	if k.calls > 0 {
+		k.hold()
+	}
+	return left
+}
+
+// hold puts the fence off; the caller holds the lock.
+func (k *contact) hold() { k.tell(k.fence.Hold(k.answered + fenced)) }
+
+func (k *contact) tell(err error) {
+	if err != nil {
+		k.log.Error("if this worker is stopped now, its task processes run on beside those of other workers", zap.Error(err))
+	}
+}
+
+// look gives up what is held once its time is over, and begins anew; the caller holds the lock.
+func (k *contact) look() {
+	now := k.now()
+	silent := now - k.answered
+	if k.lost || silent <= lease {
+		return
+	}
+	k.lost, k.lapsed = true, now
+	if stopped := now - k.awake; stopped < pause {
+		k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on", zap.Duration("silence", silent))
+	} else {
+		what := "; nothing ran on it"
+		if k.calls > 0 {
+			what = "; its task processes were ended because their items may run elsewhere"
+		}
+		k.log.Warn(fmt.Sprintf("this worker was stopped for %s%s", stopped.Round(time.Second), what))
+	}
+	k.lose(errSilence)
 	k.ctx, k.lose = context.WithCancelCause(context.Background())
-	k.mu.Unlock()
-	lose(errSilence)
 }

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,50 +11,174 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// away lets the server be out of reach for so long and tells when, after its last answer, held calls ended.
-func away(t *testing.T, outage time.Duration) (ended time.Duration) {
+// barrier remembers the deadline that it was given; 0 is none.
+type barrier struct {
+	mu    sync.Mutex
+	until time.Duration
+}
+
+func (b *barrier) Hold(until time.Duration) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = until
+	return nil
+}
+
+func (b *barrier) Free() error { return b.Hold(0) }
+
+func (b *barrier) deadline() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.until
+}
+
+// sight is a contact whose server can be away and whose clock can jump.
+type sight struct {
+	*contact
+	down    atomic.Bool
+	jumped  atomic.Int64
+	barrier barrier
+	seen    *observer.ObservedLogs
+}
+
+// watching runs f beside a contact that has had some answers.
+func watching(t *testing.T, f func(s *sight)) {
 	t.Helper()
-	ended = -1
 	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool
-		k := newContact(nil, zap.NewNop())
-		k.ask = func(context.Context) error {
-			if down.Load() {
-				return errors.New("connection refused")
-			}
-			return nil
-		}
+		core, seen := observer.New(zap.InfoLevel)
+		s := &sight{seen: seen}
+		began := time.Now()
+		s.contact = startContact(&contact{
+			log: zap.New(core), fence: &s.barrier,
+			now: func() time.Duration { return time.Hour + time.Since(began) + time.Duration(s.jumped.Load()) },
+			ask: func(context.Context) error {
+				if s.down.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); k.run(ctx) }()
+		go func() { defer close(done); s.run(ctx) }()
 		time.Sleep(5*askEvery + time.Millisecond)
-		held := k.held()
-		down.Store(true)
-		time.Sleep(outage)
 		synctest.Wait()
-		if held.Err() != nil {
-			require.ErrorIs(t, context.Cause(held), errSilence)
-			ended = outage
-			require.NoError(t, k.held().Err(), "later calls run")
-		}
-		down.Store(false)
-		time.Sleep(5 * askEvery)
-		synctest.Wait()
-		require.NoError(t, k.held().Err())
+		f(s)
 		cancel()
 		<-done
 	})
-	return ended
 }
 
 func TestContact_AShortOutageEndsNothing(t *testing.T) {
-	require.EqualValues(t, -1, away(t, 6*time.Second))
+	watching(t, func(s *sight) {
+		held := s.held()
+		s.down.Store(true)
+		time.Sleep(lease - askEvery)
+		s.down.Store(false)
+		time.Sleep(5 * askEvery)
+		synctest.Wait()
+		require.NoError(t, s.check(held))
+		require.False(t, s.doubt())
+	})
 }
 
-// The server hands a chunk on 10 s after its last heartbeat, which was at most 1 s before the last answer.
+// The last heartbeat that the server knows may be two seconds older than its last answer.
 func TestContact_CallsEndBeforeTheServerHandsTheirChunksOn(t *testing.T) {
-	require.EqualValues(t, -1, away(t, silence-time.Second))
-	require.Equal(t, silence+askEvery, away(t, silence+askEvery))
+	watching(t, func(s *sight) {
+		held, answered := s.held(), s.now()
+		s.down.Store(true)
+		<-held.Done()
+		require.Less(t, s.now()-answered, gpumux.HeartbeatTimeout-2*time.Second)
+		require.ErrorIs(t, context.Cause(held), errSilence)
+		require.ErrorIs(t, context.Cause(held), slot.ErrLapsed, "no grace")
+		_, err := s.begin(s.held())
+		require.ErrorIs(t, err, errSilence, "the server is still away")
+		s.down.Store(false)
+		time.Sleep(3 * askEvery)
+		synctest.Wait()
+		end, err := s.begin(s.held())
+		require.NoError(t, err, "later calls run")
+		end()
+		require.ErrorIs(t, s.check(held), errSilence, "what was given up stays so")
+		require.True(t, s.doubt(), "what was asked for before may come yet")
+		time.Sleep(openPoll)
+		require.False(t, s.doubt())
+	})
+}
+
+// The fence has a deadline while calls run, never one that is too late, and it is put off only while the server answers.
+func TestContact_TheFenceStandsWhileCallsRun(t *testing.T) {
+	watching(t, func(s *sight) {
+		require.Zero(t, s.barrier.deadline())
+		one, err := s.begin(s.held())
+		require.NoError(t, err)
+		two, err := s.begin(s.held())
+		require.NoError(t, err)
+		for range 3 {
+			time.Sleep(askEvery)
+			synctest.Wait()
+			require.Greater(t, s.barrier.deadline(), s.now()+lease-askEvery)
+			require.Less(t, s.barrier.deadline(), s.now()+gpumux.HeartbeatTimeout-2*time.Second)
+		}
+		s.down.Store(true)
+		last := s.barrier.deadline()
+		time.Sleep(4 * askEvery)
+		synctest.Wait()
+		require.Equal(t, last, s.barrier.deadline())
+		one()
+		require.Equal(t, last, s.barrier.deadline())
+		two()
+		require.Zero(t, s.barrier.deadline())
+	})
+}
+
+// A clock that jumped is noticed by whoever asks first, before anything counts or begins.
+func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
+	for _, first := range []string{"check", "begin", "doubt", "run"} {
+		watching(t, func(s *sight) {
+			held := s.held()
+			end, err := s.begin(held)
+			require.NoError(t, err)
+			s.jumped.Store(int64(12 * time.Second))
+			switch first {
+			case "check":
+				require.ErrorIs(t, s.check(held), errSilence)
+			case "begin":
+				_, err := s.begin(held)
+				require.ErrorIs(t, err, errSilence)
+			case "doubt":
+				require.True(t, s.doubt())
+			case "run":
+				time.Sleep(askEvery)
+				synctest.Wait()
+			}
+			require.ErrorIs(t, context.Cause(held), errSilence)
+			end()
+			time.Sleep(2 * askEvery)
+			synctest.Wait()
+			require.NoError(t, s.check(s.held()), "it goes on")
+			require.True(t, s.doubt())
+			lines := s.seen.FilterLevelExact(zap.WarnLevel).All()
+			require.Len(t, lines, 1)
+			require.Regexp(t, `^this worker was stopped for 1[23]s; its task processes were ended because their items may run elsewhere$`, lines[0].Message)
+		})
+	}
+}
+
+func TestContact_AShortPauseEndsNothing(t *testing.T) {
+	watching(t, func(s *sight) {
+		held := s.held()
+		s.jumped.Store(int64(lease - 2*askEvery))
+		require.NoError(t, s.check(held))
+		time.Sleep(2 * askEvery)
+		synctest.Wait()
+		require.NoError(t, s.check(held))
+		require.Zero(t, s.seen.FilterLevelExact(zap.WarnLevel).Len())
+	})
 }

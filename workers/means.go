@@ -19,18 +19,28 @@ type means struct {
 	lack string
 }
 
+// The means on the CPU.
+const (
+	meansCgroup = "cgroup"
+	meansWatch  = "watch"
+)
+
 // means finds out what is in force for a pool.
 func (w *Worker) means(p placement) means {
 	if p.Memory == 0 {
 		return means{}
 	}
 	var m means
-	watched := fmt.Sprintf("watch every %s", watchNear)
+	watched := fmt.Sprintf("%s every %s", meansWatch, watchNear)
 	if p.groups[0].devices[0].Kind == gpu.KindCPU {
-		if w.cgroups != nil {
-			m.list = append(m.list, "cgroup")
+		if w.cgroups != nil && w.broken[meansCgroup] == nil {
+			m.list = append(m.list, meansCgroup)
 		}
-		m.list = append(m.list, watched)
+		if err := w.broken[meansWatch]; err == nil {
+			m.list = append(m.list, watched)
+		} else {
+			m.lack = err.Error()
+		}
 		return m
 	}
 	if p.instances() {
@@ -88,9 +98,15 @@ func (w *Worker) sayMeans() {
 		}
 		m := w.enforced[p.Name]
 		text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
-		if m.lack == "" {
+		switch {
+		case len(m.list) == 0:
+			w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host", p.Memory),
+				zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+		case m.lack == "":
 			w.log.Info(text, zap.String(logPool, p.Name))
-		} else {
+		case p.groups[0].devices[0].Kind == gpu.KindCPU:
+			w.log.Warn(text+" only", zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+		default:
 			w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
 				zap.String(logWhy, m.lack))
 		}

@@ -79,7 +79,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard) []queue {
 			lost: func(group, why string) { watch.lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
-			(&activities.Pool{Runner: run, Store: w.store, Worker: w.identity, Slots: slots}).Register(r)
+			(&activities.Pool{Runner: run, Store: w.store, Worker: w.identity, Slots: slots, Doubt: w.contact.doubt}).Register(r)
 		}}
 	}
 	out := []queue{serve(gpumux.PoolQueue(p.Name), "", int(p.Slots)*len(p.groups))}

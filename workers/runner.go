@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -45,9 +46,14 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		return err
 	}
 	defer r.pool.give(pl)
+	end, err := r.contact.begin(held)
+	if err != nil {
+		return err
+	}
+	defer end()
 	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Items: slotItems(call.Items), Done: func(d slot.Done) {
+		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
 			}
@@ -65,6 +71,10 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		}
 	}
 	err = pl.Run(ctx, in)
+	if err != nil {
+		// A process that the fence ended took no item with it that was still this worker's.
+		err = cmp.Or(r.contact.check(held), err)
+	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),

@@ -70,11 +70,12 @@ type Worker struct {
 	pools     []*pool
 	watch     *watch
 	cgroups   *slot.Cgroups    // nil where there are none
+	broken    map[string]error // means on the CPU that do not hold, by name
 	hostPIDs  bool             // the driver's process numbers are ours
 	enforced  map[string]means // by pool
 	suppliers []*supplier
 	guarding  context.CancelFunc
-	guarded   chan struct{}
+	guards    sync.WaitGroup
 	client    client.Client
 	contact   *contact
 	serving   []worker.Worker
@@ -152,6 +153,10 @@ func (w *Worker) start(ctx context.Context) error {
 	w.hostPIDs = gpu.HostPIDs()
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
+	guarding, cancel := context.WithCancel(context.Background())
+	w.guarding = cancel
+	w.guards.Go(func() { w.watch.run(guarding) })
+	w.prove(ctx)
 	for _, p := range w.placements {
 		w.enforced[p.Name] = w.means(p)
 	}
@@ -164,16 +169,8 @@ func (w *Worker) start(ctx context.Context) error {
 		watch.pools = append(watch.pools, guarded{pl, p.groups})
 		queues = append(queues, w.queues(p, pl, watch)...)
 	}
-	guarding, cancel := context.WithCancel(context.Background())
-	w.guarding, w.guarded = cancel, make(chan struct{})
-	go func() {
-		defer close(w.guarded)
-		var all sync.WaitGroup
-		all.Go(func() { w.watch.run(guarding) })
-		all.Go(func() { w.contact.run(guarding) })
-		watch.run(guarding)
-		all.Wait()
-	}()
+	w.guards.Go(func() { w.contact.run(guarding) })
+	w.guards.Go(func() { watch.run(guarding) })
 	queues = append(queues, w.light())
 	for _, q := range queues {
 		served := worker.New(w.client, q.name, q.options)
@@ -289,7 +286,7 @@ func (w *Worker) shutdown() error {
 	w.giveUp(errPoolStopped)
 	if w.guarding != nil {
 		w.guarding()
-		<-w.guarded
+		w.guards.Wait()
 	}
 
 	stopping, cancel := context.WithTimeout(context.Background(), limit)

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// heartbeat is how long a worker may be silent before its chunks go to another one.
-	heartbeat = 10 * time.Second
 	// endless stands for no limit: how long a chunk may take is decided by its items' own timeout.
 	endless = 10 * 365 * 24 * time.Hour
 	// keepRecent is how many of the newest failures a map shows.
@@ -169,7 +167,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.queues[piece.Rung],
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    heartbeat,
+		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
 		WaitForCancellation: true,
 		Summary:             e.in.Task + " " + noun + " on " + rung,
 		RetryPolicy: &temporal.RetryPolicy{

@@ -55,6 +55,10 @@ type Call struct {
 	// Memory and Env override the slot's budget and device environment, in a process of the call's own; zero keeps them.
 	Memory gpumux.Size
 	Env    map[string]string
+	// Held says nil for as long as nobody else may run the items, and why not otherwise, with ErrLapsed in the error's chain. It is
+	// asked before a result counts and before a death is anybody's fault: this program may have been stopped until a moment
+	// ago. Default: for ever.
+	Held func() error
 	// Items are pulled as the process gets room for them. An error ends the call.
 	Items iter.Seq2[Item, error]
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.
@@ -90,6 +94,14 @@ func (c Call) timeout() time.Duration {
 		return c.Timeout
 	}
 	return c.Task.Timeout
+}
+
+// lapsed is what Held says.
+func (c Call) lapsed() error {
+	if c.Held == nil {
+		return nil
+	}
+	return c.Held()
 }
 
 func (c Call) attempts() int { return max(1, c.Attempts) }

@@ -83,12 +83,16 @@ wait:
 		case <-late:
 			return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
 		case <-ctx.Done():
-			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
 			return none, context.Cause(ctx)
 		case <-s.quit:
 			s.retire(false, "slot stops")
 			return none, ErrStopped
 		}
+	}
+	if err := call.lapsed(); err != nil {
+		s.drop("the call's time was over")
+		return none, err
 	}
 	status := p.ended.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

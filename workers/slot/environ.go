@@ -14,12 +14,6 @@ var passed = []string{
 	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES", "SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
-// workerToken and processToken mark every descendant of this worker, so that those that left their process group are found.
-const (
-	workerToken  = "GPUMUX_WORKER"
-	processToken = "GPUMUX_PROCESS"
-)
-
 // environ is the whole environment of a task process: the allow-list, then the task's names, then the device's, so that no
 // task can choose another device.
 func environ(task Task, device map[string]string, tokens map[string]string) []string {

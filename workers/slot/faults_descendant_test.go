@@ -20,7 +20,7 @@ import (
 
 // Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
-	for _, how := range []string{"fork", "exec", "hop"} {
+	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
 		for _, end := range []string{"return", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {
 				t.Parallel()
@@ -100,8 +100,8 @@ func abandoned() {
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 	done := 0
-	err := s.Run(context.Background(), slot.Call{Task: task, Items: values("fork", "exec", "hang"), Done: func(slot.Done) {
-		if done++; done == 2 {
+	err := s.Run(context.Background(), slot.Call{Task: task, Items: values("fork", "exec", "clear", "hang"), Done: func(slot.Done) {
+		if done++; done == 3 {
 			fmt.Println("running")
 		}
 	}})
@@ -124,7 +124,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "running", strings.TrimSpace(line))
-	require.Eventually(t, func() bool { return len(s.left()) >= 3 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.left()) >= 5 }, 20*time.Second, time.Millisecond)
 	require.NoError(t, worker.Process.Kill())
 	io.Copy(io.Discard, out)
 	worker.Wait()

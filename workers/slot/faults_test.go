@@ -194,8 +194,9 @@ func (s *stand) left() []string {
 	require.NoError(s.t, err)
 	for _, file := range files {
 		env, err := os.ReadFile(file)
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(pair []byte) bool { return string(pair) == s.mark }) {
-			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		words := bytes.Split(append(env, command...), []byte{0})
+		if err == nil && slices.ContainsFunc(words, func(word []byte) bool { return string(word) == s.mark }) {
 			list = append(list, file+" "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}

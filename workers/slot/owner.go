@@ -80,11 +80,15 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.cmd.Process.Pid))
 		return p, nil
 	}
+	if err := call.lapsed(); err != nil {
+		s.drop("the call's time was over")
+		return nil, err
+	}
 	evidence.Loading = true
 	fault := s.diagnose(p, evidence)
 	fault.Op, fault.Traceback = "start", trace
 	if evidence.Canceled {
-		s.retire(false, "cancelled")
+		s.abandon(ctx, "cancelled")
 		return nil, s.ending(ctx)
 	}
 	s.failures++
@@ -188,6 +192,15 @@ func (s *Slot) retire(kindly bool, why string) {
 // drop is retire for a process that must not go on: no grace.
 func (s *Slot) drop(why string) {
 	killGroup(s.process.cmd.Process.Pid, 9)
+	s.retire(false, why)
+}
+
+// abandon is retire when a call's context has ended: at once where the call's time is over.
+func (s *Slot) abandon(ctx context.Context, why string) {
+	if errors.Is(context.Cause(ctx), ErrLapsed) {
+		s.drop(why)
+		return
+	}
 	s.retire(false, why)
 }
 

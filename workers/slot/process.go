@@ -2,7 +2,6 @@ package slot
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,7 @@ import (
 type process struct {
 	task   Task
 	cmd    *exec.Cmd
-	token  string
+	mark   mark
 	budget gpumux.Size
 	conn   *wire.Conn
 	// board reads shared, which is the process's too; nil where it has none.
@@ -122,10 +121,10 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	if err != nil {
 		return err
 	}
-	task, token := p.task, rand.Text()
+	task, mark := p.task, newMark(worker)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = task.Dir
-	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker.token, processToken: token})
+	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker.token, processToken: mark.token})
 	cmd.ExtraFiles = extra
 	cmd.Stderr = out.file
 	cmd.Stdout = out.file
@@ -147,7 +146,10 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		group.close()
 		return fmt.Errorf("start %q: %w", argv[0], err)
 	}
-	p.cmd, p.token, p.out, p.memory.group = cmd, token, out, group
+	p.cmd, p.mark, p.out, p.memory.group = cmd, mark, out, group
+	if err := enlist(cmd.Process.Pid, worker.number, mark.number); err != nil {
+		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
+	}
 	p.watch(o)
 	return nil
 }
@@ -155,7 +157,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {
 	p.ended = await(p.cmd)
-	strays(p.token)
+	strays(p.mark)
 	p.memory.Close()
 	close(p.exited)
 }

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"syscall"
@@ -176,10 +177,18 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 		}
 		select {
 		case h := <-p.heard:
+			if err := f.call.lapsed(); err != nil {
+				s.drop("the call's time was over")
+				return err
+			}
 			if err := s.hear(p, f, h); err != nil {
 				return err
 			}
 		case <-late.C:
+			if err := f.call.lapsed(); err != nil {
+				s.drop("the call's time was over")
+				return err
+			}
 			// A result that has come in time counts, however late it is read.
 			select {
 			case h := <-p.heard:
@@ -198,18 +207,23 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 				return err
 			}
 		case <-ctx.Done():
-			s.leave(p, f, "call ended: "+context.Cause(ctx).Error())
+			s.leave(ctx, p, f, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
 		case <-s.quit:
-			s.leave(p, f, "slot stops")
+			s.leave(ctx, p, f, "slot stops")
 			return ErrStopped
 		}
 	}
 	return nil
 }
 
-// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come.
-func (s *Slot) leave(p *process, f *flow, why string) {
+// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
+// the call's time is over.
+func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
+	if errors.Is(context.Cause(ctx), ErrLapsed) {
+		s.drop(why)
+		return
+	}
 	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
 	over := make(chan struct{})
 	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()

@@ -27,10 +27,9 @@ const (
 var kin sync.RWMutex
 
 // strays kills the descendants of a process that left its group: as orphans they have become children of the worker, which
-// is their subreaper, and they still carry the process's token in their environment. Killing one may orphan others, and one
-// that ends by itself may leave others behind, so it goes on until a look finds nothing new.
-func strays(token string) {
-	mark := []byte(processToken + "=" + token)
+// is their subreaper, and they still carry one of the process's marks. Killing one may orphan others, and one that ends by
+// itself may leave others behind, so it goes on until a look finds nothing new.
+func strays(mark mark) {
 	var found orphans
 	blind := 0
 	for end := time.Now().Add(strayLimit); time.Now().Before(end); {
@@ -68,7 +67,7 @@ type orphans struct {
 	ended, blind   bool
 }
 
-func look(mark []byte) (found orphans) {
+func look(mark mark) (found orphans) {
 	kin.Lock()
 	defer kin.Unlock()
 	for _, pid := range children() {
@@ -76,11 +75,11 @@ func look(mark []byte) (found orphans) {
 			continue
 		}
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		ours, known := enlisted(pid, mark.number)
 		switch {
-		case errors.Is(err, fs.ErrPermission):
-		case carries(env, mark):
+		case carries(env, []byte(processToken+"="+mark.token)) || ours && !ending(pid):
 			found.marked = append(found.marked, pid)
-		case len(env) > 0:
+		case errors.Is(err, fs.ErrPermission) || len(env) > 0:
 		default:
 			group := group(pid)
 			if group == syscall.Getpgrp() || leads(group) {
@@ -90,7 +89,7 @@ func look(mark []byte) (found orphans) {
 				found.ended = true
 				stuck.Delete(pid)
 			} else if !ending(pid) {
-				found.blind = true
+				found.blind = found.blind || !known
 			} else if _, known := stuck.Load(pid); !known {
 				found.ending = append(found.ending, pid)
 			}

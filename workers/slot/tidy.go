@@ -77,7 +77,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 			}
 		case <-limit.C:
 		case <-ctx.Done():
-			s.retire(false, "call ended: "+context.Cause(ctx).Error())
+			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
 		case <-s.quit:
 			s.retire(false, "slot stops")

@@ -10,51 +10,106 @@ import (
 	"syscall"
 )
 
-// wardenScript waits until its standard input ends, which happens when the worker is gone however it died, and then kills
-// every process that carries the worker's token. The kernel kills the task processes themselves at that moment; this is for
-// their descendants. It kills whole groups, of which none can get away by forking, except the worker's own. It looks again
-// until several looks find nothing, because a process may fork while it is being found.
+// wardenScript ends task processes that the worker itself cannot end. It has two parts.
+//
+// The first waits until its standard input ends, which happens when the worker is gone however it died. The kernel kills the
+// task processes themselves at that moment; this is for their descendants.
+//
+// The second is the fence: it sleeps until the deadline in descriptor 3, in hundredths of a second of /proc/uptime, and looks
+// whether it was put off meanwhile, as it is for as long as the worker runs and the server answers. A deadline of 0 means that no
+// items run; it then waits for a line on descriptor 4. Lines other than a dot are answered on descriptor 5, so that the worker
+// knows that no sweep is under way.
+//
+// A sweep kills every process that carries one of the worker's marks. It kills whole groups, of which none can get away by
+// forking, except the worker's own. It looks again until several looks find nothing, because a process may fork while it is
+// being found. Those that have ended and are not reaped, as nobody does while the worker is stopped, are nothing to wait for.
 const wardenScript = `trap '' TERM INT HUP
-read -r _
-n=0
-quiet=0
-while [ $n -lt 200 ] && [ $quiet -lt 5 ]; do
-  quiet=$((quiet+1))
-  for e in $(grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null); do
-    quiet=0
-    p=${e#/proc/}; p=${p%/environ}
-    read -r stat 2>/dev/null <"/proc/$p/stat" || continue
-    group=${stat##*) }; group=${group#* * }; group=${group%% *}
-    [ "$group" = "$2" ] || kill -9 -- "-$group" 2>/dev/null
-    kill -9 "$p" 2>/dev/null
+marked() {
+  grep -lzxF "$token" /proc/[0-9]*/environ
+  [ "$number" = 0 ] || grep -lE "^Max file locks +[0-9]+ +$number " /proc/[0-9]*/limits
+}
+sweep() {
+  n=0
+  quiet=0
+  while [ $n -lt 200 ] && [ $quiet -lt 5 ]; do
+    quiet=$((quiet+1))
+    for e in $(marked 2>/dev/null); do
+      p=${e#/proc/}; p=${p%/*}
+      read -r stat 2>/dev/null <"/proc/$p/stat" || continue
+      group=${stat##*) }
+      case $group in [ZX]*) continue ;; esac
+      quiet=0
+      group=${group#* * }; group=${group%% *}
+      [ "$group" = "$own" ] || kill -9 -- "-$group" 2>/dev/null
+      kill -9 "$p" 2>/dev/null
+    done
+    n=$((n+1))
   done
-  n=$((n+1))
-done`
+}
+fence() {
+  swept=0
+  while read -r line; do
+    [ "$line" = . ] || echo "$line" >&5
+    while read -r due </proc/self/fd/3 && [ "$due" -gt 0 ] && [ "$due" != "$swept" ]; do
+      read -r up _ </proc/uptime
+      left=$((due - ${up%.*}${up#*.}))
+      if [ $left -gt 0 ]; then
+        part=$((left % 100))
+        [ $part -gt 9 ] || part=0$part
+        sleep "$((left / 100)).$part" || sleep 1
+      else
+        sweep
+        swept=$due
+      fi
+    done
+  done
+}
+token=$1 number=$2 own=$3
+fence <&4 2>/dev/null &
+exec 4<&-
+read -r _
+sweep
+kill -9 0`
 
-// watched is what ties the worker to its warden: the token that its task processes carry, and the pipe whose end tells that
+// watched is what ties the worker to its warden: the marks that its task processes carry, and the pipe whose end tells that
 // the worker is gone. The kernel closes it, not the collector, which would take a file that nothing holds.
 type watched struct {
-	token string
-	pipe  *os.File
+	token  string
+	number uint64
+	pipe   *os.File
+	line   *line // nil where there is no fence
 }
 
 // warden starts the one helper process of this worker. It is a shell, not this program again, because it must be small and
 // needs nothing of it.
 var warden = sync.OnceValues(func() (*watched, error) {
-	token := rand.Text()
+	w := &watched{token: rand.Text(), number: workerNumber()}
 	hold, give, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("pipe to the warden: %w", err)
 	}
 	defer hold.Close()
-	cmd := exec.Command("/bin/sh", "-c", wardenScript, "gpumux-warden", workerToken+"="+token, strconv.Itoa(syscall.Getpgrp()))
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	cmd.Stdin = hold
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	w.pipe = give
+	ours, theirs, err := newLine()
+	if err != nil {
 		give.Close()
+		return nil, fmt.Errorf("line to the warden: %w", err)
+	}
+	w.line = ours
+	cmd := exec.Command("/bin/sh", "-c", wardenScript, "gpumux-warden", workerToken+"="+w.token,
+		strconv.FormatUint(w.number, 10), strconv.Itoa(syscall.Getpgrp()))
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Stdin, cmd.ExtraFiles = hold, theirs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	for _, file := range theirs {
+		file.Close()
+	}
+	if err != nil {
+		give.Close()
+		ours.close()
 		return nil, fmt.Errorf("start the warden, which needs /bin/sh: %w", err)
 	}
 	go cmd.Wait()
-	return &watched{token, give}, nil
+	return w, nil
 })

@@ -222,6 +222,18 @@ def daemon(x):
                 time.sleep(0.01)
     elif x == "exec":
         subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do echo .; sleep 0.1; done"], start_new_session=True)
+    elif x in ("clear", "replace"):
+        # As "fork", and nothing of the environment is left; the arguments tell the test whose it is.
+        done, hold = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            forever = ["sh", "-c", "trap '' TERM; while :; do sleep 0.2; done", "FAULTS=" + os.environ["FAULTS"]]
+            os.execve("/bin/sh", forever, {} if x == "clear" else {"PATH": "/bin:/usr/bin"})
+        os.close(hold)
+        os.read(done, 1)
+        os.close(done)
     elif x == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     elif x == "hang":

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+const stoppedPy = `
+import os, time
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f: return f.read().rpartition(") ")[2][0] not in "ZX"
+    except OSError: return False
+def tell(*words):
+    with open(os.environ["CALLS"], "a") as f: f.write(" ".join(map(str, words)) + "\n")
+def careful(i):
+    # looks whether somebody else runs the same item at this moment
+    tell("begin", i, os.getpid())
+    begun = {}
+    with open(os.environ["CALLS"]) as f:
+        for word, item, pid in map(str.split, f):
+            if item == str(i): begun[pid] = word == "begin"
+    for pid, runs in begun.items():
+        if runs and pid != str(os.getpid()) and alive(pid): tell("overlap", i, pid)
+    time.sleep(float(os.environ["SECONDS"]))
+    tell("end", i, os.getpid())
+    return i
+`
+
+// A worker that is stopped, not killed, loses its chunks to others after a while. Its task processes are gone by then, so that no
+// item runs twice at once, and when it goes on it drops what was left of its chunks and serves as before.
+func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newCareful(t, 0.4)
+	h.server()
+	first := h.worker()
+	const n = 100
+	running := h.begin("map", "careful", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--chunk", "25", "--out", "r.jsonl")
+	h.busy(first)
+	second := h.worker()
+	h.busy(second)
+
+	lost := h.busy(first)
+	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
+	for pid := range lost {
+		require.Eventually(t, func() bool { return gone(pid) }, 30*time.Second, 2*time.Millisecond, "task process %d outlived the worker's time", pid)
+	}
+	mine := map[string]bool{}
+	for _, item := range lost {
+		mine[item] = true
+	}
+	require.Eventually(t, func() bool {
+		for _, item := range h.runners(second) {
+			if mine[item] {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 5*time.Millisecond, "the other worker takes over")
+	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
+
+	require.Equal(t, 0, running.code(), running.stderr.String())
+	h.complete("r.jsonl", n)
+	require.Equal(t, 1, strings.Count(first.stderr.String(), "; its task processes were ended because their items may run elsewhere"), first.stderr.String())
+	require.NotContains(t, first.stderr.String(), "a call failed", "nobody is to blame")
+	require.NotContains(t, h.file("calls"), "overlap")
+
+	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 0, second.code(), second.stderr.String())
+	h.write("calls", "")
+	h.run(0, "map", "careful", "--range", "0:4", "--pool", "cpu", "--out", "again.jsonl")
+	h.complete("again.jsonl", 4)
+	require.Equal(t, 4, strings.Count(h.file("calls"), "end "))
+	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 0, first.code(), first.stderr.String())
+}
+
+// What the server gives to a worker that is stopped while it waits for work has been given to others when it goes on.
+func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
+	t.Parallel()
+	h := newCareful(t, 6)
+	h.server()
+	first := h.worker()
+	h.run(0, "map", "careful", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "warm.jsonl")
+	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
+	h.write("calls", "")
+	id := strings.TrimSpace(h.run(0, "map", "careful", "--range", "10:11", "--pool", "cpu", "--chunk", "1", "--detach").stdout.String())
+	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
+	require.NoError(t, err)
+	defer c.Close()
+	// A worker of workflows alone: the chunks are left to the stopped one.
+	w := worker.New(c, gpumux.Queue, worker.Options{})
+	workflows.Register(w)
+	st, err := store.Open(t.Context(), "file://"+h.path("store"))
+	require.NoError(t, err)
+	defer st.Close()
+	(&activities.Light{Store: st}).Register(w)
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	require.Eventually(t, func() bool {
+		described, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+		require.NoError(t, err)
+		return slices.ContainsFunc(described.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
+			return p.State == enums.PENDING_ACTIVITY_STATE_STARTED
+		})
+	}, time.Minute, 10*time.Millisecond, "the chunk waits in the stopped worker's connection")
+	second := h.worker()
+	require.Eventually(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
+	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
+	require.Eventually(t, func() bool { return strings.Contains(first.stderr.String(), "; nothing ran on it") }, time.Minute, 5*time.Millisecond)
+	h.run(0, "wait", id)
+	require.NotContains(t, h.file("calls"), "overlap")
+	require.Equal(t, 1, strings.Count(h.file("calls"), "begin "), h.file("calls"))
+	for _, each := range []*program{first, second} {
+		require.NoError(t, each.Process.Signal(syscall.SIGTERM))
+		require.Equal(t, 0, each.code(), each.stderr.String())
+	}
+}
+
+// newCareful is a host whose workers have the task careful.
+func newCareful(t *testing.T, seconds float64) *host {
+	t.Helper()
+	h := newHost(t)
+	h.write("stopped.py", stoppedPy)
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
+		"tasks: {careful: {python: \"stopped.py:careful\", env: {CALLS: %q, SECONDS: \"%g\"}}}\n", h.path("store"), h.path("calls"), seconds))
+	return h
+}
+
+// busy waits until both slots of a worker run items, and returns which, by process.
+func (h *host) busy(worker *program) (items map[int]string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool { items = h.runners(worker); return len(items) == 2 }, time.Minute, 2*time.Millisecond)
+	return items
+}
+
+// runners are the worker's task processes that run an item of the task careful, with the item.
+func (h *host) runners(worker *program) map[int]string {
+	items := map[int]string{}
+	for line := range strings.Lines(h.file("calls")) {
+		words := strings.Fields(line)
+		if len(words) != 3 || !strings.HasSuffix(line, "\n") {
+			continue
+		}
+		pid, err := strconv.Atoi(words[2])
+		require.NoError(h.t, err)
+		switch words[0] {
+		case "begin":
+			items[pid] = words[1]
+		case "end":
+			delete(items, pid)
+		}
+	}
+	for pid := range items {
+		if parent(pid) != worker.Process.Pid {
+			delete(items, pid)
+		}
+	}
+	return items
+}

@@ -1,0 +1,75 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+const (
+	// probeBudget is what a probe may hold, probeTakes what it takes, probeHolds for how long.
+	probeBudget = 24 << 20
+	probeTakes  = 48 << 20
+	probeHolds  = 3 * time.Second
+	probeLimit  = 15 * time.Second
+)
+
+// prove finds out which means on the CPU end a process that holds more than its budget: for each, a throw-away process takes
+// more than a small one. What does not is not counted on, and said.
+func (w *Worker) prove(ctx context.Context) {
+	if !slices.ContainsFunc(w.placements, func(p placement) bool {
+		return p.Memory > 0 && p.groups[0].devices[0].Kind == gpu.KindCPU
+	}) {
+		return
+	}
+	tries := map[string]slot.Options{meansWatch: {Watch: w.watch}}
+	if w.cgroups != nil {
+		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups}
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	w.broken = map[string]error{}
+	for name, o := range tries {
+		all.Go(func() {
+			if err := probe(ctx, o); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				w.broken[name] = err
+			}
+		})
+	}
+	all.Wait()
+	for name, err := range w.broken {
+		w.log.Warn("a budget is not enforced by "+name+", which was tried with a throw-away process", zap.Error(err))
+	}
+}
+
+// probe lets a process in a slot of its own take more than its budget, and says why it was not ended for it.
+func probe(ctx context.Context, o slot.Options) error {
+	o.Name, o.Device, o.Memory, o.Grace = "probe", gpu.CPU, probeBudget, time.Second
+	s := slot.New(o)
+	defer s.Stop(context.WithoutCancel(ctx))
+	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
+		fmt.Sprintf(`x=$(head -c %d /dev/zero | tr '\0' x); sleep %d`, probeTakes, int(probeHolds.Seconds()))}}
+	err := s.Run(ctx, slot.Call{Task: task, Timeout: probeLimit, Items: oneItem, Done: func(slot.Done) {}})
+	var fault *gpumux.Fault
+	switch {
+	case errors.As(err, &fault) && fault.Kind == gpumux.Budget:
+		return nil
+	case err != nil:
+		return fmt.Errorf("the process should have been ended for its memory: %w", err)
+	}
+	return fmt.Errorf("a process took %s of a budget of %s and was not ended within %s", gpumux.Size(probeTakes), gpumux.Size(probeBudget), probeHolds)
+}
+
+var oneItem iter.Seq2[slot.Item, error] = func(yield func(slot.Item, error) bool) { yield(slot.Item{Value: []byte("null")}, nil) }

@@ -1,0 +1,63 @@
+package workers
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// proving is a worker of one pool on the CPU with a budget, not started, whose watch runs or does not.
+func proving(t *testing.T, watches bool) (*Worker, *observer.ObservedLogs) {
+	t.Helper()
+	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	core, seen := observer.New(zap.InfoLevel)
+	w, err := New(Config{
+		Store: "file://" + t.TempDir(), Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
+		Pools: []PoolConfig{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}},
+	}, Options{Inventory: inventory, Log: zap.New(core)})
+	require.NoError(t, err)
+	w.watch, w.enforced = newWatch(inventory, true, w.log), map[string]means{}
+	if watches {
+		ctx, cancel := context.WithCancel(context.Background())
+		w.guards.Go(func() { w.watch.run(ctx) })
+		t.Cleanup(func() { cancel(); w.guards.Wait() })
+	}
+	return w, seen
+}
+
+func (w *Worker) proved(t *testing.T) []string {
+	t.Helper()
+	w.prove(t.Context())
+	for _, p := range w.placements {
+		w.enforced[p.Name] = w.means(p)
+	}
+	w.sayMeans()
+	return w.Describe().Pools[0].Means
+}
+
+// A throw-away process takes more than its budget for real.
+func TestProbe_AWatchThatHoldsIsCountedOn(t *testing.T) {
+	t.Parallel()
+	w, seen := proving(t, true)
+	require.Equal(t, []string{"watch every 100ms"}, w.proved(t))
+	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
+	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").Len())
+}
+
+func TestProbe_MeansThatDoNotHoldAreSaid(t *testing.T) {
+	t.Parallel()
+	w, seen := proving(t, false)
+	require.Empty(t, w.proved(t))
+	lines := seen.FilterMessage("a budget is not enforced by watch, which was tried with a throw-away process").All()
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0].ContextMap()["error"], "a process took 48MiB of a budget of 24MiB and was not ended within 3s")
+	loud := seen.FilterLevelExact(zap.ErrorLevel).All()
+	require.Len(t, loud, 1)
+	require.Contains(t, loud[0].Message, "budget 64MiB enforced by: none; ")
+}

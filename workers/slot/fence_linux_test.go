@@ -1,0 +1,119 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// fenced is a worker that is stopped while its task runs, beside which a process sits idle. It says what it sees, a line each.
+func fenced() {
+	var task slot.Task
+	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	var fence slot.Fence
+	var mu sync.Mutex
+	const lease = time.Second
+	deadline, lapsed := slot.Uptime()+lease, false
+	held := func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if lapsed = lapsed || slot.Uptime() > deadline; lapsed {
+			return fmt.Errorf("stopped: %w", slot.ErrLapsed)
+		}
+		return nil
+	}
+	renew := func() {
+		if held() == nil {
+			mu.Lock()
+			deadline = slot.Uptime() + lease
+			fmt.Fprint(os.Stderr, or(fence.Hold(deadline)))
+			mu.Unlock()
+		}
+	}
+	renew()
+	go func() {
+		for range time.Tick(50 * time.Millisecond) {
+			renew()
+		}
+	}()
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	idle := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	fmt.Println("idle", or(idle.Run(context.Background(), slot.Call{Task: task, Items: values("nothing"), Done: func(slot.Done) {}})))
+	done := 0
+	call := slot.Call{Task: task, Items: values("fork", "clear", "hang"), Held: held, Done: func(slot.Done) {
+		if done++; done == 2 {
+			fmt.Println("running")
+		}
+	}}
+	err := s.Run(context.Background(), call)
+	var fault *gpumux.Fault
+	fmt.Println("ended", errors.Is(err, slot.ErrLapsed), errors.As(err, &fault))
+	if err := fence.Hold(slot.Uptime() + time.Minute); err != nil {
+		fmt.Println(err)
+	}
+	for _, each := range []*slot.Slot{s, idle} {
+		call := slot.Call{Task: task, Items: values("nothing", "nothing"), Done: func(slot.Done) { fmt.Println("again") }}
+		fmt.Println("served", or(each.Run(context.Background(), call)))
+	}
+	fmt.Println("freed", or(fence.Free()))
+	os.Exit(0)
+}
+
+func or(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A program that is stopped cannot end what it runs; the warden does at the deadline, wherever the descendants are, and not before.
+// The program sees no fault in it and goes on.
+func TestFence_TaskProcessesOfAStoppedProgramEnd(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	task, err := json.Marshal(s.task("daemon"))
+	require.NoError(t, err)
+	program := exec.Command(os.Args[0])
+	program.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=fenced", "TASK="+string(task), "RUNTIME="+runtimePath(t))
+	program.Stderr = os.Stderr
+	out, err := program.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, program.Start())
+	t.Cleanup(func() { program.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		require.True(t, lines.Scan(), "the program ended")
+		return strings.TrimSpace(lines.Text())
+	}
+	require.Equal(t, "idle", next())
+	require.Equal(t, "running", next())
+	// Longer than the deadline: while it is put off, nothing ends.
+	require.Never(t, func() bool { return len(s.left()) < 4 }, 2*time.Second, 20*time.Millisecond)
+	require.NoError(t, program.Process.Signal(syscall.SIGSTOP))
+	require.Eventually(t, func() bool { return len(s.left()) == 0 }, 20*time.Second, 5*time.Millisecond)
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", program.Process.Pid))
+	require.NoError(t, err)
+	require.Contains(t, string(stat), ") T ", "nobody else could have ended them")
+	require.NoError(t, program.Process.Signal(syscall.SIGCONT))
+	for _, want := range []string{"ended true false", "again", "again", "served", "again", "again", "served", "freed"} {
+		require.Equal(t, want, next())
+	}
+	require.NoError(t, program.Wait())
+}

@@ -1,0 +1,18 @@
+package slot
+
+import "crypto/rand"
+
+// workerToken and processToken mark every descendant of this worker in its environment, so that those that left their process
+// group are found; the numbers of mark_linux.go find those that cleared it.
+const (
+	workerToken  = "GPUMUX_WORKER"
+	processToken = "GPUMUX_PROCESS"
+)
+
+// mark is what a task process and its descendants are known by; a number of 0 is none.
+type mark struct {
+	token  string
+	number uint64
+}
+
+func newMark(w *watched) mark { return mark{rand.Text(), processNumber(w.number)} }

@@ -1,0 +1,69 @@
+package slot
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Task processes carry two marks, so that their descendants are found wherever they went: tokens in the environment, and
+// numbers in the limit on file locks, which the kernel hands on at every fork and exec and has not enforced since Linux 2.4. A
+// program that clears its environment, as daemons do, keeps the second: nothing but its own deliberate call takes it away, and
+// even that can only make it smaller. The hard limit is the worker's number, the soft limit the process's.
+
+// leastNumber is the smallest number that nobody would take for a limit.
+const leastNumber = 1 << 40
+
+// workerNumber draws the worker's number, or 0 where this process itself may not set one that is unlike any other.
+func workerNumber() uint64 {
+	var own unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_LOCKS, &own) != nil {
+		return 0
+	}
+	most := min(own.Max, 1<<62)
+	if most < 4*leastNumber {
+		return 0
+	}
+	return most/2 + rand.Uint64N(most/2)
+}
+
+// processNumber draws the number of a process of a worker.
+func processNumber(worker uint64) uint64 {
+	if worker == 0 {
+		return 0
+	}
+	return worker/2 + rand.Uint64N(worker/2)
+}
+
+// enlist gives a process that has just started the numbers of a worker and of itself.
+func enlist(pid int, worker, number uint64) error {
+	if number == 0 {
+		return nil
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: number, Max: worker}, nil); err != nil {
+		return fmt.Errorf("mark process %d with a limit on file locks: %w", pid, err)
+	}
+	return nil
+}
+
+// enlisted says whether a process has a number as its soft limit; known is false when that cannot be told.
+func enlisted(pid int, number uint64) (is, known bool) {
+	if number == 0 {
+		return false, false
+	}
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+	if err != nil {
+		return false, false
+	}
+	for line := range bytes.Lines(limits) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Max file locks")); ok {
+			fields := bytes.Fields(rest)
+			return len(fields) > 0 && string(fields[0]) == strconv.FormatUint(number, 10), true
+		}
+	}
+	return false, false
+}
