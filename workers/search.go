@@ -73,6 +73,9 @@ func (s *search) slots() int { return s.now }
 func (s *search) settled() bool { return s.resting }
 func (s *search) best() int     { return s.at }
 
+// most is the larger of the number in use and the one that is tried.
+func (s *search) most() int { return max(s.at, s.trial) }
+
 // take takes in a measurement of the throughput with the present number of slots.
 func (s *search) take(rate float64) {
 	if rate <= 0 {

@@ -73,6 +73,7 @@ type Worker struct {
 	hostPIDs  bool             // the driver's process numbers are ours
 	enforced  map[string]means // by pool
 	suppliers []*supplier
+	sizings   []*sizing // of pools with slots: auto
 	guarding  context.CancelFunc
 	guarded   chan struct{}
 	client    client.Client
@@ -162,7 +163,12 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, p := range w.placements {
 		pl := w.open(p, runtime)
 		watch.pools = append(watch.pools, guarded{pl, p.groups})
-		queues = append(queues, w.queues(p, pl, watch)...)
+		var size *sizing
+		if p.auto() {
+			size = newSizing(pl, p, w.inventory, w.log)
+			w.sizings = append(w.sizings, size)
+		}
+		queues = append(queues, w.queues(p, pl, watch, size)...)
 	}
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding, w.guarded = cancel, make(chan struct{})
@@ -171,6 +177,9 @@ func (w *Worker) start(ctx context.Context) error {
 		var all sync.WaitGroup
 		all.Go(func() { w.watch.run(guarding) })
 		all.Go(func() { w.contact.run(guarding) })
+		for _, size := range w.sizings {
+			all.Go(func() { size.run(guarding) })
+		}
 		watch.run(guarding)
 		all.Wait()
 	}()
@@ -216,9 +225,9 @@ func (w *Worker) open(p placement, runtime string) *pool {
 	for _, g := range p.groups {
 		env := environment(p.PoolConfig, g)
 		alone := p.PoolConfig
-		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Slots), 1
+		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.fit), 1
 		whole := environment(alone, g)
-		for range int(p.Slots) {
+		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
@@ -236,11 +245,17 @@ func (w *Worker) open(p placement, runtime string) *pool {
 // be stopped.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Describe is what the worker offers.
+// Describe is what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
-	for _, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: int(p.Slots) * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+	for i, p := range w.placements {
+		info := gpumux.PoolInfo{Name: p.Name, Slots: p.sure() * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+		if p.auto() {
+			info.MaxSlots = p.most * len(p.groups)
+			if i < len(w.pools) {
+				info.Slots = w.pools[i].size() * len(p.groups)
+			}
+		}
 		for _, g := range p.groups {
 			info.Devices = append(info.Devices, g.name)
 		}
