@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// full is the share of the slots that must have been at work for a stretch to count; crowded is the share above which more
-	// were, because a slot that is to go has not finished its call.
-	full, crowded = 7.0 / 8, 1.05
+	// full is the share of the slots that must be at work for time to count; not all, because of many one is often between two
+	// chunks.
+	full = 7.0 / 8
 	// stretchLeast is the least time that is looked at on its own, so that short items cost little.
 	stretchLeast = 5 * time.Millisecond
 	// stretches is how many of them each slot must have brought to a measurement.
@@ -19,10 +19,9 @@ const (
 
 // meter measures what the slots of a pool get done: items per second of one task, while all slots have work.
 //
-// A stretch is the time from one result of a slot to a later one of the same call. By Little's law the throughput is the number
-// of slots at work over the mean time of an item, so that chunks of any size count alike, and the time that a slot has to wait
-// for work does not count at all. A stretch is left out when it began before the last reset, while other slots waited for work,
-// other tasks ran beside it or a device was taken whole; and so is the time before the first result of a new process.
+// Only time counts in which all slots are at work on the task: none waits for a chunk or starts its process, none is left that
+// should go, no other task runs beside it and no device is taken whole. A stretch is the time from one result of a slot to a later
+// one of the same call. Its items count as far as its time did, so that neither the size of chunks nor a lack of work shows.
 type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.
@@ -33,19 +32,20 @@ type meter struct {
 	mu      sync.Mutex // guards what follows, and every field of a stint
 	task    string
 	want    int // slots that are to be at work
-	since   time.Time
 	epoch   int
 	stints  map[*stint]bool
 	peaks   map[string]int64 // the most bytes that an item of a task held
-	last    time.Time        // when own ran last
-	at      time.Time        // up to when worked and foreign are summed
-	worked  float64          // slots × seconds: slots at work on the task
-	foreign float64          // the same, of others
+	last    time.Time        // when a call of the task ended last
+	at      time.Time        // up to when valid and lack are summed
+	valid   float64          // seconds that count
+	base    float64          // valid at the last reset
+	settled bool             // as many stretches have ended since as there are slots
 
-	// Of the measurement to be: stretches, items, slots × seconds, and the same weighted with the slots at work.
-	parts, items int
-	spent, busy  float64
-	idle         float64 // slots × seconds that did not count for want of work
+	// Of the measurement to be: valid as it began, stretches, and items.
+	from  float64
+	parts int
+	items float64
+	lack  float64 // seconds in which slots had no work
 }
 
 // measurement is items per second over all slots of a pool.
@@ -60,17 +60,16 @@ type measurement struct {
 
 // stint is one call in its slot.
 type stint struct {
-	m       *meter
-	pool    *pool
-	place   *place
-	task    string
-	whole   bool
-	warm    bool // a result has come from this process
-	start   time.Time
-	worked  float64 // of the meter as the stretch began
-	foreign float64
-	items   int
-	peak    int64
+	m     *meter
+	pool  *pool
+	place *place
+	task  string
+	whole bool
+	warm  bool // a result has come from this process
+	start time.Time
+	valid float64 // of the meter as the stretch began
+	items int
+	peak  int64
 }
 
 func newMeter(length time.Duration) *meter {
@@ -138,7 +137,7 @@ func (s *stint) end() {
 
 // stretch begins the next one; the caller holds the lock and has called sum.
 func (s *stint) stretch() {
-	s.start, s.worked, s.foreign, s.items = s.m.at, s.m.worked, s.m.foreign, 0
+	s.start, s.valid, s.items = s.m.at, s.m.valid, 0
 }
 
 // reset begins anew with so many slots.
@@ -170,11 +169,11 @@ func (m *meter) peak(task string) int64 {
 // restart forgets the measurement to be; the caller holds the lock and has called sum.
 func (m *meter) restart() {
 	m.epoch++
-	m.since = m.at
+	m.base, m.settled = m.valid, false
 	m.clear()
 }
 
-func (m *meter) clear() { m.parts, m.items, m.spent, m.busy, m.idle = 0, 0, 0, 0, 0 }
+func (m *meter) clear() { m.from, m.parts, m.items, m.lack = m.valid, 0, 0, 0 }
 
 // current says whether a measurement is of the present slots and task.
 func (m *meter) current(of measurement) bool {
@@ -206,39 +205,54 @@ func (m *meter) sum() {
 	now := m.now()
 	passed := now.Sub(m.at).Seconds()
 	m.at = now
+	working, starting, foreign := 0, 0, 0
 	for s := range m.stints {
 		switch {
 		case s.task != m.task || s.whole:
-			m.foreign += passed
+			foreign++
 		case s.warm:
-			m.worked += passed
+			working++
+		default:
+			starting++
 		}
+	}
+	switch {
+	case foreign > 0 || working == 0 || working > m.want:
+	case float64(working) >= full*float64(m.want):
+		m.valid += passed
+	case starting == 0:
+		m.lack += passed
 	}
 }
 
 // count takes in a stretch that has ended; the caller holds the lock and has called sum.
 func (m *meter) count(s *stint) {
-	took := m.at.Sub(s.start).Seconds()
-	if s.task != m.task || s.start.Before(m.since) || took <= 0 || m.foreign-s.foreign > took/100 {
+	if s.task != m.task {
 		return
 	}
-	working := (m.worked - s.worked) / took
-	switch {
-	case working > crowded*float64(m.want):
+	if m.lack > hungry*m.length.Seconds() && m.lack > 2*(m.valid-m.from) {
+		m.tell(measurement{hungry: true})
 		return
-	case working < full*float64(m.want):
-		m.idle += took
-		if m.idle > hungry*m.length.Seconds()*float64(m.want) && m.idle > 2*m.spent {
-			m.tell(measurement{hungry: true})
-		}
+	}
+	share := 1.0 // a stretch without length is the rest of a micro-batch
+	if took := m.at.Sub(s.start).Seconds(); took > 0 {
+		share = min(1, (m.valid-max(s.valid, m.base))/took)
+	}
+	if share == 0 {
 		return
 	}
 	m.parts++
-	m.items += s.items
-	m.spent += took
-	m.busy += working * took
-	if m.spent >= m.length.Seconds()*float64(m.want) && m.parts >= stretches*m.want {
-		m.tell(measurement{rate: float64(m.items) / m.spent * m.busy / m.spent})
+	m.items += share * float64(s.items)
+	if !m.settled {
+		// What a measurement counts too much of items that ran as it began, it lacks of those that run as it ends, except after
+		// a reset.
+		if m.settled = m.parts >= m.want; m.settled {
+			m.clear()
+		}
+		return
+	}
+	if passed := m.valid - m.from; passed >= m.length.Seconds() && m.parts >= stretches*m.want {
+		m.tell(measurement{rate: m.items / passed})
 	}
 }
 

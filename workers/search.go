@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// gain is by how much more slots must raise the throughput to be taken; a number that is in use stays while fewer would
-	// lose more than keep. The gap between the two keeps a number from going back and forth.
+	// gain is by how much more slots must raise the throughput to be worth it. A number that was found stays while it brings at
+	// least keep more than fewer: the gap between the two keeps it from going back and forth.
 	gain, keep = 1.08, 1.03
 	// inRow is how many measurements are made in a row, mostRows how many such rows of a number there are before a doubtful
 	// comparison is decided as it looks.
 	inRow, mostRows = 3, 7
 	// sure is how many standard errors a comparison must be away from doubt to end early; leastSpread is the least spread of
 	// measurements that it reckons with, because a few may agree by chance.
-	sure, leastSpread = 2.5, 0.04
+	sure, leastSpread = 2.0, 0.03
 	// firstRest and lastRest are the measurements between two looks at the neighbouring numbers; the time doubles each time.
 	firstRest, lastRest = 120, 1920
 	// drift is the change of throughput, up or down, after which the task is taken for another.
@@ -163,7 +163,10 @@ func (s *search) up() int {
 func (s *search) judge() {
 	small, large, least := s.rates[s.at], s.rates[s.trial], gain
 	if s.trial < s.at {
-		small, large, least = large, small, keep
+		small, large = large, small
+		if s.looking {
+			least = keep
+		}
 	}
 	above := median(large) - median(small) - math.Log(least)
 	doubt := sure * standardError(small, large)

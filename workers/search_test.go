@@ -44,7 +44,7 @@ func TestSearch_FindsTheBestNumber(t *testing.T) {
 		"linear to an odd bound":   {saturatedAt(99), 11, 11, 11},
 		"best at three, then less": {peaked(3, 0.4), 16, 3, 3},
 		"more is always worse":     {func(n int) float64 { return 100 / float64(n) }, 16, 1, 1},
-		"ever less for one more":   {roofed, 64, 6, 14},
+		"ever less for one more":   {roofed, 64, 5, 14},
 		"room for one":             {saturatedAt(8), 1, 1, 1},
 	} {
 		for _, noise := range []float64{0, 0.02, 0.10} {

@@ -27,7 +27,7 @@ lock = open(os.environ["LOCK"], "w")
 def alone(item):
     # one at a time on the whole machine, as on a device that one process saturates
     fcntl.flock(lock, fcntl.LOCK_EX)
-    time.sleep(0.01)
+    time.sleep(0.03)
     fcntl.flock(lock, fcntl.LOCK_UN)
     return os.getpid()
 def patient(item):
@@ -64,7 +64,7 @@ func newPlant(t *testing.T, most int) *plant {
 	w.watch = newWatch(w.inventory, true, w.log)
 	pl := w.open(w.placements[0], main)
 	s := newSizing(pl, w.placements[0], w.inventory, w.log)
-	s.meter.length = 150 * time.Millisecond
+	s.meter.length = 300 * time.Millisecond
 	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
 		pool: pl, tasks: w.tasks, halt: t.Context(), contact: newContact(nil, w.log), size: s, lost: func(string, string) {}, log: w.log,
 	}}
@@ -142,7 +142,7 @@ func (p *plant) processes() int {
 
 func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
 	p := newPlant(t, 8)
-	p.work("alone", 25, p.said("alone"))
+	p.work("alone", 8, p.said("alone"))
 	require.LessOrEqual(t, p.pool.size(), 2)
 	p.pool.vacating.Wait()
 	require.LessOrEqual(t, p.processes(), 2, "the processes of the trial are gone")
@@ -160,7 +160,7 @@ func TestSizing_AnotherTask(t *testing.T) {
 	p := newPlant(t, 4)
 	p.work("patient", 10, p.said("patient"))
 	require.GreaterOrEqual(t, p.pool.size(), 3)
-	p.work("alone", 25, p.said("alone"))
+	p.work("alone", 8, p.said("alone"))
 	require.LessOrEqual(t, p.pool.size(), 2)
 	// What was found is known when the task comes again.
 	p.work("patient", 10, func() bool { return p.pool.size() >= 3 })
