@@ -72,9 +72,11 @@ type Describe struct {
 
 // PoolInfo describes one pool of one worker.
 type PoolInfo struct {
-	Name   string `json:"name"`
-	Slots  int    `json:"slots"`
-	Memory Size   `json:"memory,omitempty"`
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
+	// MaxSlots is the most that Slots becomes where the worker finds their number by measurement, else 0.
+	MaxSlots int  `json:"maxSlots,omitempty"`
+	Memory   Size `json:"memory,omitempty"`
 	// Means are what keeps a slot within Memory, strongest first: "MIG", "cgroup", "framework caps", "watch every 100ms".
 	Means   []string `json:"means,omitempty"`
 	Mode    Mode     `json:"mode"`

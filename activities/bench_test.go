@@ -52,7 +52,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				round++
 				var suite testsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
-				pool := &Pool{Runner: echo{}, Store: s, Worker: "w", Slots: 1}
+				pool := &Pool{Runner: echo{}, Store: s, Worker: "w", Slots: func() int { return 1 }}
 				env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
@@ -79,4 +79,3 @@ func processorTime(b *testing.B) time.Duration {
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
-

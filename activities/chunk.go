@@ -32,9 +32,9 @@ var errFailFast = errors.New("an item failed and the map is to fail fast")
 type Pool struct {
 	Runner Runner
 	Store  *store.Store
-	// Worker and Slots are told to the map, which sizes its window by them.
+	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
 	Worker string
-	Slots  int
+	Slots  func() int
 	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
 	// its items run. Default: never.
 	Doubt func() bool
@@ -313,7 +313,10 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 func (r *run) result() gpumux.ChunkResult {
 	out := r.l.result
 	out.Peak = r.l.peaks.Known()
-	out.Next, out.Busy, out.Worker, out.Slots = r.chunk.End, gpumux.Duration(r.busy), r.Worker, r.Slots
+	out.Next, out.Busy, out.Worker = r.chunk.End, gpumux.Duration(r.busy), r.Worker
+	if r.Slots != nil {
+		out.Slots = r.Slots()
+	}
 	if r.chunk.Parts == "" || r.l.inline() {
 		out.Results = r.l.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })

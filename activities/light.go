@@ -18,8 +18,8 @@ import (
 // Light serves the queue gpumux: what a map needs besides slots.
 type Light struct {
 	Store *store.Store
-	// Describe is what this worker says of itself.
-	Describe gpumux.Describe
+	// Describe is what this worker says of itself now.
+	Describe func() gpumux.Describe
 }
 
 // Register registers the light activities.
@@ -99,4 +99,4 @@ func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) error {
 }
 
 // DescribeWorker says what this worker offers.
-func (l *Light) DescribeWorker(context.Context) (gpumux.Describe, error) { return l.Describe, nil }
+func (l *Light) DescribeWorker(context.Context) (gpumux.Describe, error) { return l.Describe(), nil }

@@ -122,7 +122,7 @@ func (c Config) dir() string {
 type LocalOptions struct {
 	// Pool is the pool's name. Default "gpu".
 	Pool string
-	// Slots is the number of slots per device. Default 1.
+	// Slots is the number of slots per device, or AutoSlots. Default 1.
 	Slots int
 	// Memory is the budget of a slot. Default: none.
 	Memory gpumux.Size

@@ -3,6 +3,7 @@ package workers
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ pools:
 task: {}
 `, `3 mistakes in FILE
   FILE:4: pools[0].memroy: unknown field; did you mean "memory"?
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, memory, mode, name, sharing, slots
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, max_slots, memory, mode, name, sharing, slots
   FILE:6: task: unknown field; did you mean "tasks"?`},
 		"wrong shapes": {`
 temporal: here
@@ -163,22 +164,16 @@ tasks:
   FILE:2: temporal: give fields as name: value, not "here"
   FILE:3: store: give one value, not a list
   FILE:5: pools[0].name: give one value, not a list
-  FILE:5: pools[0].slots: "many" is not a number of slots; give 1 to 256
+  FILE:5: pools[0].slots: "many" is not a number of slots; give 1 to 256, or auto
   FILE:5: pools[0].memory: "8 apples" is not a size; write it as 8GiB, 512MB or a number of bytes
   FILE:5: pools[0].gpus_per_slot: "two" is not a whole number
-  FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256
+  FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256, or auto
   FILE:6: pools[1].devices: map[a:1] is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs
   FILE:7: pools[2]: give fields as name: value, not "gpu"
   FILE:9: tasks.a.command: give a list, not "./train"
   FILE:9: tasks.a.timeout: "soon" is not a duration; write it as 30s, 5m or 2h
   FILE:9: tasks.a.recycle: give fields as name: value, not "5"
   FILE:9: tasks.a.env: give fields as name: value, not a list`},
-		"slots: auto": {`
-pools:
-  - name: gpu
-    slots: auto
-`, `1 mistake in FILE
-  FILE:4: pools[0].slots: "auto" is not available in this version; give a number, and find the best one with gpumux bench`},
 		"not YAML": {"pools: [\n", `1 mistake in FILE
   FILE:1: sequence end token ']' not found`},
 		"a key twice": {"store: a\nstore: b\n", `1 mistake in FILE
@@ -229,6 +224,21 @@ tasks:
   FILE:8: pools[3].sharing: "wild" is unknown; use default or exclusive
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
   FILE:9: pools[4].gpus_per_slot: -1 is below 1`},
+		"slots: auto": {`
+pools:
+  - {name: a, devices: [0], slots: auto, memory: 90GiB}
+  - {name: b, devices: [1], slots: auto, sharing: exclusive}
+  - {name: c, devices: cpu, slots: auto, max_slots: 1000}
+  - {name: d, devices: cpu, slots: auto}
+  - {name: e, devices: cpu, slots: 2, max_slots: 4}
+tasks:
+  embed: {python: "embed.py:embed"}
+`, `5 mistakes in FILE
+  FILE:3: pools[0].memory: 1 × 90GiB in pool a is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
+  FILE:4: pools[1].slots: auto with sharing: exclusive; an exclusive device has 1 slot, so leave slots out or use sharing: default
+  FILE:5: pools[2].max_slots: 1000 is outside 1 to 256
+  FILE:6: pools[3].slots: auto, but pool c has that on cpu (host) too; give one of them a number
+  FILE:7: pools[4].max_slots: 4 goes with slots: auto; without it slots says the number`},
 		"shares of devices": {`
 pools:
   - {name: a, devices: [0], slots: 4, memory: 16GiB}
@@ -317,6 +327,34 @@ tasks:
 	}
 }
 
+func TestConfig_AutoSlotsReachAsFarAsTheirBudgets(t *testing.T) {
+	c, err := load(t, site(t), `
+pools:
+  - {name: some, slots: auto, memory: 8GiB}
+  - {name: fixed, slots: 2, memory: 10GiB}
+  - {name: cpu, devices: cpu, slots: auto}
+tasks:
+  a: {python: "embed.py:embed"}
+`)
+	require.NoError(t, err)
+	placements, _, err := c.plan(twoGPUs(t))
+	require.NoError(t, err)
+	require.Equal(t, []int{7, 2, 2 * runtime.GOMAXPROCS(0)}, []int{placements[0].most, placements[1].most, placements[2].most})
+	require.Equal(t, []int{1, 2, 1}, []int{placements[0].sure(), placements[1].sure(), placements[2].sure()})
+
+	// A limit of its own bounds the slots, not what a call gets that has the device whole.
+	c.Pools[0].MaxSlots, c.Pools[1] = 3, PoolConfig{Name: "fixed"}
+	placements, _, err = c.plan(twoGPUs(t))
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 10}, []int{placements[0].most, placements[0].fit})
+
+	// Two GPUs make one slot, each with half of its budget.
+	c.Pools = []PoolConfig{{Name: "pair", Slots: AutoSlots, GPUsPerSlot: 2, Memory: 40 << 30}}
+	placements, _, err = c.plan(twoGPUs(t))
+	require.NoError(t, err)
+	require.Equal(t, 4, placements[0].most)
+}
+
 func TestConfig_NoGPU(t *testing.T) {
 	c, err := load(t, site(t), "pools: [{name: gpu}]\ntasks:\n  a: {python: \"embed.py:embed\"}\n")
 	require.NoError(t, err)
@@ -361,7 +399,7 @@ func TestLocal_UsesTheCPUWithoutGPU(t *testing.T) {
 }
 
 func TestLocal_Mistakes(t *testing.T) {
-	c := Local(LocalOptions{Slots: -1, Dir: site(t), Tasks: map[string]TaskConfig{"x": {Python: "gone.py:f"}}})
+	c := Local(LocalOptions{Slots: -2, Dir: site(t), Tasks: map[string]TaskConfig{"x": {Python: "gone.py:f"}}})
 	err := c.Validate(onlyCPU(t))
-	require.ErrorContains(t, err, "2 mistakes in the worker's configuration\n  pools[0].slots: -1 is outside 1 to 256\n  tasks.x.python: ")
+	require.ErrorContains(t, err, "2 mistakes in the worker's configuration\n  pools[0].slots: -2 is outside 1 to 256\n  tasks.x.python: ")
 }

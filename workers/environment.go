@@ -18,6 +18,10 @@ var threads = []string{
 // environment is what a slot's device and budget put into a task process's environment.
 func environment(p PoolConfig, g group) map[string]string {
 	if g.devices[0].Kind == gpu.KindCPU {
+		if p.Slots == AutoSlots {
+			// More slots do what threads would, and a process that runs can not be told of a new share.
+			return cpuEnvironment(runtime.GOMAXPROCS(0))
+		}
 		return cpuEnvironment(int(p.Slots))
 	}
 	env := map[string]string{
@@ -25,7 +29,7 @@ func environment(p PoolConfig, g group) map[string]string {
 		"CUDA_VISIBLE_DEVICES": g.name,
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
 	}
-	if p.Memory > 0 || p.Slots > 1 {
+	if p.Memory > 0 || p.Slots > 1 || p.Slots == AutoSlots {
 		// Without these the first slot takes most of the device at its start and its neighbours fail.
 		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"

@@ -55,7 +55,7 @@ func (w *Worker) means(p placement) means {
 
 // instances says that every slot has a MIG instance of about its budget to itself.
 func (p placement) instances() bool {
-	return p.Slots == 1 && !slices.ContainsFunc(p.groups, func(g group) bool {
+	return p.most == 1 && !slices.ContainsFunc(p.groups, func(g group) bool {
 		d := g.devices[0]
 		return d.Kind != gpu.KindMIG || uint64(p.Memory) < d.Memory-d.Memory/8
 	})
@@ -140,7 +140,7 @@ func budgets(placements []placement) []wanted {
 				if at < 0 {
 					at, list = len(list), append(list, wanted{device: d})
 				}
-				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Slots)
+				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.sure())
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -25,7 +26,8 @@ type seat interface {
 var errPoolStopped = errors.New("the worker stops")
 
 // pool hands the slots of one pool to calls: calls that are pinned to a device first, since they can run nowhere else, then
-// first come, first served. It never decides what Temporal is asked for; supplier does.
+// first come, first served. It never decides what Temporal is asked for, which supplier does, nor how many slots there are, which
+// sizing does.
 type pool struct {
 	name string
 	// changed is called without the lock whenever the answers of slots and free may have changed.
@@ -33,6 +35,9 @@ type pool struct {
 
 	mu       sync.Mutex // guards what follows
 	places   []*place
+	open     int                // calls that a group runs at a time
+	kept     int                // processes that a group keeps
+	vacating sync.WaitGroup     // processes that end because they are too many
 	waiting  []*waiter          // in order of arrival
 	reserved map[string]*waiter // who waits for a whole group, by group
 	cordoned map[string]string  // why, by group
@@ -44,6 +49,7 @@ type place struct {
 	seat
 	group string
 	busy  bool
+	warm  string // the task of which the last item finished here, if the process was not ended by the pool since
 	// memory and env are the budget and the environment of a call that has the group whole.
 	memory gpumux.Size
 	env    map[string]string
@@ -65,7 +71,61 @@ type turn struct {
 }
 
 func newPool(name string, places []*place) *pool {
-	return &pool{name: name, changed: func() {}, places: places, cordoned: map[string]string{}, reserved: map[string]*waiter{}}
+	return &pool{
+		name: name, changed: func() {}, places: places, open: math.MaxInt, kept: math.MaxInt,
+		cordoned: map[string]string{}, reserved: map[string]*waiter{},
+	}
+}
+
+// resize lets each group run so many calls at a time, and keep so many processes. More calls than that go on to their end; then
+// a process that is one too many is ended, so that its memory is free.
+func (p *pool) resize(open, kept int) {
+	p.mu.Lock()
+	p.open, p.kept = open, kept
+	for _, pl := range p.places {
+		if !pl.busy && p.surplus(pl) {
+			p.vacate(pl)
+		}
+	}
+	p.grant()
+	p.mu.Unlock()
+	p.changed()
+}
+
+// surplus says that a place has a process which its group is not to keep; the caller holds the lock.
+func (p *pool) surplus(pl *place) bool {
+	if p.kept >= len(p.places) || p.stopped != nil || pl.State() == slot.Vacant {
+		return false
+	}
+	held := 0
+	for _, other := range p.places {
+		if other.group == pl.group && (other.busy || other.State() != slot.Vacant) {
+			held++
+		}
+	}
+	return held > p.kept
+}
+
+// vacate ends the process of a free place; the caller holds the lock.
+func (p *pool) vacate(pl *place) {
+	pl.busy, pl.warm = true, ""
+	p.vacating.Go(func() {
+		_ = pl.Clear(context.Background()) // it fails only when the slot has been stopped
+		p.give(pl)
+	})
+}
+
+// warmed notes that a place has finished an item of a task, isWarm says whether that was its last one.
+func (p *pool) warmed(pl *place, task string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pl.warm = task
+}
+
+func (p *pool) isWarm(pl *place, task string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return pl.warm == task
 }
 
 // take waits for a place: one whose process is loaded with the task if there is a choice. A whole group is kept from others
@@ -103,6 +163,9 @@ func (p *pool) take(ctx context.Context, task, group string, whole bool) (*place
 func (p *pool) give(pl *place) {
 	p.mu.Lock()
 	pl.release()
+	if p.surplus(pl) {
+		p.vacate(pl)
+	}
 	p.grant()
 	p.mu.Unlock()
 	p.changed()
@@ -235,7 +298,7 @@ func (p *pool) best(w *waiter) *place {
 	var best *place
 	var least [2]int
 	for _, pl := range p.places {
-		if pl.busy || p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
+		if pl.busy || load[pl.group] >= p.open || p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
 			continue
 		}
 		cost := [2]int{effort(pl, w.task), load[pl.group]}
@@ -303,26 +366,50 @@ func (p *pool) off(pl *place) bool {
 
 // slots is the number of places that may be used: of a group, or of all.
 func (p *pool) slots(group string) int {
-	return p.count(func(pl *place) bool { return group == "" || pl.group == group })
+	slots, _ := p.count(group)
+	return slots
 }
 
 // free is the number of places of a group, or of all, that nobody uses and nobody waits for.
 func (p *pool) free(group string) int {
-	return p.count(func(pl *place) bool {
-		return !pl.busy && p.reserved[pl.group] == nil && (group == "" || pl.group == group)
-	})
+	_, free := p.count(group)
+	return free
 }
 
-func (p *pool) count(which func(*place) bool) int {
+// size is the number of slots of each group, cordoned or not.
+func (p *pool) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for _, pl := range p.places {
-		if !p.off(pl) && which(pl) {
+		if pl.group == p.places[0].group {
 			n++
 		}
 	}
-	return n
+	return min(n, p.open)
+}
+
+func (p *pool) count(group string) (slots, free int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all, busy := map[string]int{}, map[string]int{}
+	for _, pl := range p.places {
+		if p.off(pl) || group != "" && pl.group != group {
+			continue
+		}
+		all[pl.group]++
+		if pl.busy {
+			busy[pl.group]++
+		}
+	}
+	for g, n := range all {
+		n = min(n, p.open)
+		slots += n
+		if p.reserved[g] == nil {
+			free += max(0, n-busy[g])
+		}
+	}
+	return slots, free
 }
 
 // stop refuses waiting and later calls, and stops every slot at once. It returns when nothing of them is left or ctx ends.
@@ -337,5 +424,6 @@ func (p *pool) stop(ctx context.Context) error {
 		all.Go(func() { errs[i] = pl.Stop(ctx) })
 	}
 	all.Wait()
+	p.vacating.Wait()
 	return errors.Join(errs...)
 }

@@ -2,6 +2,8 @@ package workers
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +17,12 @@ type PoolConfig struct {
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`
-	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1. Default 1.
+	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1; AutoSlots lets the worker find
+	// it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
+	// MaxSlots is the most that AutoSlots takes. Default 16 on a GPU, and two per processor on the CPU; in any case no more than
+	// have room for their budgets.
+	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
 	// Mode is for tasks and maps that don't say. Default persistent.
@@ -30,17 +36,24 @@ type PoolConfig struct {
 // Slots is a number of slots per device; 0 means the default, 1.
 type Slots int
 
+// AutoSlots stands for the number of slots with the most throughput, which the worker finds by measurement; "auto" in the file.
+const AutoSlots Slots = -1
+
+// autoGPU is the most slots that AutoSlots takes on a GPU by default, autoCPU the same per processor.
+const autoGPU, autoCPU = 16, 2
+
 // maxSlots is far above what a device can serve; more is a slip of the pen.
 const maxSlots = 256
 
-// UnmarshalText reads a number from 1 up.
+// UnmarshalText reads a number from 1 up, or auto.
 func (s *Slots) UnmarshalText(text []byte) error {
 	if string(text) == "auto" {
-		return fmt.Errorf(`"auto" is not available in this version; give a number, and find the best one with gpumux bench`)
+		*s = AutoSlots
+		return nil
 	}
 	n, err := strconv.Atoi(string(text))
 	if err != nil || n < 1 || n > maxSlots {
-		return fmt.Errorf("%q is not a number of slots; give 1 to %d", text, maxSlots)
+		return fmt.Errorf("%q is not a number of slots; give 1 to %d, or auto", text, maxSlots)
 	}
 	*s = Slots(n)
 	return nil
@@ -54,6 +67,20 @@ type placement struct {
 	PoolConfig
 	index  int // in Config.Pools
 	groups []group
+	// most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
+	// for their budgets at once.
+	most, fit int
+}
+
+// auto says that the number of slots is found by measurement.
+func (p placement) auto() bool { return p.Slots == AutoSlots }
+
+// sure is the number of slots per group that there are in any case.
+func (p placement) sure() int {
+	if p.auto() {
+		return 1
+	}
+	return int(p.Slots)
 }
 
 // group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
@@ -81,14 +108,54 @@ func (c Config) place(inventory *gpu.Inventory, r *report) []placement {
 			continue
 		}
 		groups := p.groups(devices, at, r)
-		placements = append(placements, placement{p, i, groups})
+		placements = append(placements, placement{PoolConfig: p, index: i, groups: groups, most: int(p.Slots), fit: int(p.Slots)})
 	}
 	checkShares(placements, r)
+	for i, p := range placements {
+		if p.auto() {
+			placements[i].fit, placements[i].most = p.reach(placements)
+		}
+	}
 	return placements
 }
 
+// reach is how many slots per group AutoSlots may take: by the memory that other pools leave, and in all.
+func (p placement) reach(all []placement) (fit, most int) {
+	fit = maxSlots
+	for _, g := range p.groups {
+		for _, d := range g.devices {
+			left := d.Memory
+			for _, o := range all {
+				if o.index != p.index && o.uses(d) {
+					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.sure()))
+				}
+			}
+			if each := uint64(p.Memory) / uint64(p.GPUsPerSlot); each > 0 && d.Memory > 0 {
+				fit = min(fit, int(min(left/each, maxSlots)))
+			}
+		}
+	}
+	most = p.MaxSlots
+	if most == 0 {
+		most = autoGPU
+		if p.groups[0].devices[0].Kind == gpu.KindCPU {
+			most = min(maxSlots, autoCPU*runtime.GOMAXPROCS(0))
+		}
+	}
+	return max(1, fit), max(1, min(fit, most))
+}
+
+// uses says that a pool has slots on a device.
+func (p placement) uses(d gpu.Device) bool {
+	return slices.ContainsFunc(p.groups, func(g group) bool {
+		return slices.ContainsFunc(g.devices, func(o gpu.Device) bool { return o.UUID == d.UUID })
+	})
+}
+
 func (p PoolConfig) withDefaults() PoolConfig {
-	p.Slots = max(p.Slots, 1)
+	if p.Slots != AutoSlots {
+		p.Slots = max(p.Slots, 1)
+	}
 	p.GPUsPerSlot = max(p.GPUsPerSlot, 1)
 	if len(p.Devices) == 0 {
 		p.Devices = gpu.Selection{"all"}
@@ -108,8 +175,15 @@ func (p PoolConfig) check(at string, named map[string]bool, r *report) {
 	} else if named[p.Name] {
 		r.add(at+".name", "%q is the name of an earlier pool too; give each pool its own", p.Name)
 	}
-	if p.Slots < 0 || p.Slots > maxSlots {
+	if p.Slots != AutoSlots && (p.Slots < 0 || p.Slots > maxSlots) {
 		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
+	}
+	switch {
+	case p.MaxSlots == 0:
+	case p.MaxSlots < 0 || p.MaxSlots > maxSlots:
+		r.add(at+".max_slots", "%d is outside 1 to %d", p.MaxSlots, maxSlots)
+	case p.Slots != AutoSlots:
+		r.add(at+".max_slots", "%d goes with slots: auto; without it slots says the number", p.MaxSlots)
 	}
 	if p.GPUsPerSlot < 0 {
 		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
@@ -118,6 +192,9 @@ func (p PoolConfig) check(at string, named map[string]bool, r *report) {
 	switch p.Sharing {
 	case "", "default":
 	case "exclusive":
+		if p.Slots == AutoSlots {
+			r.add(at+".slots", "auto with sharing: exclusive; an exclusive device has 1 slot, so leave slots out or use sharing: default")
+		}
 		if p.Slots > 1 {
 			r.add(at+".slots", "%d slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default", p.Slots)
 		}
@@ -197,11 +274,18 @@ func checkShares(placements []placement, r *report) {
 		}
 		sum := 0.0
 		var parts []string
+		auto := ""
 		for _, p := range pools {
+			if p.auto() && auto != "" {
+				r.add(fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
+			}
+			if p.auto() {
+				auto = p.Name
+			}
 			if p.Memory > 0 {
 				budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
-				sum += float64(budget) * float64(p.Slots)
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Slots, budget, p.Name))
+				sum += float64(budget) * float64(p.sure())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.sure(), budget, p.Name))
 			}
 		}
 		if d.Memory > 0 && sum > float64(d.Memory) {

@@ -272,3 +272,111 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	require.Equal(t, 1, p.free(""))
 	p.give(busy)
 }
+
+func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
+	p, fakes := fakePool(4, "A", "B")
+	p.resize(3, 3)
+	require.Equal(t, []int{6, 6, 3, 3}, []int{p.slots(""), p.free(""), p.slots("A"), p.size()})
+	var held []*place
+	for range 3 {
+		pl := mustTake(t, p, "x", "A")
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		held = append(held, pl)
+	}
+	got := make(chan *place, 2)
+	for range 2 {
+		go func() { pl, _ := p.take(context.Background(), "x", "A", false); got <- pl }()
+	}
+	queued(t, p, 2)
+
+	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
+	p.resize(1, 1)
+	require.Equal(t, []int{2, 1, 1, 0}, []int{p.slots(""), p.free(""), p.slots("A"), p.free("A")})
+	p.give(held[0])
+	p.give(held[1])
+	p.vacating.Wait()
+	require.Empty(t, got)
+	require.Equal(t, slot.Vacant, held[0].State())
+	require.Equal(t, slot.Vacant, held[1].State())
+	p.give(held[2])
+	next := <-got
+	require.Same(t, held[2], next, "the one whose process stays")
+	require.Equal(t, slot.Ready, next.State())
+
+	// More is granted at once.
+	p.resize(2, 2)
+	(<-got).seat.(*fakeSeat).load("x", slot.Ready)
+	require.Equal(t, 0, p.free("A"))
+
+	// Fewer calls at a time, with the processes kept.
+	p.resize(1, 2)
+	p.give(next)
+	p.vacating.Wait()
+	require.Equal(t, slot.Ready, next.State())
+	p.resize(1, 1) // one of them is free now, and ends
+	p.vacating.Wait()
+	require.Equal(t, slot.Vacant, next.State())
+	require.NoError(t, p.stop(t.Context()))
+	for _, f := range fakes {
+		require.EqualValues(t, 1, f.stops.Load())
+	}
+}
+
+func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
+	p, _ := fakePool(4, "A")
+	p.resize(2, 2)
+	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
+	got := make(chan *place, 1)
+	go func() { pl, _ := p.take(context.Background(), "x", "", true); got <- pl }()
+	queued(t, p, 1)
+	p.resize(1, 1)
+	p.give(a)
+	require.Empty(t, got)
+	p.give(b)
+	whole := <-got
+	require.Len(t, whole.beside, 3)
+	require.Equal(t, 0, p.free(""))
+	p.give(whole)
+	require.Equal(t, 1, p.free(""))
+}
+
+// Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
+func TestPool_ResizedAtRandom(t *testing.T) {
+	p, _ := fakePool(6, "A", "B")
+	p.resize(1, 1)
+	var ran atomic.Int32
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			for range 200 {
+				pl, err := p.take(context.Background(), "x", "", false)
+				if err != nil {
+					continue
+				}
+				if err := pl.Run(context.Background(), slot.Call{}); err == nil {
+					ran.Add(1)
+				}
+				p.give(pl)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); all.Wait() }()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		open := 1 + random.IntN(6)
+		p.resize(open, open+random.IntN(3))
+		switch random.IntN(6) {
+		case 0:
+			p.cordon("A", "test")
+		case 1:
+			p.restore("A")
+		}
+	}
+	p.restore("A")
+	p.resize(2, 2)
+	<-done
+	require.EqualValues(t, 12*200, ran.Load())
+	p.vacating.Wait()
+	require.Equal(t, 4, p.free(""))
+}

@@ -55,12 +55,12 @@ func (w *Worker) light() queue {
 	o.MaxConcurrentActivityExecutionSize = lightActivities
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Light{Store: w.store, Describe: w.Describe()}).Register(r)
+		(&activities.Light{Store: w.store, Describe: w.Describe}).Register(r)
 	}}
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p placement, pl *pool, watch *guard) []queue {
+func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.name)] = g.name
@@ -69,22 +69,24 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard) []queue {
 	pl.changed = s.wake
 	w.suppliers = append(w.suppliers, s)
 
-	serve := func(name, group string, slots int) queue {
+	serve := func(name, group string, groups int) queue {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(slots, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(p.most*groups, mostPolls)
 		o.Tuner = tuner{s}
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, halt: w.halt, contact: w.contact, log: w.log,
+			pool: pl, group: group, tasks: w.tasks, halt: w.halt, contact: w.contact, size: size, log: w.log,
 			lost: func(group, why string) { watch.lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
-			(&activities.Pool{Runner: run, Store: w.store, Worker: w.identity, Slots: slots, Doubt: w.contact.doubt}).Register(r)
+			(&activities.Pool{
+				Runner: run, Store: w.store, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+			}).Register(r)
 		}}
 	}
-	out := []queue{serve(gpumux.PoolQueue(p.Name), "", int(p.Slots)*len(p.groups))}
+	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.groups))}
 	for name, group := range groups {
-		out = append(out, serve(name, group, int(p.Slots)))
+		out = append(out, serve(name, group, 1))
 	}
 	return out
 }

@@ -22,6 +22,8 @@ type runner struct {
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
 	contact *contact
+	// size measures the calls of a pool with slots: auto; nil otherwise.
+	size *sizing
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -51,12 +53,15 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		return err
 	}
 	defer end()
+	stint := r.size.begin(pl, task.Name, call.Whole)
+	defer stint.end()
 	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
 			}
+			stint.done(d.Peak)
 			call.Done(d.Result)
 		},
 	}
@@ -79,6 +84,9 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	if errors.As(err, &fault) {
 		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),
 			zap.String(logTask, task.Name), zap.String(logKind, string(fault.Kind)), zap.Int(logPID, fault.PID), zap.String(logFault, fault.Error()))
+		if !call.Whole {
+			r.size.failed(task.Name, fault.Kind)
+		}
 		if fault.Kind == gpumux.DeviceLost {
 			r.lost(pl.group, fault.Message)
 		}

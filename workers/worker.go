@@ -74,6 +74,7 @@ type Worker struct {
 	hostPIDs  bool             // the driver's process numbers are ours
 	enforced  map[string]means // by pool
 	suppliers []*supplier
+	sizings   []*sizing // of pools with slots: auto
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
 	client    client.Client
@@ -167,10 +168,18 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, p := range w.placements {
 		pl := w.open(p, runtime)
 		watch.pools = append(watch.pools, guarded{pl, p.groups})
-		queues = append(queues, w.queues(p, pl, watch)...)
+		var size *sizing
+		if p.auto() {
+			size = newSizing(pl, p, w.inventory, w.log)
+			w.sizings = append(w.sizings, size)
+		}
+		queues = append(queues, w.queues(p, pl, watch, size)...)
 	}
 	w.guards.Go(func() { w.contact.run(guarding) })
 	w.guards.Go(func() { watch.run(guarding) })
+	for _, size := range w.sizings {
+		w.guards.Go(func() { size.run(guarding) })
+	}
 	queues = append(queues, w.light())
 	for _, q := range queues {
 		served := worker.New(w.client, q.name, q.options)
@@ -213,9 +222,9 @@ func (w *Worker) open(p placement, runtime string) *pool {
 	for _, g := range p.groups {
 		env := environment(p.PoolConfig, g)
 		alone := p.PoolConfig
-		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Slots), 1
+		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.fit), 1
 		whole := environment(alone, g)
-		for range int(p.Slots) {
+		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
@@ -233,11 +242,17 @@ func (w *Worker) open(p placement, runtime string) *pool {
 // be stopped.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Describe is what the worker offers.
+// Describe is what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
-	for _, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: int(p.Slots) * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+	for i, p := range w.placements {
+		info := gpumux.PoolInfo{Name: p.Name, Slots: p.sure() * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+		if p.auto() {
+			info.MaxSlots = p.most * len(p.groups)
+			if i < len(w.pools) {
+				info.Slots = w.pools[i].size() * len(p.groups)
+			}
+		}
 		for _, g := range p.groups {
 			info.Devices = append(info.Devices, g.name)
 		}

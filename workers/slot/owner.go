@@ -22,7 +22,7 @@ func (s *Slot) own() {
 		select {
 		case r := <-s.calls:
 			if r.clear {
-				s.retire(true, "its device is wanted whole")
+				s.retire(true, "its memory is wanted")
 				r.reply <- nil
 				continue
 			}

@@ -1,0 +1,275 @@
+package workers
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	// gain is by how much more slots must raise the throughput to be worth it. A number that was found stays while it brings at
+	// least keep more than fewer: the gap between the two keeps it from going back and forth.
+	gain, keep = 1.08, 1.03
+	// inRow is how many measurements are made in a row, mostRows how many such rows of a number there are before a doubtful
+	// comparison is decided as it looks.
+	inRow, mostRows = 3, 7
+	// sure is how many standard errors a comparison must be away from doubt to end early; leastSpread is the least spread of
+	// measurements that it reckons with, because a few may agree by chance.
+	sure, leastSpread = 2.0, 0.03
+	// firstRest and lastRest are the measurements between two looks at the neighbouring numbers; the time doubles each time.
+	firstRest, lastRest = 120, 1920
+	// drift is the change of throughput, up or down, after which the task is taken for another.
+	drift = 1.4
+)
+
+// search finds the number of slots per device that gives the most throughput, and the smallest of those that give about as
+// much. It is told one measurement after the other, each of the number that slots asks for: it doubles while that brings
+// enough, narrows down between what was too few and what was too many, then rests and looks at the neighbours from time to
+// time. It is one task's, and not safe for concurrent use.
+type search struct {
+	// bound is the largest number.
+	bound int
+	// room limits a larger number to what there is memory for now. Default: all have room.
+	room func(from, to int) int
+
+	at, trial, now int // the number in use, the one that is tried or 0, and the one that is measured
+	low, high      int // fewer than at that are too few, more that bring no more; 0 and bound+1 where unknown
+	topped         bool
+	downFirst      bool
+	looking        bool // low and high only mark the neighbours
+	left           int  // measurements until the row ends
+	rates          map[int][]float64
+	known          map[int]float64 // the throughput of every number in this search
+
+	resting     bool
+	rest, rests int     // measurements of this rest, and how many it has
+	reference   float64 // the throughput as the rest began
+}
+
+// newSearch begins with a number of slots that is in use already.
+func newSearch(from, bound int) *search {
+	s := &search{bound: bound, at: min(max(1, from), bound), rests: firstRest}
+	s.begin()
+	return s
+}
+
+// begin forgets what was measured, and looks both ways from the number in use.
+func (s *search) begin() {
+	s.low, s.high, s.topped, s.looking, s.resting = 0, s.bound+1, false, false, false
+	s.downFirst = s.at > 1
+	s.known = map[int]float64{}
+	s.again()
+}
+
+// again measures the number in use anew, without what is being tried.
+func (s *search) again() {
+	s.trial, s.now, s.left = 0, s.at, inRow
+	s.rates = map[int][]float64{}
+}
+
+// slots is the number to measure now.
+func (s *search) slots() int { return s.now }
+
+// settled says that the search rests; best is the number in use.
+func (s *search) settled() bool { return s.resting }
+func (s *search) best() int     { return s.at }
+
+// most is the larger of the number in use and the one that is tried.
+func (s *search) most() int { return max(s.at, s.trial) }
+
+// take takes in a measurement of the throughput with the present number of slots.
+func (s *search) take(rate float64) {
+	if rate <= 0 {
+		return
+	}
+	s.rates[s.now] = append(s.rates[s.now], math.Log(rate))
+	s.known[s.now] = math.Exp(median(s.rates[s.now]))
+	switch s.left--; {
+	case s.resting:
+		s.idle()
+	case s.left > 0:
+	case s.trial == 0:
+		s.choose()
+	default:
+		s.judge()
+	}
+}
+
+// idle is a measurement at rest.
+func (s *search) idle() {
+	const recent = 2*inRow - 1
+	rates := s.rates[s.at]
+	s.rates[s.at] = rates[max(0, len(rates)-recent):]
+	s.rest++
+	switch level := math.Exp(median(s.rates[s.at])); {
+	case len(s.rates[s.at]) < recent:
+	case level > s.reference*drift || level < s.reference/drift:
+		s.rests = firstRest
+		s.begin()
+	case s.rest >= s.rests:
+		s.rests = min(2*s.rests, lastRest)
+		step := s.step()
+		s.low, s.high, s.topped = max(0, s.at-2*step), min(s.bound+1, s.at+2*step), true
+		s.looking, s.resting = true, false
+		s.choose()
+	}
+}
+
+// step is how close two numbers are that need not be told apart.
+func (s *search) step() int { return max(1, s.at/4) }
+
+// choose picks the number to try next, or rests.
+func (s *search) choose() {
+	down := 0
+	if s.at-s.low > s.step() {
+		down = s.low + (s.at-s.low)/2
+	}
+	next := down
+	if !s.downFirst || down == 0 {
+		s.downFirst = false
+		if up := s.up(); up > 0 {
+			next = up
+		}
+	}
+	rates := s.rates[s.at]
+	s.rates = map[int][]float64{s.at: rates[max(0, len(rates)-2*inRow):]}
+	if next == 0 {
+		s.resting, s.rest, s.now, s.trial = true, 0, s.at, 0
+		s.reference = s.known[s.at]
+		return
+	}
+	s.trial, s.now, s.left = next, next, inRow
+}
+
+// up is a larger number worth trying, or 0.
+func (s *search) up() int {
+	want := min(2*s.at, s.bound)
+	if s.topped {
+		want = s.at + (s.high-s.at)/2
+		if s.high-s.at <= s.step() {
+			return 0
+		}
+	}
+	if s.room != nil && want > s.at {
+		want = s.room(s.at, want)
+	}
+	if want <= s.at {
+		s.high, s.topped = s.at+1, true
+		return 0
+	}
+	return want
+}
+
+// judge ends a row of a trial: the larger number is worth it, or is not, or more has to be measured.
+func (s *search) judge() {
+	small, large, least := s.rates[s.at], s.rates[s.trial], gain
+	if s.trial < s.at {
+		small, large = large, small
+		if s.looking {
+			least = keep
+		}
+	}
+	above := median(large) - median(small) - math.Log(least)
+	doubt := sure * standardError(small, large)
+	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
+		// Turn about, two rows of each, so that a drift of the items' cost is not taken for the slots'.
+		if a < t {
+			s.now = s.at
+		} else if t < a {
+			s.now = s.trial
+		}
+		s.left = inRow
+		return
+	}
+	s.decide(above > 0)
+}
+
+// decide ends a trial; worth says that the larger of the two numbers is worth it.
+func (s *search) decide(worth bool) {
+	up := s.trial > s.at
+	switch {
+	case up && worth:
+		s.low, s.at = s.at, s.trial
+	case up:
+		s.high, s.topped = s.trial, true
+	case worth:
+		s.low = s.trial
+	default:
+		s.high, s.topped, s.at = s.at, true, s.trial
+	}
+	if moved := s.at == s.trial; moved && s.looking {
+		// It is not where it was: the neighbours' neighbours are open again.
+		s.looking = false
+		if up {
+			s.high, s.topped = s.bound+1, false
+		} else {
+			s.low = 0
+		}
+	}
+	s.trial = 0
+	s.choose()
+}
+
+// starve ends a trial of more slots than there is work for.
+func (s *search) starve() {
+	if s.trial > s.at && s.now == s.trial {
+		s.decide(false)
+	}
+}
+
+// pause drops a trial that waited too long for its next measurement: the items are no longer the same.
+func (s *search) pause() {
+	if !s.resting {
+		s.again()
+	}
+}
+
+// overflow is told that the device's memory did not do for the present number. It reports whether there are fewer now.
+func (s *search) overflow() bool {
+	switch {
+	case s.now > s.at:
+		s.known[s.now] = 0
+		s.decide(false)
+	case s.now > 1:
+		s.known[s.now] = 0
+		s.low, s.high, s.topped, s.at = 0, s.now, true, s.now/2
+		s.looking, s.resting, s.downFirst = false, false, false
+		s.again()
+	default:
+		return false
+	}
+	return true
+}
+
+// neighbours are the nearest smaller and larger numbers that were measured, 0 where there are none.
+func (s *search) neighbours() (smaller, larger int) {
+	for n := range s.known {
+		if n < s.at && n > smaller {
+			smaller = n
+		}
+		if n > s.at && (larger == 0 || n < larger) {
+			larger = n
+		}
+	}
+	return smaller, larger
+}
+
+// median is that of at least one value.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// standardError is that of the difference of two medians. The spread is taken from the median of the deviations, so that a few
+// odd measurements do not count.
+func standardError(a, b []float64) float64 {
+	var off []float64
+	for _, values := range [][]float64{a, b} {
+		middle := median(values)
+		for _, v := range values {
+			off = append(off, math.Abs(v-middle))
+		}
+	}
+	spread := max(leastSpread, 1.48*median(off))
+	return 1.25 * spread * math.Sqrt(1/float64(len(a))+1/float64(len(b)))
+}

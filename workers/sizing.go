@@ -1,0 +1,212 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+const (
+	// measureFor is the time for which all slots must have worked for a measurement.
+	measureFor = time.Second
+	// stale is the time without a measurement after which earlier ones are not compared with later ones.
+	stale = time.Minute
+	// roomShare is the share of a device's free memory that more slots may plan with.
+	roomShare = 0.9
+)
+
+// statuses is what sizing asks about devices; *gpu.Inventory is one.
+type statuses interface {
+	Status(uuid string) (gpu.Status, error)
+}
+
+// sizing finds by measurement how many slots per device a pool with slots: auto has: a search per task, which gets its
+// measurements from the meter. One goroutine runs it.
+type sizing struct {
+	pool    *pool
+	meter   *meter
+	groups  []group
+	most    int
+	memory  gpumux.Size // budget of a slot on each of its devices
+	devices statuses
+	log     *zap.Logger
+
+	// full takes the task of a call that met the end of a device's memory.
+	full chan string
+
+	tasks      map[string]*sought
+	task       string
+	open, kept int // as the pool was told last
+}
+
+// sought is the search of one task; told is the number that was logged last.
+type sought struct {
+	*search
+	told int
+	last time.Time
+}
+
+// newSizing begins with one slot per device.
+func newSizing(p *pool, place placement, devices statuses, log *zap.Logger) *sizing {
+	s := &sizing{
+		pool: p, meter: newMeter(measureFor), groups: place.groups, most: place.most, devices: devices, log: log,
+		memory: place.Memory / gpumux.Size(place.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*sought{},
+	}
+	s.resize(1, 1)
+	return s
+}
+
+func (s *sizing) resize(open, kept int) {
+	same := s.open == open
+	s.open, s.kept = open, kept
+	s.pool.resize(open, kept)
+	if !same {
+		s.meter.reset(s.pool.slots(""))
+	}
+}
+
+// begin is called before a call runs in its place; a nil sizing has nothing to measure.
+func (s *sizing) begin(pl *place, task string, whole bool) *stint {
+	if s == nil {
+		return nil
+	}
+	return s.meter.begin(s.pool, pl, task, whole)
+}
+
+// failed is called with the fault that ended a call. Where slots have a budget, memory that did not do is the item's affair.
+func (s *sizing) failed(task string, kind gpumux.Kind) {
+	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
+		return
+	}
+	select {
+	case s.full <- task:
+	default: // one is enough
+	}
+}
+
+// run takes measurements until ctx ends.
+func (s *sizing) run(ctx context.Context) {
+	tick := time.NewTicker(s.meter.length)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case found := <-s.meter.measured:
+			if s.meter.current(found) {
+				s.take(found)
+			}
+		case task := <-s.full:
+			s.overflow(task)
+		case <-tick.C:
+			// A device may have been cordoned, or have come back.
+			s.meter.follow(s.pool.slots(""))
+		}
+	}
+}
+
+// take takes in a measurement.
+func (s *sizing) take(found measurement) {
+	find := s.find(found.task)
+	s.task = found.task
+	now := time.Now()
+	if now.Sub(find.last) > stale+s.meter.length {
+		find.pause()
+	}
+	find.last = now
+	switch {
+	case find.slots() != s.open: // the task before had another number
+	case found.hungry:
+		find.starve()
+	default:
+		find.take(found.rate * float64(s.open) / float64(found.want))
+	}
+	s.apply(find)
+}
+
+// overflow is told that a device's memory did not do for the slots.
+func (s *sizing) overflow(task string) {
+	find := s.find(task)
+	if task != s.task || find.slots() != s.open || !find.overflow() {
+		return
+	}
+	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.name, s.open,
+		task, find.slots()), zap.String(logPool, s.pool.name), zap.String(logTask, task))
+	s.apply(find)
+}
+
+// find is the search of a task; a new one begins with as many slots as there are.
+func (s *sizing) find(task string) *sought {
+	find := s.tasks[task]
+	if find == nil {
+		find = &sought{search: newSearch(s.open, s.most), last: time.Now()}
+		find.room = func(from, to int) int { return s.room(task, from, to) }
+		s.tasks[task] = find
+	}
+	return find
+}
+
+// apply gives the pool the slots that a search asks for. Processes stay while it is not sure which number is the better one.
+func (s *sizing) apply(find *sought) {
+	if find.settled() && find.told != find.best() {
+		find.told = find.best()
+		s.log.Info(s.news(find), zap.String(logPool, s.pool.name), zap.String(logTask, s.task), zap.Int(logSlots, find.best()))
+	}
+	if open, kept := find.slots(), find.most(); open != s.open || kept != s.kept {
+		s.resize(open, kept)
+	}
+}
+
+// news is what a search has found, in one line.
+func (s *sizing) news(find *sought) string {
+	rate := func(n int) string {
+		all := find.known[n] * float64(len(s.groups))
+		if all >= 100 {
+			return fmt.Sprintf("%.0f", all)
+		}
+		return fmt.Sprintf("%.3g", all)
+	}
+	slots := "slots"
+	if find.best() == 1 {
+		slots = "slot"
+	}
+	text := fmt.Sprintf("pool %s: %d %s per device for task %s: %s items/s", s.pool.name, find.best(), slots, s.task, rate(find.best()))
+	smaller, larger := find.neighbours()
+	switch {
+	case smaller > 0 && larger > 0:
+		text += fmt.Sprintf(" against %s with %d, %s with %d", rate(smaller), smaller, rate(larger), larger)
+	case smaller+larger > 0:
+		text += fmt.Sprintf(" against %s with %d", rate(smaller+larger), smaller+larger)
+	}
+	return text
+}
+
+// room is how many slots there is memory for now, from a number that is in use up to a wanted one.
+func (s *sizing) room(task string, from, to int) int {
+	per := float64(s.memory)
+	if per == 0 {
+		per = float64(s.meter.peak(task))
+	}
+	for _, g := range s.groups {
+		for _, d := range g.devices {
+			status, err := s.devices.Status(d.UUID)
+			if err != nil || status.Memory.Total == 0 {
+				continue
+			}
+			need := per
+			if s.memory == 0 && d.Kind != gpu.KindCPU {
+				need = max(need+contextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
+			}
+			if need > 0 {
+				to = min(to, from+int(math.Floor(roomShare*float64(status.Memory.Free)/need)))
+			}
+		}
+	}
+	return to
+}

@@ -1,0 +1,230 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+)
+
+const sizedTasks = `
+import fcntl, os, time
+lock = open(os.environ["LOCK"], "w")
+def alone(item):
+    # one at a time on the whole machine, as on a device that one process saturates
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    time.sleep(0.03)
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return os.getpid()
+def patient(item):
+    time.sleep(0.02)
+    return os.getpid()
+`
+
+// plant is a pool with slots: auto and real processes on the CPU, and callers that always have work.
+type plant struct {
+	*sizing
+	t     *testing.T
+	calls *runner
+	seen  *observer.ObservedLogs
+
+	mu      sync.Mutex
+	results map[int64]int // how often each index came
+	next    int64
+}
+
+func newPlant(t *testing.T, most int) *plant {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
+	env := map[string]string{"LOCK": filepath.Join(dir, "lock")}
+	core, seen := observer.New(zap.InfoLevel)
+	w, err := New(Config{
+		Store: "file://" + dir, Dir: dir, Pools: []PoolConfig{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: AutoSlots, MaxSlots: most}},
+		Tasks: map[string]TaskConfig{"alone": {Python: "sized.py:alone", Env: env}, "patient": {Python: "sized.py:patient", Env: env}},
+	}, Options{Inventory: onlyCPU(t), Grace: time.Second, Log: zap.New(core)})
+	require.NoError(t, err)
+	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
+	require.NoError(t, err)
+	w.watch = newWatch(w.inventory, true, w.log)
+	pl := w.open(w.placements[0], main)
+	s := newSizing(pl, w.placements[0], w.inventory, w.log)
+	s.meter.length = 300 * time.Millisecond
+	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
+		pool: pl, tasks: w.tasks, halt: t.Context(), contact: newContact(nil, w.log), size: s, lost: func(string, string) {}, log: w.log,
+	}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		require.NoError(t, pl.stop(context.Background()))
+	})
+	return p
+}
+
+// work makes calls of chunks of items, more than there are slots, until enough says so.
+func (p *plant) work(task string, chunk int64, enough func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for range p.most + 2 {
+		all.Go(func() {
+			for ctx.Err() == nil && !enough() {
+				p.mu.Lock()
+				first := p.next
+				p.next += chunk
+				p.mu.Unlock()
+				err := p.calls.Run(ctx, activities.Call{Task: task, Items: span(first, first+chunk), Done: func(r gpumux.Result) {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					if r.Fault == nil {
+						p.results[r.Index]++
+					}
+				}})
+				if err != nil {
+					p.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.size())
+}
+
+func span(first, end int64) iter.Seq2[activities.Item, error] {
+	return func(yield func(activities.Item, error) bool) {
+		for i := first; i < end; i++ {
+			if !yield(activities.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// said waits for the line that tells a task's number of slots.
+func (p *plant) said(task string) func() bool {
+	return func() bool {
+		return p.seen.Filter(func(e observer.LoggedEntry) bool {
+			return e.ContextMap()[logTask] == task && e.ContextMap()[logSlots] != nil
+		}).Len() > 0
+	}
+}
+
+// processes is the number of places with a process.
+func (p *plant) processes() int {
+	n := 0
+	for _, pl := range p.pool.places {
+		if pl.State() != slot.Vacant {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
+	p := newPlant(t, 8)
+	p.work("alone", 8, p.said("alone"))
+	require.LessOrEqual(t, p.pool.size(), 2)
+	p.pool.vacating.Wait()
+	require.LessOrEqual(t, p.processes(), 2, "the processes of the trial are gone")
+}
+
+func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
+	p := newPlant(t, 8)
+	p.work("patient", 10, p.said("patient"))
+	require.GreaterOrEqual(t, p.pool.size(), 6)
+	require.LessOrEqual(t, p.pool.size(), 8)
+}
+
+// The slots come and go with the task; every item runs once.
+func TestSizing_AnotherTask(t *testing.T) {
+	p := newPlant(t, 4)
+	p.work("patient", 10, p.said("patient"))
+	require.GreaterOrEqual(t, p.pool.size(), 3)
+	p.work("alone", 8, p.said("alone"))
+	require.LessOrEqual(t, p.pool.size(), 2)
+	// What was found is known when the task comes again.
+	p.work("patient", 10, func() bool { return p.pool.size() >= 3 })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Len(t, p.results, int(p.next))
+	for i, n := range p.results {
+		require.Equal(t, 1, n, "item %d", i)
+	}
+}
+
+func TestSizing_SaysWhatItFound(t *testing.T) {
+	s := &sizing{pool: &pool{name: "gpu"}, groups: make([]group, 2), task: "embed"}
+	find := &sought{search: newSearch(1, 16)}
+	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
+	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.news(find))
+	find.at, find.known = 1, map[int]float64{1: 0.12345, 2: 0.1}
+	require.Equal(t, "pool gpu: 1 slot per device for task embed: 0.247 items/s against 0.2 with 2", s.news(find))
+	find.known = map[int]float64{1: 5}
+	require.Equal(t, "pool gpu: 1 slot per device for task embed: 10 items/s", s.news(find))
+}
+
+// free is a device that says how much memory it has left.
+type free map[string]gpu.Memory
+
+func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory: f[uuid]}, nil }
+
+func TestSizing_RoomInMemory(t *testing.T) {
+	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
+	s := &sizing{
+		meter: newMeter(time.Second), memory: 4 << 30, groups: []group{{devices: []gpu.Device{a}}, {devices: []gpu.Device{b}}},
+		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
+	}
+	require.Equal(t, 4, s.room("x", 2, 4))
+	require.Equal(t, 6, s.room("x", 2, 16), "four more have room on b")
+	s.memory = 0 // 30 GiB of b for each of two
+	require.Equal(t, 2, s.room("x", 2, 4))
+	require.Equal(t, 4, s.room("x", 20, 4), "never fewer than asked for")
+	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
+	s.meter.peaks["x"] = 20 << 30
+	require.Equal(t, 4, s.room("x", 1, 8), "an item held 20 GiB, and a context takes some")
+	s.groups = []group{{devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
+	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
+	require.Equal(t, 3, s.room("x", 1, 8))
+}
+
+func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
+	p, _ := fakePool(8, "A")
+	core, seen := observer.New(zap.WarnLevel)
+	s := newSizing(p, placement{PoolConfig: PoolConfig{GPUsPerSlot: 1}, most: 8}, free{}, zap.New(core))
+	s.task = "x"
+	s.failed("x", gpumux.TaskError)
+	s.failed("x", gpumux.Budget)
+	require.Empty(t, s.full)
+	s.find("x").trial, s.find("x").now = 4, 4
+	s.apply(s.find("x"))
+	require.Equal(t, 4, p.size())
+	s.failed("x", gpumux.DeviceOOM)
+	s.failed("x", gpumux.DeviceOOM)
+	s.overflow(<-s.full)
+	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
+	require.Less(t, p.size(), 4)
+	require.Empty(t, s.full)
+	s.memory = 1 << 30 // with a budget it is the item's affair
+	s.failed("x", gpumux.DeviceOOM)
+	require.Empty(t, s.full)
+}
