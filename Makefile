@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean demo test test-root test-server race lint fuzz bench soak size clean
+.PHONY: help build lean demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -58,8 +58,16 @@ soak: ## workers and servers killed at random, ten thousand items with faults, a
 	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
 	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
 
+gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
+	cd deploy/devserver && $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o ../../$(BIN)/gpu/gpumux ./cmd/gpumux
+	cd deploy/devserver && $(GO) test -c -trimpath -ldflags '-s -w' -o ../../$(BIN)/gpu/gpucheck.test ./gpucheck
+	$(PYTHON) deploy/devserver/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
+
+gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
+	$(PYTHON) deploy/devserver/gpucheck/check.py
+
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo
+	rm -rf $(BIN) $(VENV) .demo .gpu

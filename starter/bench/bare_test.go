@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -137,4 +138,39 @@ func TestTarget_NoFramework(t *testing.T) {
 	require.NoError(t, bareCPU.usable([]string{"light"}))
 	require.ErrorContains(t, bareCPU.usable(Workloads), "numpy: not installed, torch: not installed")
 	require.ErrorContains(t, bareCPU.usable(Workloads), "--workloads light")
+}
+
+// A GPU would be done with the CPU's matrices before a call is.
+func TestMeasure_GPUMultipliesLargerMatrices(t *testing.T) {
+	b := newBench(t)
+	imitation := `
+__version__ = "2"
+class Tensor:
+    def __getitem__(self, at): return self
+    def item(self): return 0
+class cuda:
+    is_available = staticmethod(lambda: True)
+    get_device_name = staticmethod(lambda device: "an imitation")
+class device:
+    def __init__(self, type): self.type = type
+def full(shape, value, device): return Tensor()
+def matmul(a, b): return a
+`
+	require.NoError(t, os.WriteFile(filepath.Join(b.o.Folder, "torch.py"), []byte(imitation), 0o600))
+	found := map[string]struct{ Size, Wanted int }{}
+	env := environ(inherited(), map[string]string{"BENCH_FRAMEWORK": "torch", "PYTHONPATH": b.o.Folder})
+	require.NoError(t, b.ask(t.Context(), env, &found, "measure", "1000", "medium", "heavy"))
+	require.Equal(t, 4096, found["medium"].Size)
+	require.Equal(t, 8192, found["heavy"].Size)
+	require.Equal(t, 8192, found["heavy"].Wanted)
+}
+
+func TestLook_OneFramework(t *testing.T) {
+	b := newBench(t)
+	b.o.Framework = "cupy" // never calculates on the CPU
+	p, err := b.look(t.Context(), b.on.device)
+	require.NoError(t, err)
+	require.Empty(t, p.Framework)
+	require.Len(t, p.Lacking, 1)
+	require.Contains(t, p.Lacking, "cupy")
 }

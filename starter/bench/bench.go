@@ -27,6 +27,8 @@ type Options struct {
 	Folder string
 	// Python runs the workloads, in slots and bare. Default python3.
 	Python string
+	// Framework is one of Frameworks. Default: the first of them that reaches a GPU, else the first that is there.
+	Framework string
 	// Pool is gpu or cpu. Default: the GPU where a framework reaches one, and the CPU beside it; else the CPU.
 	Pool string
 	// Slots stand side by side. Default: 4 on a GPU; on the CPU one per processor, at most 4.

@@ -52,7 +52,8 @@ func findPython(ctx context.Context, name string) (string, error) {
 // look asks an interpreter what it has on a device.
 func (b *bench) look(ctx context.Context, d gpu.Device) (probe, error) {
 	var p probe
-	err := b.ask(ctx, environ(inherited(), frameworkEnv(), deviceEnv(d)), &p, "probe")
+	only := map[string]string{"BENCH_FRAMEWORK": b.o.Framework}
+	err := b.ask(ctx, environ(inherited(), frameworkEnv(), deviceEnv(d), only), &p, "probe")
 	return p, err
 }
 

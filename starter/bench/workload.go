@@ -21,6 +21,9 @@ const taskFile = "workloads.py"
 // Workloads are the names of all workloads, in the order in which they run.
 var Workloads = []string{"heavy", "medium", "light", "oom"}
 
+// Frameworks are what can multiply, in the order in which they are looked for; workloads.py has the same.
+var Frameworks = []string{"torch", "jax", "cupy", "numpy"}
+
 const (
 	// budget is the memory budget of a slot in the oom workload; a small machine has less.
 	budget      = 1 << 30

@@ -27,6 +27,7 @@ else:
     SEAT = slot().name
 
 SIZES = {"heavy": 2048, "medium": 1024}
+GPU_TIMES = 4  # a GPU's matrices have so many times as many rows: it would be done with smaller ones before a call is
 INNER = 64  # how deep the products of oom are: little to calculate, much to keep
 PRODUCTS = 30
 FRAMEWORKS = ("torch", "jax", "cupy", "numpy")
@@ -43,14 +44,14 @@ def light(item):
 
 
 def medium(item):
-    """One product of two matrices of 1024 x 1024."""
+    """One product of two matrices of 1024 x 1024, or 4096 x 4096 on a GPU."""
     began = time.time_ns()
     _product(_size("medium"))
     return _stamp(item, began)
 
 
 def heavy(item):
-    """One product of two matrices of 2048 x 2048."""
+    """One product of two matrices of 2048 x 2048, or 8192 x 8192 on a GPU."""
     began = time.time_ns()
     _product(_size("heavy"))
     return _stamp(item, began)
@@ -183,14 +184,19 @@ _CLASSES = {"torch": _Torch, "jax": _Jax, "cupy": _CuPy, "numpy": _NumPy}
 def _framework():
     if "framework" not in _kept:
         name = os.environ["BENCH_FRAMEWORK"]
-        _kept["framework"] = _CLASSES[name](_CLASSES[name].has_gpu())
+        _kept["gpu"] = _CLASSES[name].has_gpu()
+        _kept["framework"] = _CLASSES[name](_kept["gpu"])
     return _kept["framework"]
 
 
 def _choose():
-    """The first framework that reaches a GPU, else the first that calculates on the CPU; and what the others lack."""
+    """The first framework that reaches a GPU, else the first that calculates on the CPU; and what the others lack.
+
+    BENCH_FRAMEWORK names the only one that is looked at.
+    """
     lacking, usable = {}, None
-    for name in FRAMEWORKS:
+    only = os.environ.get("BENCH_FRAMEWORK")
+    for name in [only] if only else FRAMEWORKS:
         if importlib.util.find_spec(name) is None:
             lacking[name] = "not installed"
             continue
@@ -218,15 +224,16 @@ def _probe():
 
 def _measure(limit, names):
     """How long an item takes, after a first call; products shrink by halves until they are within the limit."""
-    found = {}
+    found, wanted = {}, {}
     for name in names:
         if name in SIZES:
             _product(SMALLEST)
             # A small product tells roughly what a large one takes, without waiting for it.
-            trial = 512
+            times = GPU_TIMES if _kept["gpu"] else 1
+            trial = 512 * times
             _product(trial)
             took = min(_took(lambda: _product(trial)) for _ in range(3))
-            size = SIZES[name]
+            size = wanted[name] = SIZES[name] * times
             while size > SMALLEST and took * (size / trial) ** 3 > limit:
                 size //= 2
             os.environ["BENCH_" + name.upper()] = str(size)
@@ -235,7 +242,7 @@ def _measure(limit, names):
         times = [_took(lambda: function(0)) for _ in range(1000 if name == "light" else 3)]
         found[name] = {
             "size": _size(name) if name in SIZES else 0,
-            "wanted": SIZES.get(name, 0),
+            "wanted": wanted.get(name, 0),
             "seconds": sorted(times)[len(times) // 2],
         }
     return found

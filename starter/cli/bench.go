@@ -33,8 +33,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
 suits this machine: how many slots, one after another, or the CPU.
 
-  heavy   a product of two matrices of 2048×2048
-  medium  a product of two matrices of 1024×1024
+  heavy   a product of two matrices of 2048×2048, or 8192×8192 on a GPU
+  medium  a product of two matrices of 1024×1024, or 4096×4096 on a GPU
   light   next to nothing: what an item costs
   oom     one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
@@ -55,6 +55,7 @@ namespace that no other gpumux worker serves.`,
 	flags.IntVar(&f.Items, "items", 0, "items of every run (default: as many as fill some seconds)")
 	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,light,oom)")
 	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
+	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
 	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
@@ -91,6 +92,9 @@ func (f *benchFlags) check(changed func(string) bool) error {
 	}
 	if changed("pool") && f.Pool != "gpu" && f.Pool != "cpu" {
 		m.add("--pool %q is unknown; use gpu or cpu", f.Pool)
+	}
+	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
+		m.add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
 	}
 	if changed("python") && f.Python == "" {
 		m.add("--python is empty; name a program, such as python3")

@@ -22,6 +22,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		"NoWorkload":      {[]string{"--workloads="}, []string{"--workloads is empty"}},
 		"CompareWorkload": {[]string{"--compare", "--workloads", "light"}, []string{"does not go with --compare"}},
 		"Pool":            {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
+		"Framework":       {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
 		"Python":          {[]string{"--python="}, []string{"--python is empty"}},
 		"PageToStdout":    {[]string{"--html", "-"}, []string{"a page goes to a file"}},
 		"Folder":          {[]string{"--html", "folder"}, []string{"--html folder is a folder"}},

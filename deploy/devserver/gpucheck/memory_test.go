@@ -1,0 +1,193 @@
+package gpucheck
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+)
+
+// reserve is what gpumux leaves of a budget for the CUDA context and the libraries.
+const reserve = 512 * mib
+
+// A framework refuses by itself what its slot's budget has no room for, and hands out most of what there is room for.
+func TestGPU_Caps(t *testing.T) {
+	const budget, piece = 4 * gib, 128 * mib
+	for _, framework := range []string{"torch", "jax", "cupy"} {
+		t.Run(framework, func(t *testing.T) {
+			m := onGPU(t)
+			m.needs(framework)
+			results := m.mapped(0, "fill", []object{{"framework": framework, "piece": piece}}, "--memory", "4GiB", "--slots", "2")
+			got := value[struct {
+				Bytes   int64
+				Refusal string
+			}](t, results[0])
+			m.figure("%s handed out %s of a budget of 4 GiB, then said: %.100s", framework, gpumux.Size(got.Bytes), got.Refusal)
+			require.LessOrEqual(t, got.Bytes, int64(budget-reserve))
+			require.Greater(t, got.Bytes, int64(budget-reserve)/2)
+		})
+	}
+}
+
+// What no framework's cap sees is seen by the watch, which ends the process.
+func TestGPU_BudgetOverrun(t *testing.T) {
+	m := onGPU(t)
+	before := m.used()
+	log := filepath.Join(m.dir, "lived")
+	ok, why := m.seen()
+	if !ok {
+		t.Skip("skip: " + why)
+	}
+	items := []object{{"bytes": 3 * gib, "log": log}}
+	fault := m.mapped(1, "overrun", items, "--memory", "2GiB", "--slots", "1")[0].Fault
+	require.NotNil(t, fault)
+	require.Equal(t, gpumux.Budget, fault.Kind, fault.Error())
+	require.Equal(t, int64(2*gib), fault.Budget)
+	require.GreaterOrEqual(t, fault.Peak, int64(3*gib))
+	require.Equal(t, m.device.UUID, fault.Device)
+	require.NotEmpty(t, fault.Hint)
+	longest, tries := lived(t, log)
+	m.figure("ended %d ms after passing the budget, the longest of %d tries (goal 500 ms)", longest.Milliseconds(), tries)
+	require.Less(t, longest, 5*time.Second)
+	m.returns(before)
+}
+
+// lived reads the log of the task overrun: the longest time that it went on after it had passed the budget.
+func lived(t *testing.T, path string) (longest time.Duration, tries int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if word == "taken" {
+			tries++
+			continue
+		}
+		if seconds, err := strconv.ParseFloat(rest, 64); err == nil { // else the process died in the middle of the line
+			longest = max(longest, time.Duration(seconds*float64(time.Second)))
+		}
+	}
+	require.Positive(t, tries)
+	return longest, tries
+}
+
+// A slot that has replaced its process gives back all that the old one held before it takes the next item.
+func TestGPU_RecycledProcessGivesBack(t *testing.T) {
+	m := onGPU(t)
+	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	require.NoError(t, err)
+	task := slot.Task{
+		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed(), RecycleItems: 1,
+	}
+	s := slot.New(slot.Options{
+		Name: "gpu/0", Pool: "gpu", Device: m.device.UUID, Runtime: runtime,
+		Env: map[string]string{"CUDA_VISIBLE_DEVICES": m.device.UUID, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+	})
+	defer func() { require.NoError(t, s.Stop(context.Background())) }()
+	before := m.used()
+	var longest time.Duration
+	const recycles = 10
+	pids := map[int]bool{}
+	for range recycles {
+		item, err := json.Marshal(object{"framework": "driver", "bytes": gib})
+		require.NoError(t, err)
+		call := slot.Call{Task: task, Items: one(item), Done: func(d slot.Done) {
+			pids[value[struct{ PID int }](t, d.Result).PID] = true
+		}}
+		require.NoError(t, s.Run(t.Context(), call))
+		require.NoError(t, s.Clear(t.Context()))
+		took, _ := m.returns(before)
+		longest = max(longest, took)
+	}
+	require.Len(t, pids, recycles, "a process per item")
+	m.figure("after %d recycles memory is back %d ms after the process at the latest, %s left over", recycles, longest.Milliseconds(),
+		gpumux.Size(m.used()-before))
+}
+
+func one(item json.RawMessage) iter.Seq2[slot.Item, error] {
+	return func(yield func(slot.Item, error) bool) { yield(slot.Item{Value: item}, nil) }
+}
+
+// Nothing of a thousand fresh processes stays on the device.
+func TestGPU_FreshItemsLeaveNothing(t *testing.T) {
+	m := onGPU(t)
+	count := 1000
+	if rehearsed() {
+		count = 20
+	}
+	if given := os.Getenv("GPUMUX_GPU_ITEMS"); given != "" {
+		var err error
+		count, err = strconv.Atoi(given)
+		require.NoError(t, err, "GPUMUX_GPU_ITEMS is the number of items")
+	}
+	items := make([]object, count)
+	for i := range items {
+		items[i] = object{"framework": "driver", "bytes": 64 * mib}
+	}
+	before, began := m.used(), time.Now()
+	results := m.mapped(0, "hold", items, "--mode", "fresh", "--slots", "8")
+	took := time.Since(began)
+	pids := map[int]bool{}
+	for _, r := range results {
+		pids[value[struct{ PID int }](t, r).PID] = true
+	}
+	require.Len(t, pids, count, "a process per item")
+	_, over := m.returns(before)
+	m.figure("%d fresh items in %.0f s, %.0f ms each in each of 8 slots; %s of device memory left over", count, took.Seconds(),
+		8000*took.Seconds()/float64(count), gpumux.Size(over))
+}
+
+// Slots of one device run at the same time, each with its own memory.
+func TestGPU_SlotsSideBySide(t *testing.T) {
+	m := onGPU(t)
+	const slots = 4
+	folder := filepath.Join(m.dir, "here")
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	items := make([]object, slots)
+	for i := range items {
+		items[i] = object{"folder": folder, "count": slots, "bytes": gib, "seconds": 2}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	most, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			held, err := m.inventory.ProcessMemory(m.device.UUID)
+			if err != nil {
+				return
+			}
+			n := 0
+			for _, bytes := range held {
+				if bytes >= gib {
+					n++
+				}
+			}
+			most = max(most, n)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	results := m.mapped(0, "together", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--chunk", "1")
+	cancel()
+	<-ended
+	pids := map[int]bool{}
+	for _, r := range results {
+		pids[value[int](t, r)] = true
+	}
+	require.Len(t, pids, slots)
+	m.figure("%d slots hold memory on one device at once; the driver listed %d at a time", slots, most)
+	if gpu.HostPIDs() {
+		require.GreaterOrEqual(t, most, slots)
+	}
+}

@@ -1,0 +1,49 @@
+package gpucheck
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+)
+
+// The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only they themselves can tell.
+func TestRehearsal(t *testing.T) {
+	if rehearsed() {
+		t.Skip("this is the rehearsal")
+	}
+	if !gpu.HostPIDs() {
+		t.Skip("this container has process numbers of its own, by which the stand-in is not watched")
+	}
+	path, err := program()
+	require.NoError(t, err)
+	cuda := t.TempDir()
+	out, err := exec.Command("cc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+		"-o", filepath.Join(cuda, "libcuda.so.1"), "testdata/imitation/libcuda.c").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib}}})
+	imitation, err := filepath.Abs("testdata/imitation")
+	require.NoError(t, err)
+
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run=^TestGPU_", "-test.v", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, imitated+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
+		"LD_LIBRARY_PATH="+cuda+":"+filepath.Dir(m.Library), "CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
+	said, err := cmd.CombinedOutput()
+	text := string(said)
+	require.NoError(t, err, "%s", text)
+	for _, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "--- ") || strings.Contains(line, "figure: ") {
+			t.Log(line)
+		}
+	}
+	require.Equal(t, 3, strings.Count(text, "--- SKIP"), "only the comparisons with nvidia-smi are left out:\n%s", text)
+}

@@ -1,0 +1,232 @@
+"""Tests of check.py and bundle.py; check_test.go runs them."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bundle
+import check
+
+# A stand-in for both programs of the bundle: it answers as they do.
+PROGRAM = """#!/usr/bin/env python3
+import json, os, sys, time
+if sys.argv[1:2] == ["gpus"]:
+    print(json.dumps({"devices": [{"kind": "cpu", "name": "a processor"}], "reason": "no driver"}))
+elif sys.argv[1] == "-test.list":
+    print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Good\\nTestGPU_Bad\\nok")
+elif sys.argv[1] == "bench":
+    path = sys.argv[sys.argv.index("--json") + 1]
+    rows = [{"workload": "medium", "size": 8, "way": way, "slots": 2, "ofBare": 0.985, "itemsPerSecond": 10.0, "medianSeconds": 0.1}
+            for way in ("bare", "persistent")]
+    json.dump({"machine": {"device": "a processor", "framework": "numpy 2"}, "rows": rows}, open(path, "w"))
+elif "Bad" in sys.argv[1]:
+    print("--- FAIL: TestGPU_Bad (0.00s)\\n    Error:  it is broken")
+    sys.exit(int(os.environ.get("BAD", "0")))
+elif "Good" in sys.argv[1]:
+    print("    a_test.go:1: figure: 7 ms\\n--- PASS: TestGPU_Good (0.00s)")
+else:
+    print("    a_test.go:1: skip: no NVIDIA GPU: none\\n--- SKIP: TestGPU_FreshItemsLeaveNothing (0.00s)")
+"""
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        check.adopt_orphans()
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def run_step(self, code, limit=60, read=None):
+        step = check.Step("a step", [sys.executable, "-c", code], limit, read, cwd=self.folder)
+        with open(self.path("log"), "w+b") as log:
+            return check.run(step, limit, log)
+
+    def quietly(self, action):
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errs:
+            result = action()
+        return result, out.getvalue(), errs.getvalue()
+
+
+class TestSteps(Folder):
+    # A step that does not listen to TERM, with a child in its group, one in a session of its own and an orphan of that one.
+    HANGING = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open("pids", "a") as pids:
+    pids.write(f"{os.getpid()}\\n")
+    pids.write(f"{subprocess.Popen(['sleep', '600']).pid}\\n")
+    pids.write(f"{subprocess.Popen(['sleep', '600'], start_new_session=True).pid}\\n")
+    out = subprocess.run(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
+    pids.write(out.stdout)
+print("hanging", flush=True)
+time.sleep(600)
+"""
+
+    def test_time_limit_ends_a_step_and_all_that_it_started(self):
+        check.GRACE = 0.2
+        step = self.run_step(self.HANGING, limit=3)
+        self.assertEqual(step.result, check.TIMED_OUT)
+        self.assertIn("3 s", step.why)
+        with open(self.path("pids")) as file:
+            pids = [int(line) for line in file]
+        self.assertEqual(len(pids), 4)
+        self.assertEqual([pid for pid in pids if alive(pid)], [])
+        with open(self.path("log")) as log:
+            self.assertIn("hanging", log.read(), "what it printed is kept")
+
+    def test_a_step_that_ends_leaves_no_process(self):
+        step = self.run_step("import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)")
+        self.assertEqual(step.result, check.PASSED)
+        with open(self.path("log")) as log:
+            self.assertFalse(alive(int(log.read().split()[-1])))
+
+    def test_results(self):
+        self.assertEqual(self.run_step("pass").result, check.PASSED)
+        failed = self.run_step("import sys; sys.exit('the last words')")
+        self.assertEqual((failed.result, failed.why), (check.FAILED, "exit status 1: the last words"))
+        killed = self.run_step("import os; os.kill(os.getpid(), 9)")
+        self.assertEqual((killed.result, killed.code), (check.FAILED, -signal.SIGKILL))
+        with open(self.path("log"), "w+b") as log:
+            none = check.run(check.Step("none", [self.path("nothing")], 5), 5, log)
+        self.assertEqual(none.result, check.FAILED)
+        self.assertIn("does not start", none.why)
+
+    def test_reading_tests(self):
+        for text, result, why in (
+            ("--- PASS: TestGPU_A (1s)", check.PASSED, ""),
+            ("    a_test.go:3: skip: no NVIDIA GPU\n--- SKIP: TestGPU_A (1s)", check.SKIPPED, "no NVIDIA GPU"),
+            ("    --- SKIP: TestGPU_A/x (1s)\n--- PASS: TestGPU_A (1s)", check.SKIPPED, ""),
+            ("    --- SKIP: TestGPU_A/x (1s)\n    --- PASS: TestGPU_A/y (1s)\n--- PASS: TestGPU_A (1s)", check.PASSED, ""),
+            ("testing: warning: no tests to run", check.FAILED, "no test ran: testing: warning: no tests to run"),
+        ):
+            step = self.run_step(f"print({text!r})", read=check.read_test)
+            self.assertEqual((step.result, step.why), (result, why), text)
+
+
+class TestWhole(Folder):
+    def setUp(self):
+        super().setUp()
+        program = self.write("program", PROGRAM)
+        _, said, _ = self.quietly(lambda: bundle.pack(self.path("bundle"), {"gpumux": program, "gpucheck.test": program}, 60 << 20))
+        self.assertIn("gpumux.xz", said)
+        os.environ["OUT"] = self.path("out")
+        self.addCleanup(os.environ.pop, "OUT")
+        self.addCleanup(os.environ.pop, "BAD", None)
+
+    def check(self, *more):
+        sys.argv = ["check.py", "--bundle", self.path("bundle"), *more]
+        return self.quietly(check.main)
+
+    def summary(self):
+        with open(self.path("out", "summary.json")) as file:
+            return json.load(file)
+
+    def test_one_table_last_and_in_files(self):
+        code, out, _ = self.check()
+        self.assertEqual(code, 0, out)
+        with open(self.path("out", "summary.txt")) as file:
+            table = file.read()
+        # The last line of the table on the screen has the time of its own printing.
+        self.assertIn(table.rpartition(";")[0], out)
+        self.assertRegex(table, r"TestGPU_Good +passed +\d+\.\d  7 ms")
+        self.assertRegex(table, r"TestGPU_FreshItemsLeaveNothing +skipped +\d+\.\d  no NVIDIA GPU")
+        self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
+        rows = {row["step"]: row for row in self.summary()["steps"]}
+        self.assertEqual(list(rows)[:3], ["TestGPU_Good", "TestGPU_Bad", "TestGPU_FreshItemsLeaveNothing"])
+        if rows["bench numpy"]["result"] != check.SKIPPED:
+            self.assertIn("98.5 %", rows["bench numpy"]["figures"][1])
+            self.assertIn("bench numpy", self.summary()["benchmarks"])
+
+    def test_a_failure_is_the_exit_code_and_the_rest_goes_on(self):
+        os.environ["BAD"] = "1"
+        code, out, _ = self.check()
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"TestGPU_Bad +FAILED +\d+\.\d  exit status 1: it is broken")
+        self.assertIn("bench numpy", out)
+
+    def test_steps_without_time_are_left_out_and_told(self):
+        code, out, _ = self.check("--limit", "1")
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"TestGPU_Good +LEFT OUT +0\.0  the 1 s of the whole check were used up")
+
+    def test_only(self):
+        code, out, _ = self.check("--only", "^TestGPU_Good$")
+        self.assertEqual(code, 0)
+        self.assertEqual([row["step"] for row in self.summary()["steps"]], ["TestGPU_Good"])
+        self.assertEqual(self.check("--only", "nonsense")[0], 1)
+
+    def test_bundles_that_cannot_be_used(self):
+        def refused(*says):
+            code, out, errs = self.check()
+            self.assertEqual((code, out), (2, ""))
+            for each in says:
+                self.assertIn(each, errs)
+
+        packed = self.path("bundle", "gpumux.xz")
+        with open(packed, "rb") as file:
+            whole = file.read()
+        with open(packed, "wb") as file:
+            file.write(whole[: len(whole) // 2])
+        refused("gpumux.xz cannot be unpacked", "make gpu-bundle")
+        os.remove(packed)
+        refused("gpumux.xz cannot be unpacked", "No such file")
+        os.rename(self.path("bundle", "gpucheck.test.xz"), packed)
+        with open(self.path("bundle", "bundle.json")) as file:
+            listed = json.load(file)
+        listed["files"]["gpumux"]["sha256"] = "0"
+        self.write("bundle/bundle.json", json.dumps(listed))
+        refused("is not the file that was packed")
+        os.remove(self.path("bundle", "bundle.json"))
+        refused("there is no bundle in", "make gpu-bundle")
+
+
+class TestBundle(Folder):
+    def test_a_bundle_over_the_limit_is_none(self):
+        path = self.path("noise")
+        with open(path, "wb") as file:
+            file.write(os.urandom(1 << 16))
+        with self.assertRaisesRegex(ValueError, "more than 0 MiB; leave something out"):
+            self.quietly(lambda: bundle.pack(self.path("bundle"), {"noise": path}, 1 << 15))
+        self.assertEqual(os.listdir(self.folder), ["noise"])
+
+    def test_what_is_missing(self):
+        with self.assertRaisesRegex(ValueError, "there is no file .*nothing to pack as x; build it first"):
+            bundle.pack(self.path("bundle"), {"x": self.path("nothing")}, 1)
+
+    def test_an_old_bundle_is_replaced(self):
+        path = self.write("a", "text")
+        os.mkdir(self.path("bundle"))
+        self.write("bundle/old.xz", "")
+        self.quietly(lambda: bundle.pack(self.path("bundle"), {"a": path}, 1 << 20))
+        self.assertEqual(sorted(os.listdir(self.path("bundle"))), ["a.xz", "bundle.json"])
+        os.mkdir(self.path("to"))
+        files = check.unpack(self.path("bundle"), self.path("to"))
+        with open(files["a"]) as file:
+            self.assertEqual(file.read(), "text")
+
+
+if __name__ == "__main__":
+    unittest.main()

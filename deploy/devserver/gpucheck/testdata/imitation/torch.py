@@ -1,0 +1,79 @@
+"""As much of PyTorch as tasks.py and the runtime's cap on torch use."""
+
+import importlib.machinery
+import sys
+import types
+
+import imitated
+
+uint8, int64 = 1, 8
+_limit, _waiting, _ruined = imitated.TOTAL, [], False
+
+
+class OutOfMemoryError(RuntimeError):
+    __module__ = "torch"
+
+
+class AcceleratorError(RuntimeError):
+    __module__ = "torch"
+    error_code = 710
+
+
+def _refuse(size):
+    return OutOfMemoryError(
+        f"CUDA out of memory. Tried to allocate {size / (1 << 30):.2f} GiB. GPU 0 has a total capacity of "
+        f"{imitated.TOTAL / (1 << 30):.2f} GiB of which 100.00 GiB is free. {_limit / (1 << 30):.2f} GiB allowed; "
+        f"Of the allocated memory {imitated.used / (1 << 30):.2f} GiB is allocated by PyTorch"
+    )
+
+
+class _Tensor(imitated.Array):
+    device = types.SimpleNamespace(type="cuda")
+
+    def __getitem__(self, index):
+        global _ruined
+        _ruined = index.value >= self.count
+
+
+def _make(size, value=0.0, count=1):
+    while _waiting:
+        _waiting.pop(0)()
+    return _Tensor(size, _limit, _refuse, value, count)
+
+
+def empty(size, dtype, device):
+    return _make(size * dtype)
+
+
+def zeros(size, device):
+    return _make(size * 4)
+
+
+def full(shape, value, dtype=4, device=None):
+    count = 1
+    for each in shape:
+        count *= each
+    return _make(count * dtype, value, count)
+
+
+def _set_fraction(fraction, index):
+    global _limit
+    _limit = int(fraction * imitated.TOTAL)
+
+
+def _synchronize():
+    if _ruined:
+        raise AcceleratorError("CUDA error: device-side assert triggered")
+
+
+cuda = types.ModuleType("torch.cuda")
+cuda.__spec__ = importlib.machinery.ModuleSpec("torch.cuda", None)
+cuda._lazy_call = _waiting.append
+cuda.device_count = lambda: 1
+cuda.is_available = lambda: True
+cuda.is_initialized = lambda: not _waiting
+cuda.empty_cache = lambda: None
+cuda.get_device_properties = lambda index: types.SimpleNamespace(total_memory=imitated.TOTAL)
+cuda.set_per_process_memory_fraction = _set_fraction
+cuda.synchronize = _synchronize
+sys.modules["torch.cuda"] = cuda

@@ -1,0 +1,181 @@
+"""The tasks of the GPU tests: what a framework, or the CUDA driver itself, does to a device."""
+
+import ctypes
+import os
+import time
+
+try:
+    import gpumux
+except ImportError:  # run as a program
+    gpumux = None
+
+MIB = 1 << 20
+
+
+class _Torch:
+    def __init__(self):
+        import torch
+
+        self.torch = torch
+
+    def platform(self):
+        return self.torch.zeros(1, device="cuda").device.type
+
+    def add_up(self, number):
+        return float(self.torch.full((64, 64), float(number), device="cuda").sum())
+
+    def allocate(self, size):
+        return self.torch.empty(size, dtype=self.torch.uint8, device="cuda")
+
+
+class _Jax:
+    def __init__(self):
+        import jax
+        import jax.numpy
+
+        self.jax = jax
+
+    def platform(self):
+        return {"gpu": "cuda"}.get(self.jax.devices()[0].platform, self.jax.devices()[0].platform)
+
+    def add_up(self, number):
+        return float(self.jax.numpy.full((64, 64), float(number)).sum())
+
+    def allocate(self, size):
+        return self.jax.numpy.zeros((size // MIB, MIB), self.jax.numpy.uint8).block_until_ready()
+
+
+class _CuPy:
+    def __init__(self):
+        import cupy
+
+        self.cupy = cupy
+
+    def platform(self):
+        return "cuda" if self.cupy.cuda.runtime.getDeviceCount() else "none"
+
+    def add_up(self, number):
+        return float(self.cupy.full((64, 64), float(number)).sum())
+
+    def allocate(self, size):
+        return self.cupy.empty(size, self.cupy.uint8)
+
+
+class _Driver:
+    """The CUDA driver without a framework, so that nothing but the slot itself limits what is taken."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self._do("cuInit", ctypes.c_uint(0))
+        self._do("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._do("cuCtxSetCurrent", context)
+
+    def _do(self, name, *arguments):
+        code = getattr(self.cuda, name)(*arguments)
+        if code:
+            raise RuntimeError(f"{name} failed with CUDA error {code}")
+
+    def allocate(self, size):
+        pointer = ctypes.c_uint64()
+        self._do("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        return pointer
+
+    def free(self, pointer):
+        self._do("cuMemFree_v2", pointer)
+
+
+_kept = {}
+
+
+def _backend(name):
+    if name not in _kept:
+        _kept[name] = {"torch": _Torch, "jax": _Jax, "cupy": _CuPy, "driver": _Driver}[name]()
+    return _kept[name]
+
+
+def add_up(item):
+    """{"framework", "number"}: 4096 times the number, calculated on the device."""
+    backend = _backend(item["framework"])
+    return {"platform": backend.platform(), "sum": backend.add_up(item["number"]), "device": gpumux.slot().device}
+
+
+def hold(item):
+    """{"framework", "bytes", "seconds"}: takes so much of the device in one piece, and lets it go."""
+    block = _backend(item["framework"]).allocate(item["bytes"])
+    time.sleep(item.get("seconds", 0))
+    if item["framework"] == "driver":
+        _backend("driver").free(block)
+    return {"pid": os.getpid(), "memory": gpumux.slot().memory}
+
+
+def fill(item):
+    """{"framework", "piece"}: the bytes that the framework hands out in pieces until it refuses."""
+    backend, kept = _backend(item["framework"]), []
+    while True:
+        try:
+            kept.append(backend.allocate(item["piece"]))
+        except Exception as error:
+            refusal = f"{type(error).__name__}: {error}"
+            return {"bytes": len(kept) * item["piece"], "refusal": refusal[:300]}
+
+
+def overrun(item):
+    """{"bytes", "log"}: takes so much past every framework, and writes down how long it went on to live."""
+    backend = _backend("driver")
+    backend.allocate(item["bytes"])
+    taken = time.monotonic()
+    with open(item["log"], "a") as log:
+        log.write("taken 0\n")
+        log.flush()
+        while time.monotonic() < taken + 20:
+            log.write(f"alive {time.monotonic() - taken:.4f}\n")
+            log.flush()
+            time.sleep(0.002)
+    return "still alive"
+
+
+def together(item):
+    """{"folder", "count", "bytes"}: holds memory until so many others hold theirs, and a while longer."""
+    block = _backend("driver").allocate(item["bytes"])
+    open(os.path.join(item["folder"], str(os.getpid())), "w").close()
+    end = time.monotonic() + 60
+    while len(os.listdir(item["folder"])) < item["count"]:
+        if time.monotonic() > end:
+            raise TimeoutError("the other slots did not come")
+        time.sleep(0.01)
+    time.sleep(item["seconds"])
+    _backend("driver").free(block)
+    return os.getpid()
+
+
+def ruin(item):
+    """{"framework", "number", "bad", "log"}: works, but for the item whose number is bad, which ruins its CUDA context."""
+    with open(item["log"], "a") as log:
+        log.write(f"{item['number']} {os.getpid()}\n")
+    backend = _backend(item["framework"])
+    backend.add_up(item["number"])
+    time.sleep(0.05)
+    if item["number"] == item["bad"]:
+        if item["framework"] == "cupy":
+            # An address that no one has.
+            kernel = backend.cupy.RawKernel('extern "C" __global__ void poke() { *(volatile int *)0 = 1; }', "poke")
+            kernel((1,), (1,), ())
+            backend.cupy.cuda.Device().synchronize()
+        else:
+            # An index that the device itself finds to be outside.
+            index = backend.torch.full((1,), 1_000_000, dtype=backend.torch.int64, device="cuda")
+            backend.torch.zeros(1, device="cuda")[index]
+            backend.torch.cuda.synchronize()
+        return "the context is whole"
+    return os.getpid()
+
+
+if __name__ == "__main__":
+    # A process that holds memory without gpumux, until its standard input is closed.
+    import sys
+
+    kept = _Driver().allocate(int(sys.argv[1]))
+    print("holding", flush=True)
+    sys.stdin.read()
