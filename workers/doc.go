@@ -7,7 +7,8 @@
 //
 // Files: config.go (the file), document.go (reading YAML with all mistakes at once), problem.go (one mistake, and the list
 // of them), pool_config.go (a pool and its devices), task_config.go (a task), catalog.go (from a name to a task),
-// environment.go (what a device puts into the environment), pool.go (which slot a call gets), supplier.go (when to ask for
+// environment.go (what a device puts into the environment), pool.go (which slot a call gets), resize.go (more slots, or fewer),
+// sizing.go (slots: auto), search.go (which number of slots is best), meter.go (what slots get done), supplier.go (when to ask for
 // work), runner.go (a call on its way to a slot), guard.go (devices that failed), watch.go (the memory of task processes),
 // means.go (what enforces a budget), queue.go (one Temporal worker per queue), connection.go (to Temporal), worker.go (start
 // and end), log.go (keys, and the bridge to Temporal's log).

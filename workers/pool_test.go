@@ -322,6 +322,39 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	}
 }
 
+func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
+	p, fakes := fakePool(6, "A")
+	loaded := func() (n int) {
+		p.vacating.Wait()
+		for _, f := range fakes {
+			if f.State() == slot.Ready {
+				n++
+			}
+		}
+		return n
+	}
+	for _, f := range fakes {
+		f.load("x", slot.Ready)
+	}
+	p.resize(2, 4) // all are idle
+	require.Equal(t, 4, loaded())
+	p.resize(2, 2)
+	require.Equal(t, 2, loaded())
+	p.resize(6, 6)
+	var held []*place
+	for range 6 {
+		pl := mustTake(t, p, "x", "")
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		held = append(held, pl)
+	}
+	p.resize(1, 3) // all are busy
+	for _, pl := range held {
+		p.give(pl)
+	}
+	require.Equal(t, 3, loaded())
+	require.Equal(t, 1, p.free(""))
+}
+
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.resize(2, 2)

@@ -21,7 +21,7 @@ import (
 func TestAuto_SlotsGrowWithTheWork(t *testing.T) {
 	b := newBench(t, 1)
 	const items = 6000
-	dir, out := b.config.Dir, filepath.Join(t.TempDir(), "out.jsonl")
+	dir, out := b.config.Dir, filepath.Join(b.config.Dir, "store", "out.jsonl")
 	calls := filepath.Join(t.TempDir(), "calls")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "patient.py"), []byte(`
 import os, time
@@ -37,7 +37,7 @@ def wait(item):
 	pool := w.Describe().Pools[0]
 	require.Equal(t, []int{1, 8}, []int{pool.Slots, pool.MaxSlots})
 
-	in := gpumux.MapInput{Task: "wait", Ladder: []string{"cpu"}, Range: &gpumux.Range{End: items}, Output: "file://" + out}
+	in := gpumux.MapInput{Task: "wait", Ladder: []string{"cpu"}, Range: &gpumux.Range{End: items}, Output: "out.jsonl"}
 	run, err := b.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, in)
 	require.NoError(t, err)
 	sum := finish(t, run, 3*time.Minute)
