@@ -241,7 +241,7 @@ func (p *pool) refusal(group string) error {
 func (p *pool) best(w *waiter) *place {
 	load := map[string]int{}
 	for _, pl := range p.places {
-		if pl.busy {
+		if pl.busy && !pl.leaving {
 			load[pl.group]++
 		}
 	}
@@ -326,16 +326,20 @@ func (p *pool) free(group string) int {
 	return free
 }
 
+// count is slots and free.
 func (p *pool) count(group string) (slots, free int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, busy := map[string]int{}, map[string]int{}
+	all, busy, unused := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, pl := range p.places {
 		if p.off(pl) || group != "" && pl.group != group {
 			continue
 		}
 		all[pl.group]++
-		if pl.busy {
+		switch {
+		case !pl.busy:
+			unused[pl.group]++
+		case !pl.leaving:
 			busy[pl.group]++
 		}
 	}
@@ -343,7 +347,7 @@ func (p *pool) count(group string) (slots, free int) {
 		n = min(n, p.open)
 		slots += n
 		if p.reserved[g] == nil {
-			free += max(0, n-busy[g])
+			free += min(unused[g], max(0, n-busy[g]))
 		}
 	}
 	return slots, free

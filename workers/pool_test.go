@@ -355,6 +355,33 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	require.Equal(t, 1, p.free(""))
 }
 
+// A process that takes its time to end holds up nobody but a call that wants the whole device.
+func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	slow := make(chan struct{})
+	for _, pl := range p.places {
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		pl.seat = &reluctant{pl.seat.(*fakeSeat), slow}
+	}
+	p.resize(1, 1)
+	require.Equal(t, 1, p.free(""))
+	p.give(mustTake(t, p, "x", ""))
+	got := make(chan *place, 1)
+	go func() { pl, _ := p.take(context.Background(), "x", "", true); got <- pl }()
+	queued(t, p, 1)
+	require.Empty(t, got)
+	close(slow)
+	require.Len(t, (<-got).beside, 1)
+}
+
+// reluctant is a slot whose process ends when it is told.
+type reluctant struct {
+	*fakeSeat
+	slow chan struct{}
+}
+
+func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.fakeSeat.Clear(ctx) }
+
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.resize(2, 2)
