@@ -7,9 +7,10 @@
 //
 // Files: config.go (the file), document.go (reading YAML with all mistakes at once), problem.go (one mistake, and the list
 // of them), pool_config.go (a pool and its devices), task_config.go (a task), catalog.go (from a name to a task),
-// environment.go (what a device puts into the environment), pool.go (which slot a call gets), supplier.go (when to ask for
-// work), runner.go (a call on its way to a slot), contact.go (calls end when
-// the server is out of reach), guard.go (devices that failed), watch.go (the memory of task processes),
-// means.go (what enforces a budget), probe.go (whether it does), queue.go (one Temporal worker per queue), connection.go (to Temporal), worker.go (start
+// environment.go (what a device puts into the environment), pool.go (which slot a call gets), resize.go (more slots, or fewer),
+// sizing.go (slots: auto), search.go (which number of slots is best), meter.go (what slots get done), supplier.go (when to ask
+// for work), runner.go (a call on its way to a slot), contact.go (calls end when the server is out of reach), guard.go (devices
+// that failed), watch.go (the memory of task processes), means.go (what enforces a budget), probe.go (whether it does), queue.go
+// (one Temporal worker per queue), connection.go (to Temporal), worker.go (start
 // and end), log.go (keys, and the bridge to Temporal's log).
 package workers

@@ -36,6 +36,7 @@ type meter struct {
 	stints  map[*stint]bool
 	peaks   map[string]int64 // the most bytes that an item of a task held
 	last    time.Time        // when a call of the task ended last
+	paused  time.Duration    // the longest time without one since the last measurement
 	at      time.Time        // up to when valid and lack are summed
 	valid   float64          // seconds that count
 	base    float64          // valid at the last reset
@@ -54,6 +55,8 @@ type measurement struct {
 	task  string
 	want  int
 	rate  float64
+	// paused is the longest time since the last measurement in which nothing of the task ran.
+	paused time.Duration
 	// hungry says that there was no rate to be had for want of work.
 	hungry bool
 }
@@ -82,8 +85,11 @@ func (m *meter) begin(p *pool, pl *place, task string, whole bool) *stint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sum()
-	m.stints[s] = true
 	m.adopt(s)
+	if task == m.task && !m.runs(task) && !m.last.IsZero() {
+		m.paused = max(m.paused, m.at.Sub(m.last))
+	}
+	m.stints[s] = true
 	s.stretch()
 	return s
 }
@@ -188,16 +194,21 @@ func (m *meter) adopt(s *stint) {
 	if s.task == m.task || s.whole {
 		return
 	}
-	for other := range m.stints {
-		if other.task == m.task {
-			return
-		}
-	}
-	if m.task != "" && m.at.Sub(m.last) < m.length {
+	if m.task != "" && (m.runs(m.task) || m.at.Sub(m.last) < m.length) {
 		return
 	}
-	m.task = s.task
+	m.task, m.last, m.paused = s.task, time.Time{}, 0
 	m.restart()
+}
+
+// runs says whether a call of a task runs; the caller holds the lock.
+func (m *meter) runs(task string) bool {
+	for s := range m.stints {
+		if s.task == task {
+			return true
+		}
+	}
+	return false
 }
 
 // sum brings the sums up to now; the caller holds the lock.
@@ -258,9 +269,10 @@ func (m *meter) count(s *stint) {
 
 // tell hands a measurement on, unless the last one still waits.
 func (m *meter) tell(found measurement) {
-	found.epoch, found.task, found.want = m.epoch, m.task, m.want
+	found.epoch, found.task, found.want, found.paused = m.epoch, m.task, m.want, m.paused
 	select {
 	case m.measured <- found:
+		m.paused = 0
 		m.clear()
 	default:
 	}

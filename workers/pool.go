@@ -47,9 +47,10 @@ type pool struct {
 // place is a seat in its pool.
 type place struct {
 	seat
-	group string
-	busy  bool
-	warm  string // the task of which the last item finished here, if the process was not ended by the pool since
+	group   string
+	busy    bool
+	leaving bool   // its process ends because it is one too many
+	warm    string // the task of which the last item finished here, if the process was not ended by the pool since
 	// memory and env are the budget and the environment of a call that has the group whole.
 	memory gpumux.Size
 	env    map[string]string
@@ -75,57 +76,6 @@ func newPool(name string, places []*place) *pool {
 		name: name, changed: func() {}, places: places, open: math.MaxInt, kept: math.MaxInt,
 		cordoned: map[string]string{}, reserved: map[string]*waiter{},
 	}
-}
-
-// resize lets each group run so many calls at a time, and keep so many processes. More calls than that go on to their end; then
-// a process that is one too many is ended, so that its memory is free.
-func (p *pool) resize(open, kept int) {
-	p.mu.Lock()
-	p.open, p.kept = open, kept
-	for _, pl := range p.places {
-		if !pl.busy && p.surplus(pl) {
-			p.vacate(pl)
-		}
-	}
-	p.grant()
-	p.mu.Unlock()
-	p.changed()
-}
-
-// surplus says that a place has a process which its group is not to keep; the caller holds the lock.
-func (p *pool) surplus(pl *place) bool {
-	if p.kept >= len(p.places) || p.stopped != nil || pl.State() == slot.Vacant {
-		return false
-	}
-	held := 0
-	for _, other := range p.places {
-		if other.group == pl.group && (other.busy || other.State() != slot.Vacant) {
-			held++
-		}
-	}
-	return held > p.kept
-}
-
-// vacate ends the process of a free place; the caller holds the lock.
-func (p *pool) vacate(pl *place) {
-	pl.busy, pl.warm = true, ""
-	p.vacating.Go(func() {
-		_ = pl.Clear(context.Background()) // it fails only when the slot has been stopped
-		p.give(pl)
-	})
-}
-
-// warmed notes that a place has finished an item of a task, isWarm says whether that was its last one.
-func (p *pool) warmed(pl *place, task string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	pl.warm = task
-}
-
-func (p *pool) isWarm(pl *place, task string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return pl.warm == task
 }
 
 // take waits for a place: one whose process is loaded with the task if there is a choice. A whole group is kept from others
@@ -173,7 +123,7 @@ func (p *pool) give(pl *place) {
 
 // release makes a place free, and those beside it; the caller holds the pool's lock.
 func (pl *place) release() {
-	pl.busy = false
+	pl.busy, pl.leaving = false, false
 	for _, other := range pl.beside {
 		other.busy = false
 	}
@@ -291,7 +241,7 @@ func (p *pool) refusal(group string) error {
 func (p *pool) best(w *waiter) *place {
 	load := map[string]int{}
 	for _, pl := range p.places {
-		if pl.busy {
+		if pl.busy && !pl.leaving {
 			load[pl.group]++
 		}
 	}
@@ -376,29 +326,20 @@ func (p *pool) free(group string) int {
 	return free
 }
 
-// size is the number of slots of each group, cordoned or not.
-func (p *pool) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := 0
-	for _, pl := range p.places {
-		if pl.group == p.places[0].group {
-			n++
-		}
-	}
-	return min(n, p.open)
-}
-
+// count is slots and free.
 func (p *pool) count(group string) (slots, free int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, busy := map[string]int{}, map[string]int{}
+	all, busy, unused := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, pl := range p.places {
 		if p.off(pl) || group != "" && pl.group != group {
 			continue
 		}
 		all[pl.group]++
-		if pl.busy {
+		switch {
+		case !pl.busy:
+			unused[pl.group]++
+		case !pl.leaving:
 			busy[pl.group]++
 		}
 	}
@@ -406,7 +347,7 @@ func (p *pool) count(group string) (slots, free int) {
 		n = min(n, p.open)
 		slots += n
 		if p.reserved[g] == nil {
-			free += max(0, n-busy[g])
+			free += min(unused[g], max(0, n-busy[g]))
 		}
 	}
 	return slots, free

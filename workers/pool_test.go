@@ -322,6 +322,66 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	}
 }
 
+func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
+	p, fakes := fakePool(6, "A")
+	loaded := func() (n int) {
+		p.vacating.Wait()
+		for _, f := range fakes {
+			if f.State() == slot.Ready {
+				n++
+			}
+		}
+		return n
+	}
+	for _, f := range fakes {
+		f.load("x", slot.Ready)
+	}
+	p.resize(2, 4) // all are idle
+	require.Equal(t, 4, loaded())
+	p.resize(2, 2)
+	require.Equal(t, 2, loaded())
+	p.resize(6, 6)
+	var held []*place
+	for range 6 {
+		pl := mustTake(t, p, "x", "")
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		held = append(held, pl)
+	}
+	p.resize(1, 3) // all are busy
+	for _, pl := range held {
+		p.give(pl)
+	}
+	require.Equal(t, 3, loaded())
+	require.Equal(t, 1, p.free(""))
+}
+
+// A process that takes its time to end holds up nobody but a call that wants the whole device.
+func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	slow := make(chan struct{})
+	for _, pl := range p.places {
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		pl.seat = &reluctant{pl.seat.(*fakeSeat), slow}
+	}
+	p.resize(1, 1)
+	require.Equal(t, 1, p.free(""))
+	p.give(mustTake(t, p, "x", ""))
+	got := make(chan *place, 1)
+	go func() { pl, _ := p.take(context.Background(), "x", "", true); got <- pl }()
+	queued(t, p, 1)
+	require.Empty(t, got)
+	close(slow)
+	require.Len(t, (<-got).beside, 1)
+}
+
+// reluctant is a slot whose process ends when it is told.
+type reluctant struct {
+	*fakeSeat
+	slow chan struct{}
+}
+
+func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.fakeSeat.Clear(ctx) }
+
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.resize(2, 2)

@@ -15,7 +15,7 @@ import (
 const (
 	// measureFor is the time for which all slots must have worked for a measurement.
 	measureFor = time.Second
-	// stale is the time without a measurement after which earlier ones are not compared with later ones.
+	// stale is the time without a call of a task after which measurements are not compared with earlier ones.
 	stale = time.Minute
 	// roomShare is the share of a device's free memory that more slots may plan with.
 	roomShare = 0.9
@@ -114,12 +114,10 @@ func (s *sizing) run(ctx context.Context) {
 // take takes in a measurement.
 func (s *sizing) take(found measurement) {
 	find := s.find(found.task)
-	s.task = found.task
-	now := time.Now()
-	if now.Sub(find.last) > stale+s.meter.length {
+	if found.paused > stale || found.task != s.task && time.Since(find.last) > stale {
 		find.pause()
 	}
-	find.last = now
+	s.task, find.last = found.task, time.Now()
 	switch {
 	case find.slots() != s.open: // the task before had another number
 	case found.hungry:

@@ -37,7 +37,7 @@ and on the pool cpu. What maps have done lies in the data folder and is there ag
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
-	flags.IntVar(&f.slots, "slots", 0, "slots per device (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.Var(&f.slots, "slots", "slots per device, or auto to find the best number by measurement (default 1 per GPU; on the CPU one per core, at most 4)")
 	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
@@ -62,7 +62,7 @@ func (f *devFlags) check(c *cobra.Command) error {
 	}
 	task := taskFlags{localFlags: f.localFlags}
 	task.local = true
-	task.check(&m, func(name string) bool { return name == "slots" && c.Flags().Changed("slots") })
+	task.check(&m, func(string) bool { return false })
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "memory", "python", "pass-env"} {
 			if c.Flags().Changed(name) {

@@ -134,6 +134,8 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"DevPorts", []string{"dev", "--port", "70000"}, []string{"--port 70000"}},
 		{"DevSamePorts", []string{"dev", "--port", "8233"}, []string{"both 8233"}},
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
+		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
+		{"NoSlots", []string{"dev", "--slots", "0"}, []string{"--slots", "give 1 to 256, or auto"}},
 		{"DevNoWorkerSlots", []string{"dev", "--no-worker", "--slots", "2"}, []string{"--slots does not go with --no-worker"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

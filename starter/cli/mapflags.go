@@ -40,7 +40,7 @@ type taskFlags struct {
 // localFlags describe the worker of a --local command.
 type localFlags struct {
 	local   bool
-	slots   int
+	slots   slotCount
 	memory  string
 	data    string
 	python  string
@@ -52,7 +52,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
-	flags.IntVar(&f.slots, "slots", 0, "with --local: slots per device (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.Var(&f.slots, "slots", "with --local: slots per device, or auto to find the best number by measurement (default 1 per GPU; on the CPU one per core, at most 4)")
 	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
@@ -119,9 +119,6 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 		if size, err := gpumux.ParseSize(f.memory); err != nil || size == 0 {
 			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
 		}
-	}
-	if changed("slots") && f.slots < 1 {
-		m.add("--slots %d: give at least 1", f.slots)
 	}
 	for _, name := range []string{"slots", "memory", "data", "python", "pass-env"} {
 		if !f.local && changed(name) {

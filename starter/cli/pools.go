@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/gpumux/gpumux"
@@ -62,13 +63,33 @@ func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([
 			pool.Devices = gpu.Selection{"cpu"}
 			pool.Slots = workers.Slots(min(runtime.GOMAXPROCS(0), mostCPUSlots))
 		}
-		if f.slots > 0 {
+		if f.slots != 0 {
 			pool.Slots = workers.Slots(f.slots)
 		}
 		pools = append(pools, pool)
 	}
 	return pools, nil
 }
+
+// slotCount is --slots: a number, or auto. 0 is the default.
+type slotCount workers.Slots
+
+// String implements pflag.Value.
+func (s *slotCount) String() string {
+	switch workers.Slots(*s) {
+	case 0:
+		return ""
+	case workers.AutoSlots:
+		return "auto"
+	}
+	return strconv.Itoa(int(*s))
+}
+
+// Set implements pflag.Value.
+func (s *slotCount) Set(text string) error { return (*workers.Slots)(s).UnmarshalText([]byte(text)) }
+
+// Type implements pflag.Value.
+func (s *slotCount) Type() string { return "number" }
 
 // poolNames lists the pools for a map's ladder.
 func poolNames(pools []workers.PoolConfig) []string {
@@ -84,6 +105,9 @@ func offered(pools []gpumux.PoolInfo) string {
 	var lines []string
 	for _, p := range pools {
 		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		if p.MaxSlots > 0 {
+			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
+		}
 		if p.Memory > 0 {
 			line += " of " + p.Memory.String()
 		}
