@@ -12,31 +12,27 @@ It never changes a setting of a GPU and leaves no process behind.
 """
 
 import argparse
-import ctypes
 import hashlib
 import json
 import lzma
 import os
 import platform
 import re
-import signal
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
+from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, run
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 LIMIT = 9 * 60
 # What is kept back for the table and for ending the last step.
 CLOSING = 10
-GRACE = 5
 GOAL = 97
 FRAMEWORKS = ("torch", "jax", "cupy")
-PASSED, FAILED, SKIPPED, TIMED_OUT, LEFT_OUT = "passed", "FAILED", "skipped", "TIMED OUT", "LEFT OUT"
-BAD = (FAILED, TIMED_OUT, LEFT_OUT)
-
 REACH = """
 import importlib.util, json, sys
 name = sys.argv[1]
@@ -55,113 +51,6 @@ print(json.dumps({"version": module.__version__, "why": why}))
 
 class Unusable(Exception):
     """Nothing can be run; the message says what to do."""
-
-
-class Step:
-    """A command with a time limit; read makes figures and reasons of what it printed."""
-
-    def __init__(self, name, command, limit, read=None, cwd=ROOT, env=None):
-        self.name, self.command, self.limit, self.cwd, self.env = name, command, limit, cwd, env or {}
-        self.read = read or (lambda step, text: None)
-        self.result, self.seconds, self.figures, self.why, self.code = LEFT_OUT, 0.0, [], "", None
-
-    def row(self):
-        return {"step": self.name, "result": self.result, "seconds": round(self.seconds, 1), "figures": self.figures, "why": self.why}
-
-
-def adopt_orphans():
-    """Make processes whose parents ended this one's children, so that none is out of reach."""
-    if sys.platform == "linux":
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
-
-
-def descendants():
-    """The processes below this one."""
-    children = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as stat:
-                    parent = int(stat.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError, ValueError):
-                continue
-            children.setdefault(parent, []).append(int(name))
-    found, queue = [], list(children.get(os.getpid(), ()))
-    while queue:
-        pid = queue.pop()
-        found.append(pid)
-        queue += children.get(pid, ())
-    return found
-
-
-def sweep(process):
-    """End what a step left: its group, and whoever came out of it."""
-    for _ in range(200):
-        left = [pid for pid in descendants() if pid != process.pid or process.poll() is None]
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        while True:
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-        if not left:
-            return
-        time.sleep(0.02)
-
-
-def run(step, limit, log):
-    """Run a step for at most so many seconds; what it prints goes to log, a binary file."""
-    began = time.monotonic()
-    log.write(f"\n===== {step.name}: {' '.join(step.command)}\n".encode())
-    log.flush()
-    start = log.tell()
-    try:
-        process = subprocess.Popen(step.command, cwd=step.cwd, env={**os.environ, **step.env}, stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
-    except OSError as error:
-        step.result, step.why = FAILED, f"does not start: {error}"
-        return step
-    try:
-        step.code = process.wait(limit)
-        step.result = PASSED if step.code == 0 else FAILED
-        step.why = "" if step.code == 0 else f"exit status {step.code}"
-    except subprocess.TimeoutExpired:
-        step.result, step.why = TIMED_OUT, f"took longer than {limit:.0f} s"
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            pass
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        sweep(process)
-        step.seconds = time.monotonic() - began
-        log.flush()
-    log.seek(start)
-    text = log.read().decode(errors="replace")
-    log.seek(0, os.SEEK_END)
-    step.read(step, text)
-    if step.result == FAILED:
-        step.why += last_words(text)
-    return step
-
-
-def last_words(text):
-    """The line that most likely says why a step failed."""
-    for line in text.splitlines():
-        if re.match(r"\s+(Error|Messages):\s+\S", line):
-            return ": " + line.split(":", 1)[1].strip()[:200]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return ": " + lines[-1][:200] if lines else ""
 
 
 def read_test(step, text):
@@ -190,7 +79,7 @@ def read_bench(path, step, text):
     for row in report["rows"]:
         if row["way"] in ("persistent", "fresh") and row["ofBare"]:
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
-            goal = f" (goal {GOAL} %)" if row["workload"] == "medium" and row["way"] == "persistent" else ""
+            goal = f" (goal {GOAL} %)" if name.startswith("medium") and row["way"] == "persistent" and not report.get("quick") else ""
             step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare processes"
                                 f"{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
     step.figures += ["note: " + note for note in report.get("notes") or ()]
@@ -324,10 +213,9 @@ def steps(check, files, python, scratch):
     for name in tests_of(tests):
         command = [tests, f"-test.run=^{name}$", "-test.v", "-test.timeout=0"]
         check.take(Step(name, command, 180, read_test, HERE, env))
-    quick = ["--quick", "--workloads", "medium,light"]
-    benches = [(f"bench {name}", name, "gpu", quick) for name in FRAMEWORKS]
+    benches = [(f"bench {name}", name, "gpu", ["--quick", "--workloads", "medium"]) for name in FRAMEWORKS]
     benches[0:0] = [("bench throughput", next((n for n in FRAMEWORKS if not lacks[n]), "torch"), "gpu", ["--workloads", "medium"])]
-    benches.append(("bench numpy", "numpy", "cpu", quick))
+    benches.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
     for title, framework, pool, more in benches:
         if pool == "gpu" and lacks[framework]:
             check.skip(title, lacks[framework])
