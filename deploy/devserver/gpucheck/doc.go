@@ -1,8 +1,7 @@
 // Package gpucheck proves on a machine with an NVIDIA GPU what gpumux claims about GPUs.
 //
 // It owns the tests TestGPU_… and what runs them where there is no Go: bundle.py, which packs the program and the compiled tests,
-// and check.py, which unpacks and runs them, then measures, and ends
-// with one table.
+// and check.py, which unpacks and runs them, then measures, and ends with one table.
 // It never changes a setting of a GPU, and starts no daemon.
 // It stops with its tests; check.py ends every step at its time limit, with all that the step started.
 //
