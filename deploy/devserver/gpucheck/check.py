@@ -120,22 +120,30 @@ def unpack(bundle, into):
     return {name: os.path.join(into, name) for name in files}
 
 
+def ask(*command):
+    """What a program of the bundle prints."""
+    name = os.path.basename(command[0])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE)
+    except subprocess.TimeoutExpired:
+        raise Unusable(f"{name} {command[1]} does not answer; see whether nvidia-smi does") from None
+    except OSError as error:
+        raise Unusable(f"{name} does not run here: {error}") from error
+    if done.returncode:
+        raise Unusable(f"{name} does not run here: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
 def has_gpu(program):
     """Whether gpumux finds a GPU, and what it says."""
-    done = subprocess.run([program, "gpus", "--json"], capture_output=True, timeout=60)
-    if done.returncode:
-        raise Unusable(f"{os.path.basename(program)} does not run here: {done.stderr.decode(errors='replace').strip()[-500:]}")
-    found = json.loads(done.stdout)
+    found = json.loads(ask(program, "gpus", "--json"))
     names = [device["name"] for device in found["devices"] if device["kind"] != "cpu" and not device.get("mig")]
     return bool(names), ", ".join(names) or "no NVIDIA GPU: " + found.get("reason", "")
 
 
 def tests_of(path):
     """The GPU tests of a compiled test program, in the order in which they are worth running."""
-    done = subprocess.run([path, "-test.list", "^TestGPU_"], capture_output=True, text=True, timeout=60, cwd=HERE)
-    if done.returncode:
-        raise Unusable(f"{os.path.basename(path)} does not run here: {done.stderr.strip()[-500:]}")
-    names = [line for line in done.stdout.split() if line.startswith("TestGPU_")]
+    names = [line for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
     # The longest last: what is left out for want of time should be one test, not many.
     return sorted(names, key=lambda name: name == "TestGPU_FreshItemsLeaveNothing")
 
@@ -151,9 +159,9 @@ class Check:
     def left(self):
         return self.limit - CLOSING - (time.monotonic() - self.began)
 
-    def take(self, step):
-        """Run a step in the time that is left, and keep the table on disk up to date."""
-        if self.only and not re.search(self.only, step.name):
+    def take(self, step, always=False):
+        """Run a step in the time that is left, unless it was not asked for, and keep the table on disk up to date."""
+        if not always and self.only and not re.search(self.only, step.name):
             return step
         limit = min(step.limit, self.left())
         if limit < 5:
@@ -200,16 +208,16 @@ def steps(check, files, python, scratch):
     program, tests = files["gpumux"], files["gpucheck.test"]
     gpu, check.machine["gpu"] = has_gpu(program)
     check.machine.update(python=platform.python_version(), system=f"{platform.system()} {platform.release()}", processors=os.cpu_count())
+    # JAX would otherwise take most of the GPU at its start.
+    calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
     lacks = {}
     for name in FRAMEWORKS:
         if gpu:
-            lacks[name] = getattr(check.take(Step(name, [python, "-c", REACH, name], 90, read_reach)), "lacks", "")
+            reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
+            lacks[name] = getattr(reach, "lacks", "it was not asked in time")
         else:
             lacks[name] = "no NVIDIA GPU"
-    env = {
-        "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "TMPDIR": scratch, "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        "GPUMUX_GPU_LACKS": json.dumps(lacks),
-    }
+    env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacks)}
     for name in tests_of(tests):
         command = [tests, f"-test.run=^{name}$", "-test.v", "-test.timeout=0"]
         check.take(Step(name, command, 180, read_test, HERE, env))
@@ -225,7 +233,7 @@ def steps(check, files, python, scratch):
             continue
         path = os.path.join(scratch, title.replace(" ", "-") + ".json")
         command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
-        check.take(Step(title, command, 120, lambda step, text, path=path: read_bench(path, step, text), scratch, {"TMPDIR": scratch}))
+        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, calm))
 
 
 def main():

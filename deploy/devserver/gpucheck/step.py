@@ -101,7 +101,10 @@ def run(step, limit, log):
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:  # it sleeps in the driver, where no signal reaches it
+                step.why += "; the system cannot end it"
         sweep(process)
         step.seconds = time.monotonic() - began
         log.flush()

@@ -179,6 +179,13 @@ class TestWhole(Folder):
         self.assertEqual([row["step"] for row in self.summary()["steps"]], ["TestGPU_Good"])
         self.assertEqual(self.check("--only", "nonsense")[0], 1)
 
+    def test_a_program_that_does_not_run(self):
+        self.write("program", "#!/bin/sh\necho 'for another machine' >&2\nexit 1\n")
+        self.quietly(lambda: bundle.pack(self.path("bundle"), {"gpumux": self.path("program"), "gpucheck.test": self.path("program")}, 1 << 20))
+        code, _, errs = self.check()
+        self.assertEqual(code, 2)
+        self.assertIn("gpumux does not run here: for another machine", errs)
+
     def test_bundles_that_cannot_be_used(self):
         def refused(*says):
             code, out, errs = self.check()
