@@ -30,7 +30,7 @@ def pack(folder, files, most):
     listed = {}
     for name, path in files.items():
         digest, size = hashlib.sha256(), 0
-        with open(path, "rb") as source, lzma.open(os.path.join(work, name + ".xz"), "wb", preset=6) as packed:
+        with open(path, "rb") as source, lzma.open(os.path.join(work, name + ".xz"), "wb", preset=3) as packed:
             while block := source.read(MIB):
                 digest.update(block)
                 packed.write(block)
