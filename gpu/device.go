@@ -89,7 +89,7 @@ type Memory struct {
 
 // Process is one process that holds memory on a device.
 type Process struct {
-	// PID is the number the driver knows: see HostPIDs for when it is ours too.
+	// PID is the number that the driver tells: see Inventory.OurPIDs for when it is ours too.
 	PID  int    `json:"pid"`
 	Name string `json:"name,omitempty"`
 	// Type is how it uses the device: compute, mps (a client of the MPS server) or graphics.

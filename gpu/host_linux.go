@@ -155,8 +155,8 @@ func kib(data []byte, key string) uint64 {
 }
 
 // HostPIDs says whether this process sees the host's process numbers, which are the ones
-// NVML reports. In a container with its own numbers the two cannot be matched: start it with
-// the host's (docker run --pid=host, hostPID: true in Kubernetes).
+// that older drivers tell: see Inventory.OurPIDs. A container can be started with them
+// (docker run --pid=host, hostPID: true in Kubernetes).
 func HostPIDs() bool {
 	ns, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && ns == fmt.Sprintf("pid:[%d]", initPIDNamespace)

@@ -180,6 +180,21 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	return out, nil
 }
 
+// OurPIDs says whether the process numbers that the driver tells are those that processes have here. On the host they are. In a
+// container with process numbers of its own they are from driver 535.113 on, which translates them and leaves out what the
+// container does not see; older ones tell the host's.
+func (inv *Inventory) OurPIDs() bool {
+	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
+}
+
+func translatesPIDs(driver string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(driver, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 535 || major == 535 && minor >= 113
+}
+
 // Links says how each pair of GPUs is connected. It is empty with fewer than two.
 func (inv *Inventory) Links() ([]Link, error) {
 	if inv.driver == nil {

@@ -76,3 +76,12 @@ func TestXidAction_Cordon(t *testing.T) {
 		require.NotEmpty(t, a.Hint())
 	}
 }
+
+func TestInventory_DriversThatTranslateProcessNumbers(t *testing.T) {
+	for driver, want := range map[string]bool{
+		"": false, "unknown": false, "470.82": false, "525.147.05": false, "535.104.05": false,
+		"535.113.01": true, "535.129.03": true, "545.23.06": true, "580.65.06": true,
+	} {
+		require.Equal(t, want, translatesPIDs(driver), driver)
+	}
+}

@@ -151,7 +151,7 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	}
-	w.hostPIDs = gpu.HostPIDs()
+	w.hostPIDs = w.inventory.OurPIDs()
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())

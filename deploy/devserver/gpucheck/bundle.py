@@ -24,13 +24,13 @@ def pack(folder, files, most):
     for name, path in files.items():
         if not os.path.isfile(path):
             raise ValueError(f"there is no file {path} to pack as {name}; build it first")
-    work = folder + ".new"
+    work = os.path.join(folder, ".new")
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
     listed = {}
     for name, path in files.items():
         digest, size = hashlib.sha256(), 0
-        with open(path, "rb") as source, lzma.open(os.path.join(work, name + ".xz"), "wb", preset=6) as packed:
+        with open(path, "rb") as source, lzma.open(os.path.join(work, name + ".xz"), "wb", preset=3) as packed:
             while block := source.read(MIB):
                 digest.update(block)
                 packed.write(block)
@@ -45,8 +45,15 @@ def pack(folder, files, most):
     if total > most:
         shutil.rmtree(work)
         raise ValueError(f"the bundle has {total / MIB:.1f} MiB, more than {most / MIB:.0f} MiB; leave something out")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(work, folder)
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and path != work:
+            shutil.rmtree(path)
+        elif path != work:
+            os.remove(path)
+    for name in sizes:
+        os.rename(os.path.join(work, name), os.path.join(folder, name))
+    os.rmdir(work)
     return total
 
 

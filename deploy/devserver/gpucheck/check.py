@@ -12,31 +12,27 @@ It never changes a setting of a GPU and leaves no process behind.
 """
 
 import argparse
-import ctypes
 import hashlib
 import json
 import lzma
 import os
 import platform
 import re
-import signal
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
+from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, run
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 LIMIT = 9 * 60
 # What is kept back for the table and for ending the last step.
 CLOSING = 10
-GRACE = 5
 GOAL = 97
 FRAMEWORKS = ("torch", "jax", "cupy")
-PASSED, FAILED, SKIPPED, TIMED_OUT, LEFT_OUT = "passed", "FAILED", "skipped", "TIMED OUT", "LEFT OUT"
-BAD = (FAILED, TIMED_OUT, LEFT_OUT)
-
 REACH = """
 import importlib.util, json, sys
 name = sys.argv[1]
@@ -55,113 +51,6 @@ print(json.dumps({"version": module.__version__, "why": why}))
 
 class Unusable(Exception):
     """Nothing can be run; the message says what to do."""
-
-
-class Step:
-    """A command with a time limit; read makes figures and reasons of what it printed."""
-
-    def __init__(self, name, command, limit, read=None, cwd=ROOT, env=None):
-        self.name, self.command, self.limit, self.cwd, self.env = name, command, limit, cwd, env or {}
-        self.read = read or (lambda step, text: None)
-        self.result, self.seconds, self.figures, self.why, self.code = LEFT_OUT, 0.0, [], "", None
-
-    def row(self):
-        return {"step": self.name, "result": self.result, "seconds": round(self.seconds, 1), "figures": self.figures, "why": self.why}
-
-
-def adopt_orphans():
-    """Make processes whose parents ended this one's children, so that none is out of reach."""
-    if sys.platform == "linux":
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
-
-
-def descendants():
-    """The processes below this one."""
-    children = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as stat:
-                    parent = int(stat.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError, ValueError):
-                continue
-            children.setdefault(parent, []).append(int(name))
-    found, queue = [], list(children.get(os.getpid(), ()))
-    while queue:
-        pid = queue.pop()
-        found.append(pid)
-        queue += children.get(pid, ())
-    return found
-
-
-def sweep(process):
-    """End what a step left: its group, and whoever came out of it."""
-    for _ in range(200):
-        left = [pid for pid in descendants() if pid != process.pid or process.poll() is None]
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        while True:
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-        if not left:
-            return
-        time.sleep(0.02)
-
-
-def run(step, limit, log):
-    """Run a step for at most so many seconds; what it prints goes to log, a binary file."""
-    began = time.monotonic()
-    log.write(f"\n===== {step.name}: {' '.join(step.command)}\n".encode())
-    log.flush()
-    start = log.tell()
-    try:
-        process = subprocess.Popen(step.command, cwd=step.cwd, env={**os.environ, **step.env}, stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
-    except OSError as error:
-        step.result, step.why = FAILED, f"does not start: {error}"
-        return step
-    try:
-        step.code = process.wait(limit)
-        step.result = PASSED if step.code == 0 else FAILED
-        step.why = "" if step.code == 0 else f"exit status {step.code}"
-    except subprocess.TimeoutExpired:
-        step.result, step.why = TIMED_OUT, f"took longer than {limit:.0f} s"
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            pass
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        sweep(process)
-        step.seconds = time.monotonic() - began
-        log.flush()
-    log.seek(start)
-    text = log.read().decode(errors="replace")
-    log.seek(0, os.SEEK_END)
-    step.read(step, text)
-    if step.result == FAILED:
-        step.why += last_words(text)
-    return step
-
-
-def last_words(text):
-    """The line that most likely says why a step failed."""
-    for line in text.splitlines():
-        if re.match(r"\s+(Error|Messages):\s+\S", line):
-            return ": " + line.split(":", 1)[1].strip()[:200]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return ": " + lines[-1][:200] if lines else ""
 
 
 def read_test(step, text):
@@ -190,7 +79,7 @@ def read_bench(path, step, text):
     for row in report["rows"]:
         if row["way"] in ("persistent", "fresh") and row["ofBare"]:
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
-            goal = f" (goal {GOAL} %)" if row["workload"] == "medium" and row["way"] == "persistent" else ""
+            goal = f" (goal {GOAL} %)" if name.startswith("medium") and row["way"] == "persistent" and not report.get("quick") else ""
             step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare processes"
                                 f"{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
     step.figures += ["note: " + note for note in report.get("notes") or ()]
@@ -231,22 +120,30 @@ def unpack(bundle, into):
     return {name: os.path.join(into, name) for name in files}
 
 
+def ask(*command):
+    """What a program of the bundle prints."""
+    name = os.path.basename(command[0])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE)
+    except subprocess.TimeoutExpired:
+        raise Unusable(f"{name} {command[1]} does not answer; see whether nvidia-smi does") from None
+    except OSError as error:
+        raise Unusable(f"{name} does not run here: {error}") from error
+    if done.returncode:
+        raise Unusable(f"{name} does not run here: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
 def has_gpu(program):
     """Whether gpumux finds a GPU, and what it says."""
-    done = subprocess.run([program, "gpus", "--json"], capture_output=True, timeout=60)
-    if done.returncode:
-        raise Unusable(f"{os.path.basename(program)} does not run here: {done.stderr.decode(errors='replace').strip()[-500:]}")
-    found = json.loads(done.stdout)
+    found = json.loads(ask(program, "gpus", "--json"))
     names = [device["name"] for device in found["devices"] if device["kind"] != "cpu" and not device.get("mig")]
     return bool(names), ", ".join(names) or "no NVIDIA GPU: " + found.get("reason", "")
 
 
 def tests_of(path):
     """The GPU tests of a compiled test program, in the order in which they are worth running."""
-    done = subprocess.run([path, "-test.list", "^TestGPU_"], capture_output=True, text=True, timeout=60, cwd=HERE)
-    if done.returncode:
-        raise Unusable(f"{os.path.basename(path)} does not run here: {done.stderr.strip()[-500:]}")
-    names = [line for line in done.stdout.split() if line.startswith("TestGPU_")]
+    names = [line for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
     # The longest last: what is left out for want of time should be one test, not many.
     return sorted(names, key=lambda name: name == "TestGPU_FreshItemsLeaveNothing")
 
@@ -262,9 +159,9 @@ class Check:
     def left(self):
         return self.limit - CLOSING - (time.monotonic() - self.began)
 
-    def take(self, step):
-        """Run a step in the time that is left, and keep the table on disk up to date."""
-        if self.only and not re.search(self.only, step.name):
+    def take(self, step, always=False):
+        """Run a step in the time that is left, unless it was not asked for, and keep the table on disk up to date."""
+        if not always and self.only and not re.search(self.only, step.name):
             return step
         limit = min(step.limit, self.left())
         if limit < 5:
@@ -311,23 +208,22 @@ def steps(check, files, python, scratch):
     program, tests = files["gpumux"], files["gpucheck.test"]
     gpu, check.machine["gpu"] = has_gpu(program)
     check.machine.update(python=platform.python_version(), system=f"{platform.system()} {platform.release()}", processors=os.cpu_count())
+    # JAX would otherwise take most of the GPU at its start.
+    calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
     lacks = {}
     for name in FRAMEWORKS:
         if gpu:
-            lacks[name] = getattr(check.take(Step(name, [python, "-c", REACH, name], 90, read_reach)), "lacks", "")
+            reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
+            lacks[name] = getattr(reach, "lacks", "it was not asked in time")
         else:
             lacks[name] = "no NVIDIA GPU"
-    env = {
-        "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "TMPDIR": scratch, "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        "GPUMUX_GPU_LACKS": json.dumps(lacks),
-    }
+    env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacks)}
     for name in tests_of(tests):
         command = [tests, f"-test.run=^{name}$", "-test.v", "-test.timeout=0"]
         check.take(Step(name, command, 180, read_test, HERE, env))
-    quick = ["--quick", "--workloads", "medium,light"]
-    benches = [(f"bench {name}", name, "gpu", quick) for name in FRAMEWORKS]
+    benches = [(f"bench {name}", name, "gpu", ["--quick", "--workloads", "medium"]) for name in FRAMEWORKS]
     benches[0:0] = [("bench throughput", next((n for n in FRAMEWORKS if not lacks[n]), "torch"), "gpu", ["--workloads", "medium"])]
-    benches.append(("bench numpy", "numpy", "cpu", quick))
+    benches.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
     for title, framework, pool, more in benches:
         if pool == "gpu" and lacks[framework]:
             check.skip(title, lacks[framework])
@@ -337,7 +233,7 @@ def steps(check, files, python, scratch):
             continue
         path = os.path.join(scratch, title.replace(" ", "-") + ".json")
         command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
-        check.take(Step(title, command, 120, lambda step, text, path=path: read_bench(path, step, text), scratch, {"TMPDIR": scratch}))
+        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, calm))
 
 
 def main():

@@ -9,7 +9,19 @@
 // of NVML, one of its own in the place of the CUDA driver, and imitated frameworks. That shows that the tests can pass and that the
 // wiring holds, and nothing about GPUs.
 //
-// Files: inventory_test.go (the driver's word beside nvidia-smi's), memory_test.go (budgets, caps, what is given back),
-// faults_test.go (out-of-memory and ruined contexts), commands_test.go (the command line), machine_test.go (the machine that the
-// tests run on), rehearsal_test.go and testdata/imitation (the stand-ins), check_test.go (the scripts), testdata/tasks.py (the tasks).
+// Files:
+//
+//	machine_test.go     the machine that the tests run on
+//	inventory_test.go   the driver's word beside nvidia-smi's
+//	memory_test.go      budgets, caps, what is given back
+//	faults_test.go      out-of-memory and ruined contexts
+//	commands_test.go    the command line
+//	rehearsal_test.go   all of these against the stand-ins
+//	check_test.go       the scripts
+//	bundle.py           packs what a machine without Go needs
+//	check.py            all steps, and the table
+//	step.py             one step: its time limit and its processes
+//	test_scripts.py     the tests of the three
+//	testdata/tasks.py   what the tests run in slots
+//	testdata/imitation  the stand-ins but for NVML
 package gpucheck

@@ -136,10 +136,11 @@ func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 			sum += bytes
 		}
 	}
-	m.figure("host process numbers: %t; the driver names the process by its number here: %t", gpu.HostPIDs(), found > 0)
+	m.figure("host process numbers: %t; expected of the driver to tell ours: %t; the driver names the process by its number here: %t", gpu.HostPIDs(),
+		m.inventory.OurPIDs(), found > 0)
 	require.InDelta(t, gib, float64(m.used()-before), 2*gib, "the device's own count")
 	require.GreaterOrEqual(t, m.used()-before, int64(gib))
-	if gpu.HostPIDs() {
+	if m.inventory.OurPIDs() {
 		require.Equal(t, 1, found, "processes %v of the tree %v", slices.Collect(maps.Keys(held)), slices.Collect(maps.Keys(tree)))
 	}
 	if found > 0 {

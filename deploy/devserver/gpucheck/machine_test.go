@@ -171,10 +171,10 @@ func (m *machine) returns(before int64) (took time.Duration, over int64) {
 // seen says whether the driver tells what processes hold under the numbers that they have here, without which no budget can be
 // watched.
 func (m *machine) seen() (bool, string) {
-	if gpu.HostPIDs() {
+	if m.inventory.OurPIDs() {
 		return true, ""
 	}
-	return false, "these process numbers are not the host's (docker run --pid=host), so gpumux watches no budget on the GPU"
+	return false, "this driver tells the host's process numbers, which are not those here (docker run --pid=host), so no budget is watched"
 }
 
 // command runs gpumux to its end and checks its exit code.

@@ -1,4 +1,4 @@
-"""Tests of check.py and bundle.py; check_test.go runs them."""
+"""Tests of check.py, step.py and bundle.py; check_test.go runs them."""
 
 import contextlib
 import io
@@ -13,6 +13,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bundle
 import check
+import step
 
 # A stand-in for both programs of the bundle: it answers as they do.
 PROGRAM = """#!/usr/bin/env python3
@@ -49,7 +50,7 @@ class Folder(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        check.adopt_orphans()
+        step.adopt_orphans()
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -60,9 +61,9 @@ class Folder(unittest.TestCase):
         return self.path(name)
 
     def run_step(self, code, limit=60, read=None):
-        step = check.Step("a step", [sys.executable, "-c", code], limit, read, cwd=self.folder)
+        ran = step.Step("a step", [sys.executable, "-c", code], limit, read, cwd=self.folder)
         with open(self.path("log"), "w+b") as log:
-            return check.run(step, limit, log)
+            return step.run(ran, limit, log)
 
     def quietly(self, action):
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errs:
@@ -86,10 +87,10 @@ time.sleep(600)
 """
 
     def test_time_limit_ends_a_step_and_all_that_it_started(self):
-        check.GRACE = 0.2
-        step = self.run_step(self.HANGING, limit=3)
-        self.assertEqual(step.result, check.TIMED_OUT)
-        self.assertIn("3 s", step.why)
+        step.GRACE = 0.2
+        ran = self.run_step(self.HANGING, limit=3)
+        self.assertEqual(ran.result, step.TIMED_OUT)
+        self.assertIn("3 s", ran.why)
         with open(self.path("pids")) as file:
             pids = [int(line) for line in file]
         self.assertEqual(len(pids), 4)
@@ -98,32 +99,32 @@ time.sleep(600)
             self.assertIn("hanging", log.read(), "what it printed is kept")
 
     def test_a_step_that_ends_leaves_no_process(self):
-        step = self.run_step("import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)")
-        self.assertEqual(step.result, check.PASSED)
+        ran = self.run_step("import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)")
+        self.assertEqual(ran.result, step.PASSED)
         with open(self.path("log")) as log:
             self.assertFalse(alive(int(log.read().split()[-1])))
 
     def test_results(self):
-        self.assertEqual(self.run_step("pass").result, check.PASSED)
+        self.assertEqual(self.run_step("pass").result, step.PASSED)
         failed = self.run_step("import sys; sys.exit('the last words')")
-        self.assertEqual((failed.result, failed.why), (check.FAILED, "exit status 1: the last words"))
+        self.assertEqual((failed.result, failed.why), (step.FAILED, "exit status 1: the last words"))
         killed = self.run_step("import os; os.kill(os.getpid(), 9)")
-        self.assertEqual((killed.result, killed.code), (check.FAILED, -signal.SIGKILL))
+        self.assertEqual((killed.result, killed.code), (step.FAILED, -signal.SIGKILL))
         with open(self.path("log"), "w+b") as log:
-            none = check.run(check.Step("none", [self.path("nothing")], 5), 5, log)
-        self.assertEqual(none.result, check.FAILED)
+            none = step.run(step.Step("none", [self.path("nothing")], 5), 5, log)
+        self.assertEqual(none.result, step.FAILED)
         self.assertIn("does not start", none.why)
 
     def test_reading_tests(self):
         for text, result, why in (
-            ("--- PASS: TestGPU_A (1s)", check.PASSED, ""),
-            ("    a_test.go:3: skip: no NVIDIA GPU\n--- SKIP: TestGPU_A (1s)", check.SKIPPED, "no NVIDIA GPU"),
-            ("    --- SKIP: TestGPU_A/x (1s)\n--- PASS: TestGPU_A (1s)", check.SKIPPED, ""),
-            ("    --- SKIP: TestGPU_A/x (1s)\n    --- PASS: TestGPU_A/y (1s)\n--- PASS: TestGPU_A (1s)", check.PASSED, ""),
-            ("testing: warning: no tests to run", check.FAILED, "no test ran: testing: warning: no tests to run"),
+            ("--- PASS: TestGPU_A (1s)", step.PASSED, ""),
+            ("    a_test.go:3: skip: no NVIDIA GPU\n--- SKIP: TestGPU_A (1s)", step.SKIPPED, "no NVIDIA GPU"),
+            ("    --- SKIP: TestGPU_A/x (1s)\n--- PASS: TestGPU_A (1s)", step.SKIPPED, ""),
+            ("    --- SKIP: TestGPU_A/x (1s)\n    --- PASS: TestGPU_A/y (1s)\n--- PASS: TestGPU_A (1s)", step.PASSED, ""),
+            ("testing: warning: no tests to run", step.FAILED, "no test ran: testing: warning: no tests to run"),
         ):
-            step = self.run_step(f"print({text!r})", read=check.read_test)
-            self.assertEqual((step.result, step.why), (result, why), text)
+            ran = self.run_step(f"print({text!r})", read=check.read_test)
+            self.assertEqual((ran.result, ran.why), (result, why), text)
 
 
 class TestWhole(Folder):
@@ -156,7 +157,7 @@ class TestWhole(Folder):
         self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
         self.assertEqual(list(rows)[:3], ["TestGPU_Good", "TestGPU_Bad", "TestGPU_FreshItemsLeaveNothing"])
-        if rows["bench numpy"]["result"] != check.SKIPPED:
+        if rows["bench numpy"]["result"] != step.SKIPPED:
             self.assertIn("98.5 %", rows["bench numpy"]["figures"][1])
             self.assertIn("bench numpy", self.summary()["benchmarks"])
 
@@ -177,6 +178,13 @@ class TestWhole(Folder):
         self.assertEqual(code, 0)
         self.assertEqual([row["step"] for row in self.summary()["steps"]], ["TestGPU_Good"])
         self.assertEqual(self.check("--only", "nonsense")[0], 1)
+
+    def test_a_program_that_does_not_run(self):
+        self.write("program", "#!/bin/sh\necho 'for another machine' >&2\nexit 1\n")
+        self.quietly(lambda: bundle.pack(self.path("bundle"), {"gpumux": self.path("program"), "gpucheck.test": self.path("program")}, 1 << 20))
+        code, _, errs = self.check()
+        self.assertEqual(code, 2)
+        self.assertIn("gpumux does not run here: for another machine", errs)
 
     def test_bundles_that_cannot_be_used(self):
         def refused(*says):
@@ -210,7 +218,7 @@ class TestBundle(Folder):
             file.write(os.urandom(1 << 16))
         with self.assertRaisesRegex(ValueError, "more than 0 MiB; leave something out"):
             self.quietly(lambda: bundle.pack(self.path("bundle"), {"noise": path}, 1 << 15))
-        self.assertEqual(os.listdir(self.folder), ["noise"])
+        self.assertEqual(os.listdir(self.path("bundle")), [])
 
     def test_what_is_missing(self):
         with self.assertRaisesRegex(ValueError, "there is no file .*nothing to pack as x; build it first"):
@@ -218,7 +226,7 @@ class TestBundle(Folder):
 
     def test_an_old_bundle_is_replaced(self):
         path = self.write("a", "text")
-        os.mkdir(self.path("bundle"))
+        os.makedirs(self.path("bundle", "old"))
         self.write("bundle/old.xz", "")
         self.quietly(lambda: bundle.pack(self.path("bundle"), {"a": path}, 1 << 20))
         self.assertEqual(sorted(os.listdir(self.path("bundle"))), ["a.xz", "bundle.json"])

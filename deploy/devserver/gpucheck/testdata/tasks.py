@@ -118,6 +118,7 @@ def fill(item):
             kept.append(backend.allocate(item["piece"]))
         except Exception as error:
             refusal = f"{type(error).__name__}: {error}"
+            time.sleep(1)  # long enough for the watch to see all of it, which must still be within the budget
             return {"bytes": len(kept) * item["piece"], "refusal": refusal[:300]}
 
 

@@ -1,11 +1,12 @@
-"""As much of CuPy as tasks.py uses."""
+"""As much of CuPy as tasks.py and gpumux bench use."""
 
 import os
 import types
 
 import imitated
 
-uint8 = 1
+__version__ = "0.0+imitation"
+uint8, float32, float64 = 1, 4, 8
 _ruined = False
 
 
@@ -32,8 +33,12 @@ def empty(size, dtype):
     return imitated.Array(size * dtype, _limit(), _refuse)
 
 
-def full(shape, value):
-    return imitated.Array(8 * shape[0] * shape[1], _limit(), _refuse, value, shape[0] * shape[1])
+def full(shape, value, dtype=float64):
+    return imitated.Array(dtype * shape[0] * shape[1], _limit(), _refuse, value, shape[0] * shape[1])
+
+
+def matmul(a, b):
+    return full((a.count, 1), a.value * b.value, float32)
 
 
 class RawKernel:
@@ -56,5 +61,5 @@ class _Pool:
         pass
 
 
-cuda = types.SimpleNamespace(Device=_Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1))
+cuda = types.SimpleNamespace(Device=_Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda at: {"name": b"an imitation"}))
 get_default_memory_pool = get_default_pinned_memory_pool = _Pool

@@ -17,8 +17,10 @@ static int tell(void)
 	char path[4096], tmp[4200];
 	FILE *file;
 
-	if (!state || !uuid)
+	if (!uuid)
 		return 100; /* no device */
+	if (!state)
+		return 0; /* nobody looks */
 	for (int i = 0; i < count; i++)
 		sum += blocks[i];
 	snprintf(path, sizeof path, "%s.d/%d", state, (int)getpid());
@@ -36,10 +38,16 @@ int cuCtxSetCurrent(void *chosen) { return chosen == &context ? 0 : 201; }
 
 int cuMemAlloc_v2(unsigned long long *pointer, size_t bytes)
 {
-	if (count == MAX_BLOCKS)
+	int free = 0;
+
+	while (free < count && blocks[free])
+		free++;
+	if (free == MAX_BLOCKS)
 		return 2;
-	blocks[count] = bytes;
-	*pointer = (unsigned long long)++count;
+	if (free == count)
+		count++;
+	blocks[free] = bytes;
+	*pointer = (unsigned long long)free + 1;
 	return tell();
 }
 

@@ -1,4 +1,4 @@
-"""As much of PyTorch as tasks.py and the runtime's cap on torch use."""
+"""As much of PyTorch as tasks.py, gpumux bench and the runtime's cap on torch use."""
 
 import importlib.machinery
 import sys
@@ -6,6 +6,7 @@ import types
 
 import imitated
 
+__version__ = "2.0+imitation"
 uint8, int64 = 1, 8
 _limit, _waiting, _ruined = imitated.TOTAL, [], False
 
@@ -32,7 +33,8 @@ class _Tensor(imitated.Array):
 
     def __getitem__(self, index):
         global _ruined
-        _ruined = index.value >= self.count
+        _ruined = isinstance(index, _Tensor) and index.value >= self.count
+        return self
 
 
 def _make(size, value=0.0, count=1):
@@ -56,6 +58,14 @@ def full(shape, value, dtype=4, device=None):
     return _make(count * dtype, value, count)
 
 
+def matmul(a, b):
+    return full((a.count, 1), a.value * b.value)
+
+
+def device(name):
+    return types.SimpleNamespace(type=name)
+
+
 def _set_fraction(fraction, index):
     global _limit
     _limit = int(fraction * imitated.TOTAL)
@@ -73,6 +83,7 @@ cuda.device_count = lambda: 1
 cuda.is_available = lambda: True
 cuda.is_initialized = lambda: not _waiting
 cuda.empty_cache = lambda: None
+cuda.get_device_name = lambda device: "an imitation"
 cuda.get_device_properties = lambda index: types.SimpleNamespace(total_memory=imitated.TOTAL)
 cuda.set_per_process_memory_fraction = _set_fraction
 cuda.synchronize = _synchronize
