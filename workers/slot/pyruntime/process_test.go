@@ -57,8 +57,8 @@ type process struct {
 	run    int64
 }
 
-// launch starts Python and sends nothing.
-func launch(t *testing.T) *process {
+// launch starts Python, with more descriptors behind the wire's, and sends nothing.
+func launch(t *testing.T, more ...*os.File) *process {
 	t.Helper()
 	near, file, err := wire.Pair()
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func launch(t *testing.T) *process {
 	p.cmd = exec.Command(python, runtime)
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1"}
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	p.cmd.ExtraFiles = []*os.File{file}
+	p.cmd.ExtraFiles = append([]*os.File{file}, more...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.cmd.Start())
 	require.NoError(t, file.Close())

@@ -1,14 +1,32 @@
 package pyruntime_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
+
+// A board that cannot be used costs nothing but time.
+func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
+	nothing, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer nothing.Close()
+	p := launch(t, nothing)
+	require.IsType(t, wire.ProcessHello{}, p.next())
+	dir, err := filepath.Abs("testdata/tasks")
+	require.NoError(t, err)
+	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Target: "kinds.py:plain", Dir: dir, Slot: "cpu/0", Device: "CPU",
+		Mode: gpumux.Persistent, Board: wire.BoardSize}))
+	require.IsType(t, wire.Ready{}, p.next())
+	require.Equal(t, []string{"2", "4", "6"}, p.values("1", "2", "3"))
+}
 
 func needNumPy(t *testing.T) {
 	t.Helper()
