@@ -213,7 +213,7 @@ func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	sequence(t, got, 60)
-	require.LessOrEqual(t, most, 12, "what is begun and not taken fits on the board, besides one item")
+	require.LessOrEqual(t, most, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
 }
 
 func TestBoard_OutputBelongsToItsItem(t *testing.T) {
