@@ -39,8 +39,9 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 		if !f.due(r.Run, r.N) {
 			return s.fail(p, p.broke("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run), "")
 		}
-		if p.notJSON(r.Value) {
-			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", r.N, r.Run, r.Value), "")
+		value, err := p.text(r.Kind, r.Value)
+		if err != nil {
+			return s.fail(p, p.broke("the result of item %d of run %d: %v", r.N, r.Run, err), "")
 		}
 		if i == 0 || r.Ended != records[i-1].Ended {
 			together := 0.0
@@ -54,7 +55,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy
-		f.finish(p, gpumux.Result{Value: r.Value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
+		f.finish(p, gpumux.Result{Value: value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
 	}
 	// The item that runs began when the last one ended, however late that is read here.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
@@ -114,10 +115,16 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 	return nil
 }
 
-// notJSON says that a value is no JSON in UTF-8. The Python runtime encodes values itself and needs no check; a program of
-// somebody's own may say anything, which no store would take.
-func (p *process) notJSON(value json.RawMessage) bool {
-	return p.task.Python == "" && (!json.Valid(value) || !utf8.Valid(value))
+// text is a value as JSON. The Python runtime encodes JSON itself and needs no check; a program of somebody's own may say
+// anything, which no store would take.
+func (p *process) text(kind wire.Kind, value json.RawMessage) (json.RawMessage, error) {
+	if kind != wire.JSON {
+		return kind.Text(value)
+	}
+	if p.task.Python == "" && (!json.Valid(value) || !utf8.Valid(value)) {
+		return nil, fmt.Errorf("it is not JSON: %.80q", value)
+	}
+	return value, nil
 }
 
 func duration(seconds float64) time.Duration {

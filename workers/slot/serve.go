@@ -302,9 +302,16 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 	if !f.due(m.Run, m.N) || len(m.Values) > len(f.flight) {
 		return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
 	}
+	// The process may go on while large values become JSON here.
+	f.goOn(p, m.Wait)
 	for i, value := range m.Values {
-		if p.notJSON(value) {
-			return s.fail(p, p.broke("the result of item %d of run %d is not JSON: %.80q", m.N+i, m.Run, value), "")
+		kind := wire.JSON
+		if m.Kinds != nil {
+			kind = m.Kinds[i]
+		}
+		var err error
+		if m.Values[i], err = p.text(kind, value); err != nil {
+			return s.fail(p, p.broke("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
 		}
 	}
 	text, busy := p.out.upTo(m.Out), 0.0
@@ -321,10 +328,11 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 		f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
 		text = ""
 	}
-	f.began = now
+	if !m.Wait {
+		f.began = now
+	}
 	p.quicken(busy / float64(len(m.Values)))
 	s.ended(p, len(m.Values), busy, peak)
-	f.goOn(p, m.Wait)
 	return nil
 }
 

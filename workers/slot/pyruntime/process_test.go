@@ -57,8 +57,8 @@ type process struct {
 	run    int64
 }
 
-// launch starts Python and sends nothing.
-func launch(t *testing.T) *process {
+// launch starts Python, with more descriptors behind the wire's, and sends nothing.
+func launch(t *testing.T, more ...*os.File) *process {
 	t.Helper()
 	near, file, err := wire.Pair()
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func launch(t *testing.T) *process {
 	p.cmd = exec.Command(python, runtime)
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1"}
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	p.cmd.ExtraFiles = []*os.File{file}
+	p.cmd.ExtraFiles = append([]*os.File{file}, more...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.cmd.Start())
 	require.NoError(t, file.Close())
@@ -131,6 +131,8 @@ type answer struct {
 	fault    *wire.Raised
 	attempts int
 	out      int64
+	// raw: it was no JSON on its way.
+	raw bool
 }
 
 // do sends items and waits for an answer to each, in order.
@@ -152,8 +154,15 @@ func (p *process) take(n int) []answer {
 		require.Equal(p.t, []any{p.run, n}, []any{m.Run, m.N})
 		var answers []answer
 		for i, value := range m.Values {
+			a := answer{attempts: 1, out: m.Out}
+			if m.Kinds != nil && m.Kinds[i] != wire.JSON {
+				var err error
+				value, err = m.Kinds[i].Text(value)
+				require.NoError(p.t, err)
+				a.raw = true
+			}
 			require.True(p.t, json.Valid(value), "%s", value)
-			a := answer{value: string(value), attempts: 1, out: m.Out}
+			a.value = string(value)
 			if m.Attempts != nil {
 				a.attempts = m.Attempts[i]
 			}

@@ -49,5 +49,7 @@ def item(x):
         sys.stdout.write(f"this is {x['i']}\n" * (x["i"] % 3))
     elif how == "raise":
         raise ValueError("no")
+    elif how == "bytes":
+        return b"%06d" % x["i"] * x["times"]
     time.sleep(x.get("nap", 0))
     return [x["i"], "x" * x.get("size", 0)]

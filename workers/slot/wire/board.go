@@ -39,9 +39,11 @@ func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
 
 // Record is one result on a board. It owns its memory.
 type Record struct {
-	Run   int64
-	N     int
+	Run int64
+	N   int
+	// Value is JSON, or what Kind makes of it.
 	Value json.RawMessage
+	Kind  Kind
 	// Busy is how many seconds the item took, Attempts how often it was tried.
 	Busy     float64
 	Attempts int
@@ -116,10 +118,11 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 		}
 		r := Record{
 			Run: int64(binary.LittleEndian.Uint64(head[8:])), N: int(binary.LittleEndian.Uint32(head[16:])),
-			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
-			Busy: seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])),
+			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Kind: Kind(binary.LittleEndian.Uint32(head[20:])),
+			Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
+			Busy:  seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])),
 		}
-		if err := r.check(binary.LittleEndian.Uint32(head[20:])); err != nil {
+		if err := r.check(); err != nil {
 			return list, err
 		}
 		list = append(list, r)
@@ -130,12 +133,12 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 
 func seconds(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }
 
-func (r *Record) check(kind uint32) error {
+func (r *Record) check() error {
 	switch {
-	case kind != 0:
-		return broken("a record on the board has a value of kind %d; kinds: 0", kind)
+	case r.Kind > Array:
+		return broken("a record on the board has a value of kind %d; kinds are 0 to %d", r.Kind, Array)
 	case len(r.Value) == 0:
-		return broken("a record on the board has an empty value; a JSON value has at least one byte")
+		return broken("a record on the board has an empty value; a value has at least one byte")
 	case r.Run < 1:
 		return broken("a record on the board is of run %d; runs count from 1", r.Run)
 	case r.Attempts < 1 || r.Attempts > maxTries:

@@ -60,6 +60,7 @@ var goldens = []struct {
 	{"fault-first", "process", Fault{Run: 7, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault-load", "process", Fault{Raised: Raised{Class: "AttributeError", Message: "embed.py has no function embd; it has: embed"}}},
 	{"results-wait", "process", Results{Run: 7, N: 2, Values: raws(`1`), Busy: []float64{0.5}, Board: 4096, Wait: true}},
+	{"results-kinds", "process", Results{Run: 7, N: 0, Values: raws(`1`, `1234`), Kinds: []Kind{JSON, Bytes}, Busy: []float64{0.5, 0.5}}},
 	{"posted", "process", Posted{Board: 1 << 40}},
 	{"posted-wait", "process", Posted{Board: 1040384, Wait: true}},
 	{"fault-board", "process", Fault{Run: 7, N: 1, Board: 64, Raised: Raised{Class: "ValueError", Message: "no"}}},

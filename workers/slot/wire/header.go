@@ -28,6 +28,7 @@ type header struct {
 	Run      int64           `json:"run"`
 	N        int             `json:"n"`
 	Sizes    []int           `json:"sizes"`
+	Kinds    []Kind          `json:"kinds"`
 	Busy     json.RawMessage `json:"busy"`
 	Attempts json.RawMessage `json:"attempts"`
 	Out      int64           `json:"out"`
@@ -151,7 +152,7 @@ func (h *header) results(body []byte) (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := Results{Run: h.Run, N: h.N, Values: values, Busy: busy, Attempts: attempts, Out: h.Out,
+	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out,
 		Board: h.Board, Wait: h.Wait}
 	return r, errors.Join(h.place(), r.check())
 }
@@ -183,6 +184,9 @@ func (r *Results) check() error {
 	}
 	if r.Attempts != nil && len(r.Attempts) != len(r.Values) {
 		return broken("results: %d values but %d entries in attempts", len(r.Values), len(r.Attempts))
+	}
+	if r.Kinds != nil && len(r.Kinds) != len(r.Values) {
+		return broken("results: %d values but %d entries in kinds", len(r.Values), len(r.Kinds))
 	}
 	for i, seconds := range r.Busy {
 		if seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
@@ -227,6 +231,10 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		}
 		if m.Wait {
 			b = append(b, `,"wait":true`...)
+		}
+		if m.Kinds != nil {
+			b = append(b, `,"kinds":`...)
+			b = appendList(b, m.Kinds, func(b []byte, k Kind) []byte { return appendInt(b, int(k)) })
 		}
 		return append(b, "}\n"...), m.Values, whole(m, m.Values)
 	}

@@ -81,8 +81,10 @@ type Ready struct {
 type Results struct {
 	Run int64 `json:"run"`
 	// N is the position in the run of the first value, from 0.
-	N      int               `json:"n"`
+	N int `json:"n"`
+	// Values are JSON, or what their Kinds make of them; nil Kinds mean JSON alone.
 	Values []json.RawMessage `json:"values"`
+	Kinds  []Kind            `json:"kinds,omitempty"`
 	// Busy is how many seconds each took; a micro-batch shares its time out evenly. It travels with microseconds.
 	Busy []float64 `json:"busy"`
 	// Attempts is how often each was tried; nil means once each.

@@ -11,6 +11,8 @@ import os
 import struct
 import sys
 
+from .raw import Raw
+
 DESCRIPTOR = 4
 # Where the records begin; before it are the two offsets: what is published, and what the worker has read.
 HEAD = 64
@@ -54,7 +56,7 @@ class Board:
         self._base = -HEAD
         self._edge = HEAD
 
-    def add(self, run: int, n: int, value: bytes, attempts: int, busy: float, ended: float, out: int) -> bool:
+    def add(self, run: int, n: int, value: bytes | Raw, attempts: int, busy: float, ended: float, out: int) -> bool:
         """Write a record behind the last one, not yet published. False: the worker must read first."""
         size = len(value)
         at = self._at
@@ -65,8 +67,14 @@ class Board:
             at = self._at
             after = at + RECORD + (size + 7 & -8)
         memory = self._memory
-        _record.pack_into(memory, at, size, attempts, run, n, 0, busy, ended, out)
-        memory[at + RECORD : at + RECORD + size] = value
+        if type(value) is bytes:
+            _record.pack_into(memory, at, size, attempts, run, n, 0, busy, ended, out)
+            memory[at + RECORD : at + RECORD + size] = value
+        else:
+            _record.pack_into(memory, at, size, attempts, run, n, value.kind, busy, ended, out)
+            data = at + RECORD + len(value.head)
+            memory[at + RECORD : data] = value.head
+            memory[data : at + RECORD + size] = value.data
         self._at = after
         return True
 

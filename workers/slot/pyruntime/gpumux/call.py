@@ -17,9 +17,10 @@ from typing import Any, Callable
 
 import gpumux
 
-from .encode import encode, rows
+from .encode import rows
 from .fault import describe, is_memory
 from .memory import trim
+from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
 _decode = json.JSONDecoder().decode
@@ -81,7 +82,7 @@ class Caller:
 
     # One item.
 
-    def _single(self, n: int, raw: memoryview, attempts: int, call: Callable[[memoryview], bytes]) -> None:
+    def _single(self, n: int, raw: memoryview, attempts: int, call: Callable[[memoryview], bytes | Raw]) -> None:
         self._n = n
         tried = 0
         begin = perf_counter()
@@ -111,13 +112,13 @@ class Caller:
         if fault is not None:
             self._wire.go_on()
 
-    def _one(self, raw: memoryview) -> bytes:
+    def _one(self, raw: memoryview) -> bytes | Raw:
         value = self._function(_item(raw))
         if type(value) is CoroutineType:
             value = self._await(value)
-        return encode(value)
+        return pack(value)
 
-    def _alone(self, raw: memoryview) -> bytes:
+    def _alone(self, raw: memoryview) -> bytes | Raw:
         (data,) = self._many([raw])
         if isinstance(data, BaseException):
             raise data
@@ -171,21 +172,21 @@ class Caller:
         values = self._function([_item(raw) for raw in raws])
         if type(values) is CoroutineType:
             values = self._await(values)
-        values = rows(values)
+        values = split(values) or rows(values)
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
             raise ValueError(f"{name} returned {len(values)} values for {len(raws)} items; return one for each, in order")
         answers: list = []
         for value in values:
             try:
-                answers.append(encode(value))
+                answers.append(pack(value))
             except Exception as error:
                 answers.append(error)
         return answers
 
     def _answer(self, n: int, answers: list, busy: float, ended: float) -> None:
         """Send values in as few pieces as they fit, with faults in their places."""
-        values: list[bytes] = []
+        values: list[bytes | Raw] = []
         total = 0
         for i, answer in enumerate(answers):
             failed = isinstance(answer, BaseException)

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Callable, Sequence
 
 from . import board as boards
+from .raw import Raw
 
 VERSION = 1
 MAX_FRAME = 1 << 30
@@ -184,7 +185,7 @@ class Wire:
         """Memory was given back, which took busy seconds."""
         self._header({"type": "trimmed", "busy": round(busy, 6)})
 
-    def result(self, run: int, n: int, value: bytes, busy: float, ended: float, attempts: int = 1) -> None:
+    def result(self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1) -> None:
         """One value; ended is when its item did, by perf_counter."""
         board = self._board
         if board is None or len(value) > board.largest:
@@ -197,7 +198,7 @@ class Wire:
         if ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
-    def results(self, run: int, n: int, values: Sequence[bytes], busy: float, ended: float) -> None:
+    def results(self, run: int, n: int, values: Sequence[bytes | Raw], busy: float, ended: float) -> None:
         """The values of consecutive items, the first at position n, that ended together after busy seconds each."""
         board = self._board
         if board is None or max(map(len, values)) > board.largest:
@@ -213,7 +214,7 @@ class Wire:
         if ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
-    def _values(self, run: int, n: int, values: Sequence[bytes], busy: list[float], attempts: list[int]) -> None:
+    def _values(self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int]) -> None:
         """Values in a frame. With a board the worker must have read it before the next record can follow."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
         out = self._new_output()
@@ -221,10 +222,16 @@ class Wire:
             more += f',"out":{out}'
         if self._board is not None:
             more += f'{self._upto()},"wait":true'
+        kinds = [value.kind if type(value) is Raw else 0 for value in values]
+        if any(kinds):
+            more += f',"kinds":[{",".join(map(str, kinds))}]'
         sizes = ",".join([str(len(value)) for value in values])
         seconds = ",".join(["%.6f" % each for each in busy])
         head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'
-        self._send(head.encode(), values[0] if len(values) == 1 else b"".join(values))
+        pieces: list = []
+        for value in values:
+            pieces += (value.head, value.data) if type(value) is Raw else (value,)
+        self._send(head.encode(), pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._board is not None:
             self._told = self._board.published
             self.go_on()

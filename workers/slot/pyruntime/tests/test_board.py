@@ -9,6 +9,7 @@ import threading
 import unittest
 
 from gpumux import board, wire
+from gpumux.raw import Raw
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "board.json")
 
@@ -26,7 +27,8 @@ class TestBoard(unittest.TestCase):
         for step in golden["steps"]:
             struct.pack_into("<Q", memory, 8, step["read"])
             for r in step["records"]:
-                self.assertTrue(b.add(r["run"], r["n"], dump(r["value"]), r["attempts"], r["busy"], r["ended"], r["out"]))
+                value = Raw(r["kind"], b"", bytes.fromhex(r["hex"])) if "kind" in r else dump(r["value"])
+                self.assertTrue(b.add(r["run"], r["n"], value, r["attempts"], r["busy"], r["ended"], r["out"]))
             self.assertEqual(b.publish(), step["board"])
             self.assertEqual(memory.hex(), step["memory"])
 

@@ -10,6 +10,7 @@ import unittest
 
 from gpumux import wire
 from gpumux.board import HEAD, Board
+from gpumux.raw import Raw
 
 NEXT = b'\0\0\0\x10{"type":"next"}\n'
 GOLDENS = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "*.golden")
@@ -83,7 +84,8 @@ class TestGolden(Ends):
         elif kind == "posted":
             self.wire._post(1.0, m.get("wait", False))
         else:
-            values = [dump(value) for value in m["values"]]
+            kinds = m.get("kinds") or [0] * len(m["values"])
+            values = [Raw(kind, b"", dump(value)) if kind else dump(value) for kind, value in zip(kinds, m["values"])]
             self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values))
         self.wire.use(None)
 
