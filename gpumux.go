@@ -28,8 +28,8 @@ const (
 	InlineBytes = 512 << 10
 	// MaxChunk is the most items that one chunk may hold.
 	MaxChunk = 1 << 16
-	// MaxWindow is the most chunks that one map may have in flight; the server refuses more than 2,000 activities.
-	MaxWindow = 1000
+	// MaxWindow is the most chunks that one map may have in flight, spread over as many workflows as that takes.
+	MaxWindow = 16_000
 )
 
 // MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and Range is given.
@@ -92,6 +92,8 @@ type Carry struct {
 	Window    int            `json:"window,omitempty"`
 	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
 	Beyond int64 `json:"beyond,omitempty"`
+	// Abreast is how many segments of the map run at once; 0 means two.
+	Abreast int `json:"abreast,omitempty"`
 	// Segments counts the segments so far.
 	Segments int    `json:"segments,omitempty"`
 	Peak     *Peaks `json:"peak,omitempty"`

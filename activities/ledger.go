@@ -130,22 +130,24 @@ func (l *ledger) take() []gpumux.Result {
 	return results
 }
 
-// settle says what became of results that were taken.
-func (l *ledger) settle(results []gpumux.Result, stored bool) {
+// settle says what became of results that were taken, and returns how many bytes no longer wait.
+func (l *ledger) settle(results []gpumux.Result, stored bool) (settled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writing = time.Time{}
 	if !stored {
 		l.fresh = append(results, l.fresh...)
-		return
+		return 0
 	}
 	for _, r := range results {
-		l.waiting -= r.Weight()
+		settled += r.Weight()
 	}
+	l.waiting -= settled
 	clear(results)
 	l.spare = results[:0]
 	close(l.room)
 	l.room = make(chan struct{})
+	return settled
 }
 
 // unstored is how many bytes of results wait for the store; less is closed when it is fewer.

@@ -18,7 +18,7 @@ const (
 	// inlinePartial is the most bytes of a partial that travels through the history.
 	inlinePartial = 4 << 10
 	// blockItems and blockBytes bound the values that a reduce holds at once.
-	blockItems = 4096
+	blockItems = 512
 	blockBytes = 16 << 20
 	// reduceAttempts is how often a stretch is tried whose task process died.
 	reduceAttempts = 3
@@ -43,15 +43,19 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 
 // Reduce runs a reduce that is a task, in slots.
 func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
+	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
+	k := &keeper{r: r}
+	k.recall()
+	if err := p.doubted(ctx, k.tell); err != nil {
 		return gpumux.Partial{}, err
 	}
-	defer alive(ctx)()
-	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
-	partial, err := r.task()
+	stop := k.beat()
+	partial, err := r.task(k)
+	stop()
 	var fault *gpumux.Fault
 	switch {
 	case err == nil:
+		k.clear()
 		return partial, nil
 	case ctx.Err() != nil:
 		return partial, context.Cause(ctx)
@@ -73,8 +77,8 @@ func (r *reducer) span() gpumux.Span {
 	return r.in.Span
 }
 
-// each calls f with the value of every item that succeeded, in order.
-func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
+// each calls f with the value of every item from start on that succeeded, in order.
+func (r *reducer) each(start int64, f func(index int64, value json.RawMessage) error) error {
 	for _, result := range r.in.Results {
 		if result.Fault == nil {
 			if err := f(result.Index, result.Value); err != nil {
@@ -85,7 +89,7 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 	if r.in.Source == nil {
 		return nil
 	}
-	for line, err := range r.store.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
+	for line, err := range r.store.Items(r.ctx, *r.in.Source, start, r.in.End) {
 		var result gpumux.Result
 		if err == nil {
 			err = json.Unmarshal(line, &result)
@@ -114,7 +118,7 @@ func (r *reducer) own() (gpumux.Partial, error) {
 		}
 	}
 	var mistake error
-	err := r.each(func(index int64, value json.RawMessage) error {
+	err := r.each(r.in.Start, func(index int64, value json.RawMessage) error {
 		if err := n.add(value); err != nil {
 			mistake = wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", r.in.Reduce, index, value), err)
 			return mistake
@@ -147,14 +151,18 @@ type operand struct {
 	rank int
 }
 
-// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before.
-func (r *reducer) task() (gpumux.Partial, error) {
+// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before, and
+// keeps those, so that the next attempt at a stretch goes on behind the last block.
+func (r *reducer) task(k *keeper) (gpumux.Partial, error) {
 	out := gpumux.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
 		return out, r.combine(nil, nil) // finds out whether the task is known
 	}
 	var block, stack []operand
-	bytes := 0
+	bytes, start := 0, r.in.Start
+	if r.in.Source != nil {
+		start, out.Count, stack = k.resume()
+	}
 	settle := func() error {
 		one, err := r.tree(block)
 		block, bytes = block[:0], 0
@@ -192,9 +200,13 @@ func (r *reducer) task() (gpumux.Partial, error) {
 		}
 		out.Count += p.Count
 	}
-	err := r.each(func(index int64, value json.RawMessage) error {
+	err := r.each(start, func(index int64, value json.RawMessage) error {
 		out.Count++
-		return take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
+		err := take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
+		if err == nil && len(block) == 0 && r.in.Source != nil {
+			k.save(index+1, out.Count, stack)
+		}
+		return err
 	})
 	if err == nil {
 		err = settle()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -133,9 +134,13 @@ func (r *run) flushOnce(ctx context.Context) error {
 		return nil
 	}
 	err := r.Store.WritePart(ctx, r.chunk.Parts, r.chunk.Start, r.chunk.End, r.seq, results)
-	r.l.settle(results, err == nil)
+	large := r.l.settle(results, err == nil) > unstored
 	if err == nil {
 		r.seq++
+	}
+	if large && err == nil {
+		// Otherwise the collector lets as much again pile up before it looks.
+		debug.FreeOSMemory()
 	}
 	return err
 }

@@ -20,13 +20,16 @@ type Handle struct {
 	// Task and Items are of the map; Items is -1 when only the workers can tell.
 	Task  string
 	Items int64
+	// Edition is that of the task when the map was started; see Map.
+	Edition string
 
 	starter *Starter
 	run     *run
 }
 
 func (s *Starter) handle(r *run, entry Entry) *Handle {
-	return &Handle{ID: r.ID, RunID: r.RunID, Entry: entry, Task: r.Memo.Task, Items: r.Memo.Items, starter: s, run: r}
+	return &Handle{ID: r.ID, RunID: r.RunID, Entry: entry, Task: r.Memo.Task, Items: r.Memo.Items,
+		Edition: r.Memo.Edition, starter: s, run: r}
 }
 
 // Open finds the newest run of a map; it is a *NotFound when there is none.

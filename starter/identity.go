@@ -91,5 +91,15 @@ func newOutput(id string) string {
 }
 
 // Identify is the ID that Start gives to a map without one. items is the hash of the items when they lie in a file (see
-// store.Spooled), else empty; scope is Map.Scope.
-func Identify(in gpumux.MapInput, scope, items string) string { return identify(in, scope, items).id }
+// store.Spooled), else empty; scope and edition are Map's.
+func Identify(in gpumux.MapInput, scope, items, edition string) string {
+	return identify(in, scope, items).of(edition)
+}
+
+// of is the ID for an edition of the task. The fingerprint is the same for all, so that a map can go on with another.
+func (who identity) of(edition string) string {
+	if edition == "" {
+		return who.id
+	}
+	return who.id + "-" + edition
+}

@@ -15,8 +15,8 @@ import (
 func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
 		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
-	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", Identify(in, "", ""))
-	require.Equal(t, "embed-bed1feffd9e9", Identify(gpumux.MapInput{Task: "embed"}, "/home/me", "00ff"))
+	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", Identify(in, "", "", ""))
+	require.Equal(t, "embed-bed1feffd9e9", Identify(gpumux.MapInput{Task: "embed"}, "/home/me", "00ff", ""))
 }
 
 func TestIdentify_WhatCounts(t *testing.T) {
@@ -36,18 +36,18 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		"timeout":  func(in *gpumux.MapInput) { in.Timeout = 1 },
 		"failFast": func(in *gpumux.MapInput) { in.FailFast = true },
 	}
-	id := Identify(base, "", "")
+	id := Identify(base, "", "", "")
 	for name, change := range same {
 		in := base
 		change(&in)
-		require.Equal(t, id, Identify(in, "", ""), name)
+		require.Equal(t, id, Identify(in, "", "", ""), name)
 	}
 	for name, change := range other {
 		in := base
 		change(&in)
-		require.NotEqual(t, id, Identify(in, "", ""), name)
+		require.NotEqual(t, id, Identify(in, "", "", ""), name)
 	}
-	require.NotEqual(t, id, Identify(base, "/elsewhere", ""))
+	require.NotEqual(t, id, Identify(base, "/elsewhere", "", ""))
 }
 
 func TestClean(t *testing.T) {

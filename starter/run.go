@@ -51,6 +51,8 @@ type memo struct {
 	// Output is the key of the results file; empty for a map without a folder in the store.
 	Output string `json:"output,omitempty"`
 	Store  string `json:"store,omitempty"`
+	// Edition is that of the task's code when the map was started first.
+	Edition string `json:"edition,omitempty"`
 }
 
 // run is one workflow run of a map.

@@ -49,6 +49,8 @@ type Map struct {
 	Spooled *store.Spooled
 	// Scope tells tasks of the same name apart in a made ID, such as the folder that a local task lies in.
 	Scope string
+	// Edition tells versions of a task's code apart in a made ID, so that a changed task is a new map.
+	Edition string
 	// Label says in words where the items come from, such as a file's name, for people who list maps.
 	Label string
 	// Inline keeps the map out of the store as long as its results are few and small: nothing of it is left to go on with.
@@ -91,7 +93,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		items = m.Spooled.Hash
 	}
 	who := identify(m.Input, m.Scope, items)
-	id, named := who.id, m.ID != ""
+	id, named := who.of(m.Edition), m.ID != ""
 	if named {
 		if err := CheckID(m.ID); err != nil {
 			return nil, err
@@ -128,7 +130,10 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			m.Input.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
 		}
 		note := memo{Fingerprint: who.fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label,
-			Output: m.Input.Output, Store: storeURL}
+			Output: m.Input.Output, Store: storeURL, Edition: m.Edition}
+		if entry == Continued && last.Memo.Edition != "" {
+			note.Edition = last.Memo.Edition // of the results that it has
+		}
 		h, err := s.begin(ctx, id, m.Input, note, entry, reuse)
 		var already *serviceerror.WorkflowExecutionAlreadyStarted
 		if errors.As(err, &already) {

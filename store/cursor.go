@@ -27,7 +27,7 @@ func newCursor(p part, order int, body *object, buffer *bufio.Reader) *cursor {
 	} else {
 		buffer.Reset(body)
 	}
-	return &cursor{part: p, order: order, body: body, lines: lineReader{r: buffer}, outcome: outcome{index: -1}}
+	return &cursor{part: p, order: order, body: body, lines: lineReader{r: buffer, left: body.body.Size()}, outcome: outcome{index: -1}}
 }
 
 // next moves to the next line; the line before is gone. The end is io.EOF.

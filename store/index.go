@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/gpumux/gpumux"
 )
@@ -149,22 +150,26 @@ func (s *Store) forget(src gpumux.Source) {
 	s.mu.Unlock()
 }
 
-// stretch is the bytes of the source that hold the items from first on, where first is start or a little before.
-func (s *Store) stretch(ctx context.Context, src gpumux.Source, x index, start, end int64) (from, to, first int64, err error) {
+// stretch is where the items from first on begin, every stride of them, and where the last of them end; first is start or a
+// little before.
+func (s *Store) stretch(ctx context.Context, src gpumux.Source, x index, start, end int64) (marks []int64, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
-	marks := (x.items + x.stride - 1) / x.stride
-	data, err := s.bytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, marks)-low))
+	all := (x.items + x.stride - 1) / x.stride
+	data, err := s.bytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, all)-low))
 	if err != nil {
-		return 0, 0, 0, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
+		return nil, 0, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
 	}
-	from, to = int64(binary.LittleEndian.Uint64(data)), x.bytes
-	if high < marks {
-		to = int64(binary.LittleEndian.Uint64(data[len(data)-8:]))
+	for ; len(data) > 0; data = data[8:] {
+		marks = append(marks, int64(binary.LittleEndian.Uint64(data)))
 	}
-	if from < 0 || to <= from || to > x.bytes {
-		return 0, 0, 0, damaged(src, "items %d-%d would be bytes %d-%d of %d", start, end-1, from, to, x.bytes)
+	if high >= all {
+		marks = append(marks, x.bytes)
 	}
-	return from, to, low * x.stride, nil
+	from, to := marks[0], marks[len(marks)-1]
+	if from < 0 || to <= from || to > x.bytes || !slices.IsSorted(marks) {
+		return nil, 0, damaged(src, "items %d-%d would be bytes %d-%d of %d", start, end-1, from, to, x.bytes)
+	}
+	return marks, low * x.stride, nil
 }
 
 // bytes reads exactly length bytes of an object.

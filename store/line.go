@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,33 @@ const (
 	outputField = `,"output":`
 )
 
-// appendLine adds a result with its newline.
-func appendLine(to []byte, r gpumux.Result) ([]byte, error) {
+// wholeValue is the size from which a value is written from where it lies.
+const wholeValue = 64 << 10
+
+// lineWriter writes results as lines. Its buffer is used again for each. What keeps bytes from being written comes out of Flush.
+type lineWriter struct {
+	to   *bufio.Writer
+	line []byte
+}
+
+func (w *lineWriter) write(r gpumux.Result) (err error) {
+	if w.line, err = appendStart(w.line[:0], r); err != nil {
+		return err
+	}
+	if len(r.Value) >= wholeValue && bytes.IndexByte(r.Value, '\n') < 0 && bytes.IndexByte(r.Value, '\r') < 0 {
+		w.to.Write(w.line)
+		w.to.Write(r.Value)
+		w.line = w.line[:0]
+	} else {
+		w.line = appendValue(w.line, r.Value)
+	}
+	w.line = appendEnd(w.line, r)
+	w.to.Write(w.line)
+	return nil
+}
+
+// appendStart adds what stands before the value of a result, or its fault.
+func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
 	switch {
 	case (r.Value == nil) == (r.Fault == nil):
@@ -35,24 +61,30 @@ func appendLine(to []byte, r gpumux.Result) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("result %d: the fault: %w", r.Index, err)
 		}
-		to = append(append(to, faultField...), fault...)
+		return append(append(to, faultField...), fault...), nil
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
 		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, start(r.Value))
-	default:
-		to = append(to, valueField...)
-		// A line break can only stand between tokens, where a space does as well.
-		at := len(to)
-		to = append(to, r.Value...)
-		for i, b := range to[at:] {
-			if b == '\n' || b == '\r' {
-				to[at+i] = ' '
-			}
+	}
+	return append(to, valueField...), nil
+}
+
+// appendValue adds a value on one line: a line break can only stand between tokens, where a space does as well.
+func appendValue(to, value []byte) []byte {
+	at := len(to)
+	to = append(to, value...)
+	for i, b := range to[at:] {
+		if b == '\n' || b == '\r' {
+			to[at+i] = ' '
 		}
 	}
+	return to
+}
+
+func appendEnd(to []byte, r gpumux.Result) []byte {
 	if r.Output != "" {
 		to = appendString(append(to, outputField...), r.Output)
 	}
-	return append(to, "}\n"...), nil
+	return append(to, "}\n"...)
 }
 
 // encode is json.Marshal without the escapes that only web pages need.

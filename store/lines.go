@@ -58,29 +58,59 @@ var errLongLine = errors.New("line too long")
 type lineReader struct {
 	r    *bufio.Reader
 	long []byte
+	// left is how many bytes there can still be, so that a long line takes no more memory than it needs; 0 is unknown.
+	left int64
 }
 
 // read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
 func (l *lineReader) read() ([]byte, error) {
-	line, err := l.r.ReadSlice('\n')
+	line, err := l.slice()
 	if err == nil {
 		return line, nil
 	}
 	if cap(l.long) > keepLine {
 		l.long = nil
 	}
-	l.long = append(l.long[:0], line...)
+	l.long = l.long[:0]
+	l.append(line)
 	for err == bufio.ErrBufferFull {
 		if len(l.long) > maxLine {
 			return l.long, errLongLine
 		}
-		line, err = l.r.ReadSlice('\n')
-		l.long = append(l.long, line...)
+		line, err = l.slice()
+		l.append(line)
 	}
 	if err == io.EOF && len(l.long) > 0 {
 		err = nil
 	}
 	return l.long, err
+}
+
+func (l *lineReader) slice() ([]byte, error) {
+	line, err := l.r.ReadSlice('\n')
+	l.left = max(0, l.left-int64(len(line)))
+	return line, err
+}
+
+// append adds to the long line. Its memory doubles, or becomes at once all that can be of it when that is not many times more.
+func (l *lineReader) append(line []byte) {
+	if need := len(l.long) + len(line); need > cap(l.long) {
+		size := max(need, 2*cap(l.long))
+		if most := need + int(l.left); l.left > 0 && most <= max(size, 8*need) {
+			size = most
+		}
+		l.long = append(make([]byte, 0, size), l.long...)
+	}
+	l.long = append(l.long, line...)
+}
+
+// keep makes part of the line that was read last the caller's own, without a copy where that would be a large one.
+func (l *lineReader) keep(part []byte) []byte {
+	if len(part) < cap(l.long)/2 || len(part) <= l.r.Size() {
+		return bytes.Clone(part)
+	}
+	l.long = nil
+	return part
 }
 
 // jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.

@@ -123,13 +123,10 @@ func (s *Store) writePart(ctx context.Context, key string, results []gpumux.Resu
 	}
 	defer w.Abort()
 	to := bufio.NewWriterSize(w, 64<<10)
-	var line []byte
+	lines := lineWriter{to: to}
 	for _, r := range results {
-		if line, err = appendLine(line[:0], r); err != nil {
+		if err := lines.write(r); err != nil {
 			return fmt.Errorf("part %s: %w", key, err)
-		}
-		if _, err := to.Write(line); err != nil {
-			return err
 		}
 	}
 	if err := to.Flush(); err != nil {

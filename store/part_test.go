@@ -158,3 +158,43 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, part{1234567890123, 1234567890124, 12345}, p)
 }
+
+// Large values are not copied on their way, whatever stands in them.
+func TestPart_LargeValues(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), Options{})
+	long := strings.Repeat("x", 3*wholeValue)
+	results := []gpumux.Result{
+		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Output: "said\n"},
+		{Index: 1, Value: json.RawMessage(`1`)},
+		{Index: 2, Value: json.RawMessage("[\n\"" + long + "\",\r\n2]")},
+	}
+	require.NoError(t, s.WritePart(t.Context(), "m/parts", 0, 3, 0, results))
+	got, err := s.ReadPart(t.Context(), "m/parts", 0, 3, 0)
+	require.NoError(t, err)
+	require.Equal(t, results[:2], got[:2])
+	require.Equal(t, json.RawMessage("[ \""+long+"\",  2]"), got[2].Value)
+}
+
+func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), Options{})
+	var want []string
+	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
+		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)
+	}
+	spooled, err := Spool(strings.NewReader(strings.Join(want, "\n")), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	source, err := s.PutSource(t.Context(), spooled)
+	require.NoError(t, err)
+	for start := range want {
+		var got []json.RawMessage
+		for item, err := range s.Items(t.Context(), source, int64(start), int64(len(want))) {
+			require.NoError(t, err)
+			got = append(got, item)
+			require.LessOrEqual(t, cap(item), 2*len(item)+64, "a long item holds no memory that it does not need")
+		}
+		require.Len(t, got, len(want)-start)
+		for i, item := range got {
+			require.Equal(t, want[start+i], string(item))
+		}
+	}
+}

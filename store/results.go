@@ -20,7 +20,7 @@ func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Resul
 			return
 		}
 		defer o.Close()
-		lines := lineReader{r: bufio.NewReaderSize(o, 256<<10)}
+		lines := lineReader{r: bufio.NewReaderSize(o, 256<<10), left: o.body.Size()}
 		for number := 1; ; number++ {
 			line, err := lines.read()
 			if err == io.EOF {

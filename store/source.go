@@ -2,7 +2,6 @@ package store
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,14 +155,14 @@ func markItems(from items, marks *indexWriter) (count int64, err error) {
 // Items streams the items start up to but not including end. Each is the caller's to keep. After an error nothing follows.
 func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		if err := s.items(ctx, src, start, end, func(item []byte) bool { return yield(bytes.Clone(item), nil) }); err != nil {
+		if err := s.items(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
 			s.forget(src)
 			yield(nil, err)
 		}
 	}
 }
 
-// items calls f with each item until f returns false.
+// items calls f with each item, which f may keep, until f returns false.
 func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) error {
 	if start < 0 || end < start || end > src.Items {
 		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
@@ -175,10 +174,11 @@ func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, 
 	if err != nil {
 		return err
 	}
-	from, to, at, err := s.stretch(ctx, src, x, start, end)
+	marks, first, err := s.stretch(ctx, src, x, start, end)
 	if err != nil {
 		return err
 	}
+	from, to := marks[0], marks[len(marks)-1]
 	o, err := s.open(ctx, src.URL, from, to-from)
 	if err != nil {
 		return err
@@ -190,7 +190,10 @@ func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, 
 	}
 	buffer := int(min(to-from, 256<<10))
 	lines := &jsonLines{lineReader: lineReader{r: bufio.NewReaderSize(o, buffer)}, name: src.URL, offset: from}
-	for ; at < end; at++ {
+	for at := first; at < end; at++ {
+		if n := at - first; n%x.stride == 0 {
+			lines.left = marks[n/x.stride+1] - marks[n/x.stride]
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -201,7 +204,7 @@ func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, 
 		if err != nil {
 			return err
 		}
-		if at >= start && !f(item) {
+		if at >= start && !f(lines.keep(item)) {
 			return nil
 		}
 	}

@@ -20,6 +20,8 @@ const (
 	firstWindow = 8
 	// leastWindow keeps a queue short even behind a single slot.
 	leastWindow = 4
+	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
+	mostPending = 1000
 	// patience is how many times as long as expected a chunk may take before it hands back what it has not begun, and at
 	// least leastLimit.
 	patience   = 2
@@ -83,16 +85,23 @@ func (s *sizer) limit(chunk gpumux.Piece) time.Duration {
 	return max(leastLimit, min(patience*time.Duration(items)*s.pace(chunk), patience*target))
 }
 
-// window is the number of chunks to keep in flight: two per slot, so that a slot finds its next chunk waiting.
-func (s *sizer) window() int {
-	window := min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
+// whole is the number of chunks that the map should have in flight: two per slot, so that a slot finds its next chunk waiting.
+func (s *sizer) whole() int {
 	switch {
 	case s.fixedWindow > 0:
-		window = s.fixedWindow
+		return s.fixedWindow
 	case s.seen == 0:
-		window = firstWindow
+		return firstWindow
 	}
-	return max(1, window/max(1, s.share))
+	return min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
+}
+
+// window is this workflow's part of them.
+func (s *sizer) window() int { return min(mostPending, max(1, s.whole()/max(1, s.share))) }
+
+// abreast is how many segments the map needs at once, so that one fills the slots while another runs dry.
+func (s *sizer) abreast() int {
+	return max(leastAbreast, (s.whole()+segmentWindow-1)/segmentWindow)
 }
 
 // meet takes in how many slots workers have.

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,7 @@ type worker struct {
 	stored  map[int64]bool
 	found   gpumux.Found
 	items   int64
+	slots   int // default 2
 }
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
@@ -47,7 +49,7 @@ func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, e
 	}
 	n := c.End - c.Start
 	result := gpumux.ChunkResult{
-		Next: c.End, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: 2,
+		Next: c.End, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
 	}
 	for i := c.Start; i < c.End; i++ {
 		if c.Parts != "" && !c.Inline {
@@ -342,6 +344,35 @@ func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 	for start, times := range seen {
 		require.Equal(t, 1, times, "item %d", start)
 	}
+}
+
+func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	w := &worker{items: 4000, slots: 500}
+	w.register(env)
+	running, most := 0, 0
+	env.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
+		var in gpumux.MapInput
+		require.NoError(t, args.Get(&in))
+		require.Equal(t, 4, in.Carry.Abreast)
+		running++
+		most = max(most, running)
+	})
+	env.SetOnChildWorkflowCompletedListener(func(*workflow.Info, converter.EncodedValue, error) { running-- })
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.EqualValues(t, 4000, s.Chunks)
+	require.Equal(t, 4, most)
+	seen := map[int64]bool{}
+	for _, c := range w.chunks {
+		require.False(t, seen[c.Start], "item %d", c.Start)
+		seen[c.Start] = true
+	}
+	require.Len(t, seen, 4000)
 }
 
 func TestRegistered_AFailedSegmentFailsTheMap(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
 		Task: m.in.Task, Phase: m.phase, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
-		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.window(), Chunk: int(m.e.sizer.largest),
+		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.whole(), Chunk: int(m.e.sizer.largest),
 		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
 		Peak: m.e.peaks.Known(),
 	}

@@ -13,11 +13,13 @@ import (
 const (
 	// segmentChunks is how many chunks one workflow runs itself: a few thousand events.
 	segmentChunks = 500
-	// abreast is how many segments of a map run at once, so that one fills the slots while the other runs dry.
-	abreast = 2
+	// leastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in
+	// flight at most, half of what it runs, before there are more: it spends less of its life running dry.
+	leastAbreast  = 2
+	segmentWindow = 250
 	// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
 	longHistory = 6000
-	// tellEvery is how often a segment tells its map how far it is.
+	// tellEvery is how often a segment tells its map how far it is when there are two, and less often when there are more.
 	tellEvery = 5 * time.Second
 
 	// Signals between a map and its segments.
@@ -68,7 +70,7 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
 		spread := continued || m.e.drain()
-		for spread && !long && !m.e.paused && len(m.running) < abreast && len(m.e.todo) > 0 {
+		for spread && !long && !m.e.paused && len(m.running) < m.e.sizer.abreast() && len(m.e.todo) > 0 {
 			m.segment(work, &failed)
 		}
 		if !own && len(m.running) == 0 && (len(m.e.todo) == 0 || long) {
@@ -93,7 +95,8 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 
 // segment starts the next one and takes in what it comes to.
 func (m *mapping) segment(ctx workflow.Context, failed *error) {
-	pieces, items := m.cut()
+	abreast := m.e.sizer.abreast()
+	pieces, items := m.cut(abreast)
 	m.segments++
 	id := fmt.Sprintf("%s/segment-%d", m.e.id, m.segments)
 	in := m.in
@@ -101,6 +104,9 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	in.Carry.Todo, in.Carry.Started = pieces, m.started
 	in.Carry.Succeeded, in.Carry.Failed, in.Carry.Faults, in.Carry.Chunks, in.Carry.Busy = 0, 0, nil, 0, 0
 	in.Carry.Peak = nil
+	if abreast > leastAbreast {
+		in.Carry.Abreast = abreast
+	}
 	for _, piece := range m.e.todo {
 		in.Carry.Beyond += piece.End - piece.Start
 	}
@@ -136,16 +142,16 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	})
 }
 
-// cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most half of
-// what is left while another segment could run beside it.
-func (m *mapping) cut() (pieces []gpumux.Piece, items int64) {
+// cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most its share
+// of what is left while others could run beside it.
+func (m *mapping) cut(abreast int) (pieces []gpumux.Piece, items int64) {
 	var left int64
 	for _, piece := range m.e.todo {
 		left += piece.End - piece.Start
 	}
 	want := min(segmentChunks*m.e.sizer.size(gpumux.Piece{}, left), left)
-	if len(m.running) == 0 {
-		want = min(want, (left+1)/2)
+	if beside := int64(abreast - len(m.running)); beside > 1 {
+		want = min(want, (left+beside-1)/beside)
 	}
 	for want > items {
 		piece := m.e.todo[0]
@@ -193,12 +199,13 @@ func segment(ctx workflow.Context, in gpumux.MapInput) (gpumux.Carry, error) {
 	info := workflow.GetInfo(ctx)
 	e := resumed(info.ParentWorkflowExecution.ID, in, carry)
 	e.parts = partsOf(in.Output)
-	e.sizer.share = abreast
+	e.sizer.share = max(leastAbreast, carry.Abreast)
+	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
 	e.drain = func() bool { return e.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
 	e.shown = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
-		if now.Sub(told) < tellEvery {
+		if now.Sub(told) < pause {
 			return
 		}
 		told = now

@@ -15,6 +15,9 @@ type localTask struct {
 	config workers.TaskConfig
 	// dir is the current folder; scope tells tasks of the same name in different places apart.
 	dir, scope string
+	// sources are the files that the task is written in, as far as they can be seen; edition is of what they hold.
+	sources []string
+	edition string
 	// reduce is the task of --reduce, when that is one.
 	reduce *localTask
 }
@@ -59,6 +62,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 		t.name = filepath.Base(command[0])
 		t.config.Command = command
 		t.scope = strings.Join(append([]string{dir}, command...), "\x00")
+		t.read("")
 		return t, nil
 	}
 	target, function, ok := cutLast(task, ":")
@@ -78,6 +82,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 		t.name = filepath.Base(target) + ":" + function
 		t.scope = filepath.Dir(file)
 	}
+	t.read(target)
 	return t, nil
 }
 

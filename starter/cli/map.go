@@ -29,7 +29,8 @@ A map without --id is named by its task, input and options: given again while it
 again after it was stopped it goes on with the items that have no result, given again when it was finished
 it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
 with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
-results are written: what keeps them from it, such as a full disk, costs no item a second run.`,
+results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
+file has changed it is a new map, unless --id or --retry ask for the old one.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
@@ -69,9 +70,12 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		if local, err = parseLocalTask(task, command, f.localFlags, m.Input.Mode); err != nil {
 			return err
 		}
-		m.Input.Task, m.Scope = local.name, local.scope
+		m.Input.Task, m.Scope, m.Edition = local.name, local.scope, local.edition
 		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
 			return err
+		}
+		if local.reduce != nil && local.edition != "" {
+			m.Edition = editionOf(append(local.sources, local.reduce.sources...)...)
 		}
 	}
 	ctx := c.Context()

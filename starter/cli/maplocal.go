@@ -19,11 +19,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	}
 	m.Input.Ladder = poolNames(pools)
 	if m.ID == "" {
-		items := ""
-		if m.Spooled != nil {
-			items = m.Spooled.Hash
-		}
-		m.ID = starter.Identify(m.Input, m.Scope, items)
+		m.ID = a.resolve(m)
 	}
 	data := f.data
 	if data == "" {
@@ -63,7 +59,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		case errors.As(err, &none):
 		case err != nil:
 			return unavailableError{err}
-		case s.delivered(last):
+		case s.delivered(last) && !m.Retry:
 			m.ID = "" // so that it runs anew
 		}
 	}
@@ -75,6 +71,9 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	switch h.Entry {
 	case starter.Continued, starter.Attached:
 		a.console.note("going on with map %s", h.ID)
+		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
+			a.console.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+		}
 	case starter.Found:
 		a.console.note("map %s is finished; these are its results", h.ID)
 	}
@@ -117,8 +116,8 @@ func (s *session) alone(ctx context.Context, id string) error {
 	}
 	for _, m := range maps {
 		if m.ID != id {
-			return usage("--data %s holds the unfinished map %s of task %s; give that map's command again first, or another --data",
-				s.data, m.ID, m.Task)
+			return usage("--data %s holds the unfinished map %s of task %s; give that map's command again first (with --id %s if its task has changed), or another --data",
+				s.data, m.ID, m.Task, m.ID)
 		}
 	}
 	return nil

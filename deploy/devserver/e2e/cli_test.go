@@ -304,6 +304,62 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 	require.Empty(t, s.state())
 }
 
+// A task whose file has changed is a new map, unless the old one is asked for.
+func TestLocal_AChangedTaskIsANewMap(t *testing.T) {
+	s := newShell(t)
+	const task = `
+import os, time
+
+def gate(item):
+    while item > 2 and not os.path.exists("open"): time.sleep(0.01)
+    return VERSION
+`
+	stopped := func(version string) string {
+		t.Helper()
+		before := len(s.state())
+		s.write("gate.py", "VERSION = "+version+task)
+		p := s.begin("map", "gate.py:gate", "--range", "0:6", "--local", "--chunk", "1", "--window", "1", "--slots", "1", "--out", "r.jsonl")
+		stored := func() int {
+			parts, err := filepath.Glob(s.path("state/gpumux/local/*/store/maps/*/*/parts/*.jsonl"))
+			require.NoError(t, err)
+			return len(parts)
+		}
+		require.Eventually(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
+		require.NoError(t, p.Process.Signal(syscall.SIGINT))
+		require.Equal(t, 130, p.code(), p.stderr.String())
+		return p.stderr.String()
+	}
+	finished := func(want []string, extra ...string) string {
+		t.Helper()
+		p := s.run(0, append([]string{"map", "gate.py:gate", "--range", "0:6", "--local", "--out", "r.jsonl"}, extra...)...)
+		var got []string
+		for _, line := range s.lines(s.file("r.jsonl")) {
+			got = append(got, string(line["value"]))
+		}
+		require.Equal(t, want, got)
+		return p.stderr.String()
+	}
+	require.NotContains(t, stopped("1"), "has changed")
+	first := filepath.Base(s.state()[0])
+	require.Contains(t, stopped("2"), "gate.py:gate has changed since map "+first+" was stopped, so this is a new map")
+	s.write("open", "")
+	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
+	require.Contains(t, finished([]string{"1", "1", "1", "2", "2", "2"}, "--id", first), "results that it has already stay as they are")
+}
+
+// Failed items are retried with the file that was mended meanwhile.
+func TestLocal_ARetryTakesTheMendedTask(t *testing.T) {
+	s := newShell(t)
+	s.write("odd.py", "def odd(item):\n    if item % 2: raise ValueError(item)\n    return 'first'\n")
+	s.run(1, "map", "odd.py:odd", "--range", "0:4", "--local", "--out", "r.jsonl")
+	s.write("odd.py", "def odd(item):\n    return 'mended'\n")
+	s.run(0, "map", "odd.py:odd", "--range", "0:4", "--local", "--out", "r.jsonl", "--retry")
+	for i, line := range s.lines(s.file("r.jsonl")) {
+		require.Equal(t, []string{`"first"`, `"mended"`}[i%2], string(line["value"]))
+	}
+	require.Empty(t, s.state())
+}
+
 // Whatever ends a local map in the middle, the same command finishes it without running a finished item again.
 func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {

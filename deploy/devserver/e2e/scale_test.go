@@ -137,15 +137,20 @@ func (s *site) seen() map[string]int {
 
 // Five workers come and go as they like, some of them killed: every item has one result, and only what a killed worker had
 // not stored yet ran again.
-func TestScale_WorkersJoinAndLeave(t *testing.T) {
+func TestScale_WorkersJoinAndLeave(t *testing.T) { comeAndGo(t, fromSeed(t, rand.Uint64()), 20_000, 8) }
+
+// TestSoak_WorkersJoinAndLeave is the same for some minutes.
+func TestSoak_WorkersJoinAndLeave(t *testing.T) { comeAndGo(t, soaking(t), 200_000, 80) }
+
+// comeAndGo replaces workers at random, so many times at most, while n items run.
+func comeAndGo(t *testing.T, chance *rand.Rand, n, times int) {
 	s := newSite(t)
 	h := s.hand()
 	var crew []*exec.Cmd
 	for range 5 {
 		crew = append(crew, h.start(t))
 	}
-	const n = 20_000
-	run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+	run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: int64(n)}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
 	done := make(chan error, 1)
 	var sum gpumux.Summary
 	go func() { done <- run.Get(context.WithoutCancel(t.Context()), &sum) }()
@@ -155,12 +160,12 @@ func TestScale_WorkersJoinAndLeave(t *testing.T) {
 		case err := <-done:
 			require.NoError(t, err)
 			ended = true
-		case <-time.After(time.Duration(500+rand.IntN(1500)) * time.Millisecond):
-			who := rand.IntN(len(crew))
-			if killed+left >= 8 {
+		case <-time.After(time.Duration(500+chance.IntN(1500)) * time.Millisecond):
+			who := chance.IntN(len(crew))
+			if killed+left >= times {
 				continue
 			}
-			if rand.IntN(2) == 0 {
+			if chance.IntN(2) == 0 {
 				killed++
 				require.NoError(t, crew[who].Process.Kill())
 			} else {

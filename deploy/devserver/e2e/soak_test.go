@@ -31,7 +31,13 @@ func soaking(t *testing.T) *rand.Rand {
 	if seed == 1 {
 		seed = rand.Uint64()
 	}
-	t.Logf("GPUMUX_SOAK=%d repeats this run", seed)
+	return fromSeed(t, seed)
+}
+
+// fromSeed is chance that can be had again, as far as timing lets it.
+func fromSeed(t *testing.T, seed uint64) *rand.Rand {
+	t.Helper()
+	t.Logf("seed %d; GPUMUX_SOAK=%d repeats the choices of a soak", seed, seed)
 	return rand.New(rand.NewPCG(seed, seed))
 }
 

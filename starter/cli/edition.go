@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux/starter"
+)
+
+// editionOf tells versions of a local task apart by the files that it is written in. It is empty when none is to be seen.
+func editionOf(files ...string) string {
+	hash, seen := sha256.New(), false
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		info, err := file.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			if _, err = io.Copy(hash, file); err == nil {
+				seen = true
+			}
+		}
+		_ = file.Close()
+	}
+	if !seen {
+		return ""
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:6]
+}
+
+// files are what the edition of a task is of: its own file, not what that imports.
+func (t localTask) files(target string) []string {
+	switch {
+	case len(t.config.Command) > 0:
+		if !strings.ContainsRune(t.config.Command[0], filepath.Separator) {
+			return nil // a program of the system
+		}
+		return t.config.Command[:1]
+	case strings.HasSuffix(target, ".py"):
+		return []string{filepath.Join(t.scope, filepath.Base(target))}
+	}
+	module := filepath.Join(t.dir, filepath.Join(strings.Split(target, ".")...))
+	return []string{module + ".py", filepath.Join(module, "__init__.py")}
+}
+
+func (t *localTask) read(target string) {
+	t.sources = t.files(target)
+	t.edition = editionOf(t.sources...)
+}
+
+// earlier are the maps of the same task, input and options whose state is kept here but whose task had another edition, newest
+// first.
+func earlier(m starter.Map, id string) []string {
+	base, ok := strings.CutSuffix(id, "-"+m.Edition)
+	if !ok || m.Edition == "" {
+		return nil
+	}
+	own, err := stateFolder("local", id)
+	if err != nil {
+		return nil
+	}
+	folders, err := filepath.Glob(filepath.Join(filepath.Dir(own), base+"-??????"))
+	if err != nil {
+		return nil
+	}
+	type state struct {
+		id   string
+		when int64
+	}
+	var found []state
+	for _, folder := range folders {
+		if info, err := os.Stat(folder); err == nil && folder != own {
+			found = append(found, state{filepath.Base(folder), info.ModTime().UnixNano()})
+		}
+	}
+	slices.SortFunc(found, func(a, b state) int { return int(min(1, max(-1, b.when-a.when))) })
+	ids := make([]string, len(found))
+	for i, f := range found {
+		ids[i] = f.id
+	}
+	return ids
+}
+
+// resolve gives a local map without an ID the one that is made for it. A retry takes up the newest map of an earlier edition,
+// since mending the task is what it is for; otherwise the task's new edition makes a new map, and people are told.
+func (a *app) resolve(m starter.Map) string {
+	items := ""
+	if m.Spooled != nil {
+		items = m.Spooled.Hash
+	}
+	id := starter.Identify(m.Input, m.Scope, items, m.Edition)
+	own, err := stateFolder("local", id)
+	if err != nil {
+		return id
+	}
+	if _, err := os.Stat(own); err == nil {
+		return id
+	}
+	for _, other := range earlier(m, id) {
+		if m.Retry {
+			return other
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
+			a.console.say("%s has changed since map %s was stopped, so this is a new map; to go on with that one: the same command with --id %s",
+				m.Input.Task, other, other)
+			break
+		}
+	}
+	return id
+}

@@ -1,0 +1,31 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// However many slots there are, the segments together keep two chunks per slot in flight, and each stays far below what the
+// server takes of one workflow.
+func TestSizer_SegmentsFillAllSlots(t *testing.T) {
+	for slots := 1; slots <= gpumux.MaxWindow/2; slots++ {
+		whole := newSizer(gpumux.MapInput{})
+		whole.meet(map[string]int{"w": slots})
+		part := newSizer(gpumux.MapInput{})
+		part.meet(map[string]int{"w": slots})
+		part.share = whole.abreast()
+		require.GreaterOrEqual(t, part.window()*part.share, 2*slots-part.share, "%d slots", slots)
+		require.LessOrEqual(t, part.window(), segmentWindow)
+		require.LessOrEqual(t, whole.window(), mostPending, "a map that runs its chunks itself")
+		require.LessOrEqual(t, part.share, 64)
+	}
+	beyond := newSizer(gpumux.MapInput{})
+	beyond.meet(map[string]int{"w": 1 << 20})
+	require.Equal(t, gpumux.MaxWindow, beyond.whole())
+	fixed := newSizer(gpumux.MapInput{Window: 3000})
+	require.Equal(t, 12, fixed.abreast())
+	require.Equal(t, mostPending, fixed.window())
+}
