@@ -44,9 +44,12 @@ type place struct {
 	seat
 	group string
 	busy  bool
-	// memory and env are the budget and the environment of a call that has the group whole.
+	// model is what the group's devices are.
+	model string
+	// memory is the budget of a call that has the group whole. env is the environment of a process that takes context bytes of each
+	// device beside its data, in a slot or with the group whole.
 	memory gpumux.Size
-	env    map[string]string
+	env    func(context gpumux.Size, whole bool) map[string]string
 	// beside are the other places of the group while a call has the group whole.
 	beside []*place
 }

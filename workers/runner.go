@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -21,7 +22,8 @@ type runner struct {
 	// halt ends with errPoolStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
-	contact *contact
+	contact    *contact
+	allowances *allowances
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -60,8 +62,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 			call.Done(d.Result)
 		},
 	}
+	context := r.allowances.of(pl.model, task.Name)
+	if pl.model != gpu.CPU && context > 0 {
+		in.Context, in.Env = int64(context), pl.env(context, call.Whole)
+	}
 	if call.Whole {
-		in.Memory, in.Env = pl.memory, pl.env
+		in.Memory, in.Env = pl.memory, pl.env(context, true)
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logPool, r.pool.name),
 			zap.String(logDevice, pl.group), zap.String(logTask, task.Name))
 		for _, beside := range pl.beside {

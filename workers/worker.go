@@ -65,20 +65,23 @@ type Worker struct {
 	stopErr  error
 
 	// Made by Start, in this order.
-	scratch   string // a folder to remove
-	store     *store.Store
-	pools     []*pool
-	watch     *watch
-	cgroups   *slot.Cgroups    // nil where there are none
-	broken    map[string]error // means on the CPU that do not hold, by name
-	hostPIDs  bool             // the driver's process numbers are ours
-	enforced  map[string]means // by pool
-	suppliers []*supplier
-	guarding  context.CancelFunc
-	guards    sync.WaitGroup
-	client    client.Client
-	contact   *contact
-	serving   []worker.Worker
+	scratch string // a folder to remove
+	cache   string // a folder that outlives the worker, or ""
+	store   *store.Store
+	pools   []*pool
+	watch   *watch
+	// allowances are what tasks take beside their data.
+	allowances *allowances
+	cgroups    *slot.Cgroups    // nil where there are none
+	broken     map[string]error // means on the CPU that do not hold, by name
+	hostPIDs   bool             // the driver's process numbers are ours
+	enforced   map[string]means // by pool
+	suppliers  []*supplier
+	guarding   context.CancelFunc
+	guards     sync.WaitGroup
+	client     client.Client
+	contact    *contact
+	serving    []worker.Worker
 }
 
 // New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
@@ -151,6 +154,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	w.hostPIDs = gpu.HostPIDs()
+	w.allowances = openAllowances(w.cache, w.log)
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
@@ -191,6 +195,7 @@ func (w *Worker) runtime() (string, error) {
 		if cache, err := os.UserCacheDir(); err == nil {
 			dir = filepath.Join(cache, "gpumux")
 			if path, err := pyruntime.Install(dir); err == nil {
+				w.cache = dir
 				return path, nil
 			}
 		}
@@ -199,6 +204,8 @@ func (w *Worker) runtime() (string, error) {
 			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
 		}
 		w.scratch = dir
+	} else {
+		w.cache = dir
 	}
 	path, err := pyruntime.Install(dir)
 	if err != nil {
@@ -211,17 +218,25 @@ func (w *Worker) runtime() (string, error) {
 func (w *Worker) open(p placement, runtime string) *pool {
 	var places []*place
 	for _, g := range p.groups {
-		env := environment(p.PoolConfig, g)
 		alone := p.PoolConfig
 		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Slots), 1
-		whole := environment(alone, g)
+		kind := model(g.devices[0])
 		for range int(p.Slots) {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-				Log: w.log.With(zap.String(logPool, p.Name)),
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
+				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
+				Log:    w.log.With(zap.String(logPool, p.Name)),
 			})
-			places = append(places, &place{seat: seat, group: g.name, memory: alone.Memory, env: whole})
+			places = append(places, &place{seat: seat, group: g.name, model: kind, memory: alone.Memory,
+				env: func(context gpumux.Size, whole bool) map[string]string {
+					if whole {
+						return environment(alone, g, context)
+					}
+					return environment(p.PoolConfig, g, context)
+				},
+			})
 		}
 	}
 	opened := newPool(p.Name, places)

@@ -220,7 +220,8 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 			if _, ok := h.message.(wire.Results); ok && s.hear(p, f, h) == nil {
 				continue
 			}
-			if _, ok := h.message.(wire.ProgressReport); ok {
+			switch h.message.(type) {
+			case wire.ProgressReport, wire.Cap:
 				continue
 			}
 		case <-grace.C:
@@ -260,6 +261,8 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 		return s.raised(p, f, m)
 	case wire.ProgressReport:
 		f.began = time.Now()
+	case wire.Cap:
+		p.capped(s.o, m)
 	default:
 		if h.err == nil {
 			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")

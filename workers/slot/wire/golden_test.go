@@ -36,6 +36,8 @@ var goldens = []struct {
 		Device: "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f", Memory: 8 << 30, Mode: gpumux.Persistent}},
 	{"hello-cpu", "worker", Hello{Version: 1, Task: "sweep/a <b>", Target: "a:b.c", Dir: "/srv/tasks", Slot: "cpu/3",
 		Device: "CPU", Mode: gpumux.Fresh}},
+	{"hello-context", "worker", Hello{Version: 1, Task: "t", Target: "t.py:t", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
+		Memory: 8 << 30, Mode: gpumux.Persistent, Context: 300 << 20}},
 	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},
 	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
 	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},
@@ -59,6 +61,8 @@ var goldens = []struct {
 	{"fault-load", "process", Fault{Raised: Raised{Class: "AttributeError", Message: "embed.py has no function embd; it has: embed"}}},
 	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
 	{"trimmed", "process", Trimmed{Busy: 0.0125}},
+	{"cap", "process", Cap{Framework: "torch", Reserved: 2 << 20, Wait: true}},
+	{"cap-error", "process", Cap{Framework: "tensorflow", Error: "AttributeError: Context"}},
 }
 
 func raws(values ...string) []json.RawMessage {

@@ -35,6 +35,12 @@ type header struct {
 	Value    json.RawMessage `json:"value"`
 	Trim     bool            `json:"trim"`
 	Hard     bool            `json:"hard"`
+
+	Context   int64  `json:"context"`
+	Framework string `json:"framework"`
+	Error     string `json:"error"`
+	Reserved  int64  `json:"reserved"`
+	Wait      bool   `json:"wait"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -91,7 +97,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Slot: h.Slot, Device: h.Device,
-			Memory: h.Memory, Mode: h.Mode}, h.empty(body)
+			Memory: h.Memory, Mode: h.Mode, Context: h.Context}, h.empty(body)
 	case "run":
 		items, err := h.split(body)
 		if err != nil {
@@ -130,8 +136,10 @@ func fromProcess(h *header, body []byte) (Message, error) {
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
 		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
+	case "cap":
+		return Cap{Framework: h.Framework, Error: h.Error, Reserved: h.Reserved, Wait: h.Wait}, h.empty(body)
 	}
-	return nil, broken("a task process cannot say %q; it says hello, ready, results, fault, progress and trimmed", h.Type)
+	return nil, broken("a task process cannot say %q; it says hello, ready, results, fault, progress, trimmed and cap", h.Type)
 }
 
 func (h *header) results(body []byte) (Message, error) {

@@ -16,8 +16,8 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Fault, ProgressReport
-// and Trimmed (from the task process).
+// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Fault, ProgressReport,
+// Trimmed and Cap (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -33,6 +33,9 @@ type Hello struct {
 	// Memory is the slot's budget in bytes; 0 means none.
 	Memory int64       `json:"memory"`
 	Mode   gpumux.Mode `json:"mode"`
+	// Context is how many bytes of each device a process of this task was seen to take beside its framework's allocations; 0
+	// means that nobody has measured it.
+	Context int64 `json:"context,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and
