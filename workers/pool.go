@@ -44,6 +44,8 @@ type place struct {
 	seat
 	group string
 	busy  bool
+	// peak, where there is one, takes what items held.
+	peak *peak
 	// model is what the group's devices are.
 	model string
 	// memory is the budget of a call that has the group whole. env is the environment of a process that takes context bytes of each

@@ -75,7 +75,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard) []queue {
 		o.MaxConcurrentActivityTaskPollers = min(slots, mostPolls)
 		o.Tuner = tuner{s}
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, halt: w.halt, contact: w.contact, allowances: w.allowances, log: w.log,
+			pool: pl, group: group, tasks: w.tasks, halt: w.halt, contact: w.contact, allowances: w.allowances, metrics: w.metrics, log: w.log,
 			lost: func(group, why string) { watch.lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {

@@ -24,6 +24,7 @@ type runner struct {
 	// contact ends calls when the server hands their chunks on.
 	contact    *contact
 	allowances *allowances
+	metrics    *metrics
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -56,6 +57,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
+			if d.Peak > 0 && pl.peak != nil {
+				pl.peak.take(d.Peak)
+			}
+			if d.Fault != nil {
+				r.metrics.fault(r.pool.name, d.Fault.Kind)
+			}
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
 			}
@@ -83,6 +90,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
+		r.metrics.fault(r.pool.name, fault.Kind)
 		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),
 			zap.String(logTask, task.Name), zap.String(logKind, string(fault.Kind)), zap.Int(logPID, fault.PID), zap.String(logFault, fault.Error()))
 		if fault.Kind == gpumux.DeviceLost {

@@ -67,6 +67,7 @@ type Worker struct {
 	// Made by Start, in this order.
 	scratch string // a folder to remove
 	cache   string // a folder that outlives the worker, or ""
+	metrics *metrics
 	store   *store.Store
 	pools   []*pool
 	watch   *watch
@@ -145,15 +146,19 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.metrics = newMetrics(w.log)
 	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
 	if w.client = w.o.Client; w.client == nil {
-		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.log); err != nil {
+		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.sdkMetrics(), w.log); err != nil {
 			return err
 		}
 	}
 	w.hostPIDs = gpu.HostPIDs()
+	if err := w.serveMetrics(); err != nil {
+		return err
+	}
 	w.allowances = openAllowances(w.cache, w.log)
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
@@ -229,7 +234,9 @@ func (w *Worker) open(p placement, runtime string) *pool {
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
 			})
-			places = append(places, &place{seat: seat, group: g.name, model: kind, memory: alone.Memory,
+			held := &peak{}
+			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.name, seat, held})
+			places = append(places, &place{seat: seat, group: g.name, peak: held, model: kind, memory: alone.Memory,
 				env: func(context gpumux.Size, whole bool) map[string]string {
 					if whole {
 						return environment(alone, g, context)
@@ -242,6 +249,29 @@ func (w *Worker) open(p placement, runtime string) *pool {
 	opened := newPool(p.Name, places)
 	w.pools = append(w.pools, opened)
 	return opened
+}
+
+// sdkMetrics takes the SDK's metrics where somebody may see them.
+func (w *Worker) sdkMetrics() client.MetricsHandler {
+	if w.config.Metrics == "" {
+		return nil
+	}
+	return w.metrics.meter
+}
+
+func (w *Worker) serveMetrics() error {
+	if w.config.Metrics == "" {
+		return nil
+	}
+	address, err := metricsAddress(w.config.Metrics)
+	if err != nil {
+		return err
+	}
+	var devices []gpu.Device
+	for _, want := range budgets(w.placements) {
+		devices = append(devices, want.device)
+	}
+	return w.metrics.serve(address, devices, w.inventory.Status)
 }
 
 // Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. The worker should then
@@ -313,6 +343,9 @@ func (w *Worker) shutdown() error {
 	all.Wait()
 	errs = append(errs, pools...)
 
+	if w.metrics != nil {
+		errs = append(errs, w.metrics.stop(stopping))
+	}
 	if w.client != nil && w.o.Client == nil {
 		w.client.Close()
 	}
