@@ -21,7 +21,7 @@ type Config struct {
 	Pools []PoolConfig `yaml:"pools"`
 	// Tasks are all that the worker runs, by name. A name that ends in "/*" stands for a folder of Python modules.
 	Tasks map[string]TaskConfig `yaml:"tasks"`
-	// Metrics is the address that serves metrics. This version has none yet, so it must be empty.
+	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
 	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
@@ -67,7 +67,9 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 func (c Config) plan(inventory *gpu.Inventory) ([]placement, *catalog, error) {
 	r := &report{lines: c.lines}
 	if c.Metrics != "" {
-		r.add("metrics", "%q: this version serves no metrics; leave the field out", c.Metrics)
+		if _, err := metricsAddress(c.Metrics); err != nil {
+			r.add("metrics", "%v", err)
+		}
 	}
 	if _, err := c.storeURL(); err != nil {
 		r.add("store", "%v", err)

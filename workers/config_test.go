@@ -202,7 +202,7 @@ func TestConfig_Validate(t *testing.T) {
   pools: none given; name at least one, such as {name: gpu, devices: all, slots: 1}
   tasks: none given; name at least one, such as embed: {python: "embed.py:embed"}`},
 		"pools": {`
-metrics: 127.0.0.1:9464
+metrics: "9464"
 store: /var/lib/gpumux
 pools:
   - {name: GPU}
@@ -213,7 +213,7 @@ pools:
 tasks:
   embed: {python: "embed.py:embed"}
 `, `11 mistakes in FILE
-  FILE:2: metrics: "127.0.0.1:9464": this version serves no metrics; leave the field out
+  FILE:2: metrics: "9464" is not host:port; write 127.0.0.1:9464
   FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
   FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
   FILE:6: pools[1].devices: unknown device "7": this host has 0 (GPU-aaaa, H100), 1 (GPU-bbbb, H100), cpu (host)

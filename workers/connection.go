@@ -22,7 +22,7 @@ type TemporalConfig struct {
 const dialLimit = 15 * time.Second
 
 // dial connects, or says which address did not answer and what to do.
-func (t TemporalConfig) dial(ctx context.Context, identity string, log *zap.Logger) (client.Client, error) {
+func (t TemporalConfig) dial(ctx context.Context, identity string, meter client.MetricsHandler, log *zap.Logger) (client.Client, error) {
 	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("read Temporal's own settings (TEMPORAL_… variables, temporal.toml): %w", err)
@@ -31,6 +31,7 @@ func (t TemporalConfig) dial(ctx context.Context, identity string, log *zap.Logg
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	o.Identity = identity
 	o.Logger = newTemporalLog(log)
+	o.MetricsHandler = meter
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()

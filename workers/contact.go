@@ -53,6 +53,7 @@ type contact struct {
 	// lapsed is when calls were last given up, 0 before.
 	lapsed time.Duration
 	calls  int
+	told   bool
 }
 
 // fence ends task processes at a deadline; *slot.Fence is one. Both methods may block for a moment.
@@ -195,8 +196,10 @@ func (k *contact) answer(asked time.Duration, err error) (left time.Duration) {
 // hold puts the fence off; the caller holds the lock.
 func (k *contact) hold() { k.tell(k.fence.Hold(k.answered + fenced)) }
 
+// tell says once that there is no fence; the caller holds the lock.
 func (k *contact) tell(err error) {
-	if err != nil {
+	if err != nil && !k.told {
+		k.told = true
 		k.log.Error("if this worker is stopped now, its task processes run on beside those of other workers", zap.Error(err))
 	}
 }

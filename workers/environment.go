@@ -15,8 +15,9 @@ var threads = []string{
 	"NUMBA_NUM_THREADS",
 }
 
-// environment is what a slot's device and budget put into a task process's environment.
-func environment(p PoolConfig, g group) map[string]string {
+// environment is what a slot's device and budget put into the environment of a process that takes context bytes of each device
+// beside its data; 0: unknown.
+func environment(p PoolConfig, g group, context gpumux.Size) map[string]string {
 	if g.devices[0].Kind == gpu.KindCPU {
 		if p.Slots == AutoSlots {
 			// More slots do what threads would, and a process that runs can not be told of a new share.
@@ -35,22 +36,28 @@ func environment(p PoolConfig, g group) map[string]string {
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 	}
 	if p.Memory > 0 {
-		capped(env, p.Memory/gpumux.Size(p.GPUsPerSlot), g.devices)
+		capped(env, p.Memory/gpumux.Size(p.GPUsPerSlot), g.devices, context)
 	}
 	return env
 }
 
-// contextRoom is what a process takes on a device beside its framework's own allocations: the CUDA context, code, the
-// libraries' workspaces.
+// contextRoom is what a process takes on a device beside its framework's own allocations, until it is measured: the CUDA context,
+// code, the libraries' workspaces.
 const contextRoom = 512 << 20
 
 // room is what a budget leaves for a framework's allocations. The framework's own limit has to be the first that is met: the
-// task can go on after it, and cannot after the memory watch, which counts everything. The Python runtime has the same rule.
-func room(budget gpumux.Size) gpumux.Size { return budget - min(contextRoom, budget/4) }
+// task can go on after it, and cannot after the memory watch, which counts everything. A measured context may still grow by a
+// quarter, as more code is loaded. The Python runtime has the same rule.
+func room(budget, context gpumux.Size) gpumux.Size {
+	if context > 0 {
+		return max(budget/4, budget-context-context/4)
+	}
+	return budget - min(contextRoom, budget/4)
+}
 
 // capped sets the frameworks' own caps per device. Frameworks that need code for it are capped in the task process.
-func capped(env map[string]string, budget gpumux.Size, devices []gpu.Device) {
-	budget = room(budget)
+func capped(env map[string]string, budget gpumux.Size, devices []gpu.Device, context gpumux.Size) {
+	budget = room(budget, context)
 	env["CUPY_GPU_MEMORY_LIMIT"] = strconv.FormatInt(int64(budget), 10)
 	env["JULIA_CUDA_HARD_MEMORY_LIMIT"] = strconv.FormatInt(int64(budget), 10)
 	least := devices[0].Memory

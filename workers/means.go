@@ -19,10 +19,11 @@ type means struct {
 	lack string
 }
 
-// The means on the CPU.
+// The means by name: of the CPU, of both, of a GPU.
 const (
 	meansCgroup = "cgroup"
 	meansWatch  = "watch"
+	meansCaps   = "framework caps"
 )
 
 // means finds out what is in force for a pool.
@@ -46,7 +47,11 @@ func (w *Worker) means(p placement) means {
 	if p.instances() {
 		m.list = append(m.list, "MIG")
 	}
-	m.list = append(m.list, "framework caps")
+	kept := meansCaps
+	if broken := w.allowances.broken(model(p.groups[0].devices[0])); len(broken) > 0 {
+		kept += " except of " + strings.Join(broken, ", ")
+	}
+	m.list = append(m.list, kept)
 	if m.lack = w.blind(p); m.lack == "" {
 		m.list = append(m.list, watched)
 	}
@@ -110,10 +115,7 @@ func (w *Worker) sayMeans() {
 			w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
 				zap.String(logWhy, m.lack))
 		}
-		if per := p.Memory / gpumux.Size(p.GPUsPerSlot); p.groups[0].devices[0].Kind != gpu.KindCPU && per <= 2*contextRoom {
-			w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-				per, room(per)), zap.String(logPool, p.Name))
-		}
+		w.sayRoom(p)
 	}
 	for _, want := range budgets(w.placements) {
 		status, err := w.inventory.Status(want.device.UUID)
@@ -122,6 +124,24 @@ func (w *Worker) sayMeans() {
 		}
 		w.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", want.bytes, gpumux.Size(status.Memory.Free)),
 			zap.String(logDevice, want.device.UUID), zap.String(logWhy, "something else holds memory there; end it, or lower memory or slots"))
+	}
+}
+
+// sayRoom warns when a budget leaves less for data than what a process takes beside it, as measured, or as it is where nobody has.
+func (w *Worker) sayRoom(p placement) {
+	kind := model(p.groups[0].devices[0])
+	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
+	task, takes := w.allowances.most(kind, w.tasks.names())
+	switch {
+	case kind == gpu.CPU && takes > per/2:
+		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s", per, max(0, per-takes), task, takes),
+			zap.String(logPool, p.Name))
+	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
+		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: %s was seen to take %s for its CUDA context and libraries",
+			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
+	case kind != gpu.CPU && takes == 0 && per <= 2*contextRoom:
+		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
+			per, room(per, 0)), zap.String(logPool, p.Name))
 	}
 }
 

@@ -51,9 +51,14 @@ type place struct {
 	busy    bool
 	leaving bool   // its process ends because it is one too many
 	warm    string // the task of which the last item finished here, if the process was not ended by the pool since
-	// memory and env are the budget and the environment of a call that has the group whole.
+	// peak, where there is one, takes what items held.
+	peak *peak
+	// model is what the group's devices are.
+	model string
+	// memory is the budget of a call that has the group whole. env is the environment of a process that takes context bytes of each
+	// device beside its data, in a slot or with the group whole.
 	memory gpumux.Size
-	env    map[string]string
+	env    func(context gpumux.Size, whole bool) map[string]string
 	// beside are the other places of the group while a call has the group whole.
 	beside []*place
 }

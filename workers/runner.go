@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -23,7 +24,9 @@ type runner struct {
 	// contact ends calls when the server hands their chunks on.
 	contact *contact
 	// size measures the calls of a pool with slots: auto; nil otherwise.
-	size *sizing
+	size       *sizing
+	allowances *allowances
+	metrics    *metrics
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -58,6 +61,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	in := slot.Call{
 		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
+			if d.Peak > 0 && pl.peak != nil {
+				pl.peak.take(d.Peak)
+			}
+			if d.Fault != nil {
+				r.metrics.fault(r.pool.name, d.Fault.Kind)
+			}
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
 			}
@@ -65,8 +74,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 			call.Done(d.Result)
 		},
 	}
+	context := r.allowances.of(pl.model, task.Name)
+	if pl.model != gpu.CPU && context > 0 {
+		in.Context, in.Env = int64(context), pl.env(context, call.Whole)
+	}
 	if call.Whole {
-		in.Memory, in.Env = pl.memory, pl.env
+		in.Memory, in.Env = pl.memory, pl.env(context, true)
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logPool, r.pool.name),
 			zap.String(logDevice, pl.group), zap.String(logTask, task.Name))
 		for _, beside := range pl.beside {
@@ -82,6 +95,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
+		r.metrics.fault(r.pool.name, fault.Kind)
 		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),
 			zap.String(logTask, task.Name), zap.String(logKind, string(fault.Kind)), zap.Int(logPID, fault.PID), zap.String(logFault, fault.Error()))
 		if !call.Whole {

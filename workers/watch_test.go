@@ -61,11 +61,6 @@ def litter(mb):
     cycle = [touched(mb)]
     cycle.append(cycle)
     return os.getpid()
-def capped(_):
-    import torch
-    before = list(torch.calls)
-    torch.cuda.start()
-    return [before, torch.calls]
 def vram(item):
     time.sleep(0.3)
     # what the imitated driver says of this process
@@ -104,14 +99,18 @@ func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
 	return b
 }
 
-func (b *workbench) slot(device string, memory gpumux.Size) *slot.Slot {
+func (b *workbench) slot(device string, memory gpumux.Size, change ...func(*slot.Options)) *slot.Slot {
 	b.t.Helper()
 	runtime, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
 	require.NoError(b.t, err)
-	s := slot.New(slot.Options{
+	o := slot.Options{
 		Name: "pool/0", Device: device, Memory: memory, Runtime: runtime, Watch: b.watch, Env: b.env,
 		Grace: 300 * time.Millisecond, Log: b.to,
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	s := slot.New(o)
 	b.t.Cleanup(func() { require.NoError(b.t, s.Stop(context.Background())) })
 	return s
 }
@@ -355,23 +354,6 @@ func TestWatch_DeviceMemory(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, b.log.FilterMessageSnippet("does not tell").Len(), "said once")
 	})
-}
-
-// What torch is asked to do when the task imports it and starts CUDA, which torch itself hands to calls that wait for it.
-func TestCaps_ReachTheFrameworkInATaskProcess(t *testing.T) {
-	b := newWorkbench(t, silent{}, false)
-	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "torch.py"), []byte(`
-import types
-calls, waiting = [], []
-cuda = types.SimpleNamespace(
-    _lazy_call=waiting.append, start=lambda: [call() for call in waiting], device_count=lambda: 1,
-    get_device_properties=lambda i: types.SimpleNamespace(total_memory=80 << 30),
-    set_per_process_memory_fraction=lambda share, i: calls.append([share, i]), is_initialized=lambda: False)
-`), 0o644))
-	s := b.slot("GPU-a", 8<<30)
-	got, err := run(s, b.task("capped"), nil)
-	require.NoError(t, err)
-	require.JSONEq(t, `[[], [[0.09375, 0]]]`, string(got[0].Value))
 }
 
 type silent struct{}

@@ -65,21 +65,25 @@ type Worker struct {
 	stopErr  error
 
 	// Made by Start, in this order.
-	scratch   string // a folder to remove
-	store     *store.Store
-	pools     []*pool
-	watch     *watch
-	cgroups   *slot.Cgroups    // nil where there are none
-	broken    map[string]error // means on the CPU that do not hold, by name
-	hostPIDs  bool             // the driver's process numbers are ours
-	enforced  map[string]means // by pool
-	suppliers []*supplier
-	sizings   []*sizing // of pools with slots: auto
-	guarding  context.CancelFunc
-	guards    sync.WaitGroup
-	client    client.Client
-	contact   *contact
-	serving   []worker.Worker
+	scratch string // a folder to remove
+	cache   string // a folder that outlives the worker, or ""
+	metrics *metrics
+	store   *store.Store
+	pools   []*pool
+	watch   *watch
+	// allowances are what tasks take beside their data.
+	allowances *allowances
+	cgroups    *slot.Cgroups    // nil where there are none
+	broken     map[string]error // means on the CPU that do not hold, by name
+	hostPIDs   bool             // the driver's process numbers are ours
+	enforced   map[string]means // by pool
+	suppliers  []*supplier
+	sizings    []*sizing // of pools with slots: auto
+	guarding   context.CancelFunc
+	guards     sync.WaitGroup
+	client     client.Client
+	contact    *contact
+	serving    []worker.Worker
 }
 
 // New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
@@ -143,15 +147,20 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.metrics = newMetrics(w.log)
 	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
 	if w.client = w.o.Client; w.client == nil {
-		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.log); err != nil {
+		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.sdkMetrics(), w.log); err != nil {
 			return err
 		}
 	}
 	w.hostPIDs = w.inventory.OurPIDs()
+	if err := w.serveMetrics(); err != nil {
+		return err
+	}
+	w.allowances = openAllowances(w.cache, w.log)
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
@@ -200,6 +209,7 @@ func (w *Worker) runtime() (string, error) {
 		if cache, err := os.UserCacheDir(); err == nil {
 			dir = filepath.Join(cache, "gpumux")
 			if path, err := pyruntime.Install(dir); err == nil {
+				w.cache = dir
 				return path, nil
 			}
 		}
@@ -208,6 +218,8 @@ func (w *Worker) runtime() (string, error) {
 			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
 		}
 		w.scratch = dir
+	} else {
+		w.cache = dir
 	}
 	path, err := pyruntime.Install(dir)
 	if err != nil {
@@ -220,22 +232,55 @@ func (w *Worker) runtime() (string, error) {
 func (w *Worker) open(p placement, runtime string) *pool {
 	var places []*place
 	for _, g := range p.groups {
-		env := environment(p.PoolConfig, g)
 		alone := p.PoolConfig
 		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.fit), 1
-		whole := environment(alone, g)
+		kind := model(g.devices[0])
 		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-				Log: w.log.With(zap.String(logPool, p.Name)),
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
+				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
+				Log:    w.log.With(zap.String(logPool, p.Name)),
 			})
-			places = append(places, &place{seat: seat, group: g.name, memory: alone.Memory, env: whole})
+			held := &peak{}
+			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.name, seat, held})
+			places = append(places, &place{seat: seat, group: g.name, peak: held, model: kind, memory: alone.Memory,
+				env: func(context gpumux.Size, whole bool) map[string]string {
+					if whole {
+						return environment(alone, g, context)
+					}
+					return environment(p.PoolConfig, g, context)
+				},
+			})
 		}
 	}
 	opened := newPool(p.Name, places)
 	w.pools = append(w.pools, opened)
 	return opened
+}
+
+// sdkMetrics takes the SDK's metrics where somebody may see them.
+func (w *Worker) sdkMetrics() client.MetricsHandler {
+	if w.config.Metrics == "" {
+		return nil
+	}
+	return w.metrics.sdk
+}
+
+func (w *Worker) serveMetrics() error {
+	if w.config.Metrics == "" {
+		return nil
+	}
+	address, err := metricsAddress(w.config.Metrics)
+	if err != nil {
+		return err
+	}
+	var devices []gpu.Device
+	for _, want := range budgets(w.placements) {
+		devices = append(devices, want.device)
+	}
+	return w.metrics.serve(address, devices, w.inventory.Status)
 }
 
 // Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. The worker should then
@@ -313,6 +358,9 @@ func (w *Worker) shutdown() error {
 	all.Wait()
 	errs = append(errs, pools...)
 
+	if w.metrics != nil {
+		errs = append(errs, w.metrics.stop(stopping))
+	}
 	if w.client != nil && w.o.Client == nil {
 		w.client.Close()
 	}

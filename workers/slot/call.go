@@ -59,6 +59,9 @@ type Call struct {
 	// asked before a result counts and before a death is anybody's fault: this program may have been stopped until a moment
 	// ago. Default: for ever.
 	Held func() error
+	// Context is how many bytes of each device a process of this task takes beside its framework's allocations, as measured
+	// before; 0: unknown. It counts for a process that starts with this call.
+	Context int64
 	// Items are pulled as the process gets room for them. An error ends the call.
 	Items iter.Seq2[Item, error]
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.

@@ -1,10 +1,12 @@
 package slot_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,4 +51,24 @@ func limitedCgroup(t *testing.T, limit int) string {
 	}
 	t.Skip("needs to make a cgroup with a limit on memory")
 	return ""
+}
+
+// Where the kernel limits memory for us, it ends what passes the budget at once, with nobody watching.
+func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
+	cgroups, err := slot.OpenCgroups()
+	if err != nil {
+		t.Skipf("needs cgroups of version 2 with a memory controller, handed over to this process: %v", err)
+	}
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Memory: 64 << 20, Cgroups: cgroups, Grace: time.Second})
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	take := slot.Task{Name: "take", Text: true, Command: []string{"/bin/sh", "-c", `x=$(head -c 134217728 /dev/zero | tr '\0' x)`}}
+	_, err = run(t, s, slot.Call{Task: take, Items: values(nil)})
+	f := fault(t, err)
+	require.Equal(t, gpumux.Budget, f.Kind)
+	require.EqualValues(t, 64<<20, f.Budget)
+	require.InDelta(t, 64<<20, f.Peak, 4<<20)
+	little := slot.Task{Name: "little", Text: true, Command: []string{"echo", "fine"}}
+	got, err := run(t, s, slot.Call{Task: little, Items: values(nil)})
+	require.NoError(t, err)
+	require.JSONEq(t, `"fine"`, string(got[0].Value))
 }

@@ -73,10 +73,13 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 		return nil, s.unstarted(call.Task, err)
 	}
 	s.hold(p)
-	evidence, trace := p.greet(ctx, o, call.mode(s.o.Mode), s.quit)
+	evidence, trace := p.greet(ctx, o, call, s.quit)
 	if evidence == nil {
 		s.failures = 0
 		s.enter(Ready, "task loaded")
+		if o.Loaded != nil && o.Memory > 0 && call.mode(s.o.Mode) != gpumux.Fresh {
+			o.Loaded(call.Task.Name, p.memory.Measure())
+		}
 		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.cmd.Process.Pid))
 		return p, nil
 	}

@@ -193,10 +193,10 @@ func (p *process) speak() {
 
 // greet does the handshake and waits until the task is loaded.
 // The traceback goes with an exception of the task's module.
-func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <-chan struct{}) (e *Evidence, traceback string) {
+func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *Evidence, traceback string) {
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
-		Memory: int64(o.Memory), Mode: mode,
+		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Context: call.Context,
 	}
 	if p.board != nil {
 		hello.Board = wire.BoardSize
@@ -209,6 +209,8 @@ func (p *process) greet(ctx context.Context, o Options, mode gpumux.Mode, quit <
 		case h := <-p.heard:
 			switch m := h.message.(type) {
 			case wire.ProcessHello:
+			case wire.Cap:
+				p.capped(o, m)
 			case wire.Ready:
 				p.batch, p.trims = m.Batch, m.Trim
 				// What the import printed belongs to no item.

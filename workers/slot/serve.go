@@ -235,6 +235,8 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 				if s.hear(p, f, h) == nil {
 					continue
 				}
+			case wire.Cap:
+				continue
 			}
 		case <-over:
 		}
@@ -280,6 +282,8 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 			return err
 		}
 		f.began = time.Now()
+	case wire.Cap:
+		p.capped(s.o, m)
 	default:
 		if h.err == nil {
 			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")

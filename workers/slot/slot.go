@@ -32,6 +32,10 @@ type Options struct {
 	Watch Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
 	Cgroups *Cgroups
+	// Capped takes what frameworks' own limits came to, from the slot's goroutine. Loaded takes the bytes that a persistent process
+	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
+	Capped func(Cap)
+	Loaded func(task string, bytes int64)
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.

@@ -67,6 +67,9 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 			switch m := h.message.(type) {
 			case wire.ProgressReport, wire.Posted:
 				continue
+			case wire.Cap:
+				p.capped(s.o, m)
+				continue
 			case wire.Trimmed:
 				s.trimmed(p, before, m)
 				return nil

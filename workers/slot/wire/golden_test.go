@@ -38,6 +38,8 @@ var goldens = []struct {
 		Device: "CPU", Mode: gpumux.Fresh}},
 	{"hello-board", "worker", Hello{Version: 1, Task: "embed", Target: "embed.py:embed", Dir: "/srv/tasks", Slot: "cpu/0",
 		Device: "CPU", Mode: gpumux.Persistent, Board: BoardSize}},
+	{"hello-context", "worker", Hello{Version: 1, Task: "t", Target: "t.py:t", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
+		Memory: 8 << 30, Mode: gpumux.Persistent, Context: 300 << 20}},
 	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},
 	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
 	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},
@@ -67,6 +69,8 @@ var goldens = []struct {
 	{"progress-board", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`0.5`), Board: 64}},
 	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
 	{"trimmed", "process", Trimmed{Busy: 0.0125}},
+	{"cap", "process", Cap{Framework: "torch", Reserved: 2 << 20, Wait: true}},
+	{"cap-error", "process", Cap{Framework: "tensorflow", Error: "AttributeError: Context"}},
 }
 
 func raws(values ...string) []json.RawMessage {

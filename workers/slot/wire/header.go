@@ -13,31 +13,35 @@ import (
 // header is every field that a header may have. Fields that are not known are passed over, so that a later release of the
 // same version may add some.
 type header struct {
-	Type     string          `json:"type"`
-	Version  int             `json:"version"`
-	Task     string          `json:"task"`
-	Target   string          `json:"target"`
-	Dir      string          `json:"dir"`
-	Slot     string          `json:"slot"`
-	Device   string          `json:"device"`
-	Memory   int64           `json:"memory"`
-	Mode     gpumux.Mode     `json:"mode"`
-	PID      int             `json:"pid"`
-	Runtime  string          `json:"runtime"`
-	Batch    int             `json:"batch"`
-	Run      int64           `json:"run"`
-	N        int             `json:"n"`
-	Sizes    []int           `json:"sizes"`
-	Kinds    []Kind          `json:"kinds"`
-	Busy     json.RawMessage `json:"busy"`
-	Attempts json.RawMessage `json:"attempts"`
-	Out      int64           `json:"out"`
-	Fault    *Raised         `json:"fault"`
-	Value    json.RawMessage `json:"value"`
-	Trim     bool            `json:"trim"`
-	Hard     bool            `json:"hard"`
-	Board    uint64          `json:"board"`
-	Wait     bool            `json:"wait"`
+	Type      string          `json:"type"`
+	Version   int             `json:"version"`
+	Task      string          `json:"task"`
+	Target    string          `json:"target"`
+	Dir       string          `json:"dir"`
+	Slot      string          `json:"slot"`
+	Device    string          `json:"device"`
+	Memory    int64           `json:"memory"`
+	Mode      gpumux.Mode     `json:"mode"`
+	PID       int             `json:"pid"`
+	Runtime   string          `json:"runtime"`
+	Batch     int             `json:"batch"`
+	Run       int64           `json:"run"`
+	N         int             `json:"n"`
+	Sizes     []int           `json:"sizes"`
+	Kinds     []Kind          `json:"kinds"`
+	Busy      json.RawMessage `json:"busy"`
+	Attempts  json.RawMessage `json:"attempts"`
+	Out       int64           `json:"out"`
+	Fault     *Raised         `json:"fault"`
+	Value     json.RawMessage `json:"value"`
+	Trim      bool            `json:"trim"`
+	Hard      bool            `json:"hard"`
+	Board     uint64          `json:"board"`
+	Wait      bool            `json:"wait"`
+	Context   int64           `json:"context"`
+	Framework string          `json:"framework"`
+	Error     string          `json:"error"`
+	Reserved  int64           `json:"reserved"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -94,7 +98,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Slot: h.Slot, Device: h.Device,
-			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board)}, h.empty(body)
+			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Context: h.Context}, h.empty(body)
 	case "run":
 		items, err := h.split(body)
 		if err != nil {
@@ -135,8 +139,10 @@ func fromProcess(h *header, body []byte) (Message, error) {
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
 		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
+	case "cap":
+		return Cap{Framework: h.Framework, Error: h.Error, Reserved: h.Reserved, Wait: h.Wait}, h.empty(body)
 	}
-	return nil, broken("a task process cannot say %q; it says hello, ready, results, posted, fault, progress and trimmed", h.Type)
+	return nil, broken("a task process cannot say %q; it says hello, ready, results, posted, fault, progress, trimmed and cap", h.Type)
 }
 
 func (h *header) results(body []byte) (Message, error) {

@@ -17,7 +17,7 @@ const (
 )
 
 // Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Posted, Fault,
-// ProgressReport and Trimmed (from the task process).
+// ProgressReport, Trimmed and Cap (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -35,6 +35,9 @@ type Hello struct {
 	Mode   gpumux.Mode `json:"mode"`
 	// Board is the size in bytes of the board that the process inherited; 0 means that it has none.
 	Board int64 `json:"board,omitempty"`
+	// Context is how many bytes of each device a process of this task was seen to take beside its framework's allocations; 0
+	// means that nobody has measured it.
+	Context int64 `json:"context,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and

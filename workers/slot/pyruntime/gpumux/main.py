@@ -58,8 +58,13 @@ def _serve(wire, ended) -> int:
     gpumux._slot = gpumux.Slot(
         hello.get("slot"), hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
-    memory.cap(gpumux.slot().memory, gpumux.slot().device)
     process = os.getpid()
+
+    def tell(framework, error, reserved) -> None:
+        if os.getpid() == process:
+            wire.cap(framework, error, reserved)
+
+    memory.cap(gpumux.slot().memory, gpumux.slot().device, hello.get("context") or 0, tell)
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "")
     except task.LoadError as error:

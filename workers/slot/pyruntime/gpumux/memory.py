@@ -12,33 +12,50 @@ import os
 import sys
 from typing import Any, Callable, Optional
 
-# What a process takes on a device beside its framework's own allocations: the CUDA context, code, the libraries' workspaces.
-_OVERHEAD = 512 << 20
+from .fault import is_memory
+
+# What a process takes on a device beside its framework's own allocations, until it is measured: the CUDA context, code, the
+# libraries' workspaces.
+_CONTEXT = 512 << 20
+# What a limit is tried with: far below what any task allocates, and far below what is then asked for.
+_TRIED, _ASKED = 32 << 20, 128 << 20
+
+Tell = Callable[[str, Optional[str], Optional[int]], None]
+"""Takes a framework, why its limit does not hold or None, and the bytes that its allocator has taken where they are known."""
 
 
-def room(budget: int) -> int:
-    """The bytes of a device's budget that are left for a framework's allocations.
+def room(budget: int, context: int = 0) -> int:
+    """The bytes of a device's budget that are left for a framework's allocations; context was measured, or is 0.
 
     The framework's own limit has to be the first that is met: the task can go on after it, and cannot after the memory watch,
-    which counts everything.
+    which counts everything. A measured context may still grow by a quarter, as more code is loaded.
     """
-    return budget - min(_OVERHEAD, budget // 4)
+    if context:
+        return max(budget // 4, budget - context - context // 4)
+    return budget - min(_CONTEXT, budget // 4)
 
 
-def cap(memory: Optional[int], device: Optional[str]) -> None:
+def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Optional[Tell] = None) -> None:
     """Limit the frameworks that the task will import to the budget, shared out evenly over the slot's devices."""
     if not memory or not device or device == "CPU":
         return
-    share = room(memory // (device.count(",") + 1))
+    share = room(memory // (device.count(",") + 1), context)
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(share))
-    sys.meta_path.insert(0, _AfterImport({"torch": lambda torch: _torch(torch, share), "tensorflow": lambda tf: _tensorflow(tf, share)}))
+    told = tell or (lambda *_: None)
+    sys.meta_path.insert(
+        0,
+        _AfterImport(
+            {"torch": lambda torch: _torch(torch, share, told), "tensorflow": lambda tf: _tensorflow(tf, share, told)}, told
+        ),
+    )
 
 
 class _AfterImport:
     """Calls an action with a module when its import is complete."""
 
-    def __init__(self, actions: dict[str, Callable[[Any], None]]) -> None:
+    def __init__(self, actions: dict[str, Callable[[Any], None]], tell: Tell) -> None:
         self._actions = actions
+        self._tell = tell
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         action = self._actions.pop(name, None)
@@ -63,33 +80,58 @@ class _AfterImport:
                 raise
             finally:
                 loader.__dict__.pop("exec_module", None)
-            _try(name, lambda: action(module))
+            _try(name, lambda: action(module), self._tell)
 
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            _say(name, "its loader cannot be followed")
+            _say(name, "its loader cannot be followed", self._tell)
         return spec
 
 
-def _torch(torch: Any, share: int) -> None:
+def _torch(torch: Any, share: int, tell: Tell) -> None:
     def limit() -> None:
+        passed = None
         for index in range(torch.cuda.device_count()):
             total = torch.cuda.get_device_properties(index).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, share / total), index)
+            try:
+                passed = _passes(torch, index, total) or passed
+            finally:
+                torch.cuda.set_per_process_memory_fraction(min(1.0, share / total), index)
+        if passed:
+            raise RuntimeError(passed)
+        reserved = sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
+        tell("torch", None, reserved)
 
     # What torch itself uses for calls that wait for CUDA's start, such as seeds; it runs them at once when CUDA is up.
-    torch.cuda._lazy_call(lambda: _try("torch", limit))
+    torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
 
 
-def _tensorflow(tf: Any, share: int) -> None:
+def _passes(torch: Any, index: int, total: int) -> Optional[str]:
+    """Why torch's limit does not hold, or None.
+
+    It is tried with a small one, which the allocator refuses to pass before it asks the device: nothing is taken from neighbours.
+    """
+    torch.cuda.set_per_process_memory_fraction(_TRIED / total, index)
+    try:
+        taken = torch.empty(_ASKED, dtype=torch.uint8, device=f"cuda:{index}")
+    except Exception as error:
+        if is_memory(error):
+            return None
+        raise
+    del taken
+    torch.cuda.empty_cache()
+    return f"an allocation of {_ASKED >> 20} MiB passed a limit of {_TRIED >> 20} MiB on device {index}"
+
+
+def _tensorflow(tf: Any, share: int, tell: Tell) -> None:
     from tensorflow.python.eager.context import Context
 
     start = Context.ensure_initialized
 
     def ensure_initialized(self: Any, *args: Any, **more: Any) -> Any:
         Context.ensure_initialized = start
-        _try("tensorflow", limit)
+        _try("tensorflow", limit, tell)
         return start(self, *args, **more)
 
     def limit() -> None:
@@ -102,16 +144,21 @@ def _tensorflow(tf: Any, share: int) -> None:
     Context.ensure_initialized = ensure_initialized
 
 
-def _try(name: str, action: Callable[[], None]) -> None:
+def _try(name: str, action: Callable[[], None], tell: Tell) -> None:
     # A framework that changed must not fail the task: the memory watch is there without it.
     try:
         action()
     except Exception as error:
-        _say(name, f"{type(error).__name__}: {error}")
+        _say(name, f"{type(error).__name__}: {error}", tell)
 
 
-def _say(name: str, why: str) -> None:
+def _say(name: str, why: str, tell: Tell) -> None:
     print(f"gpumux: {name} is not limited to the slot's memory by itself: {why}", file=sys.stderr)
+    try:
+        tell(name, why, None)
+    except OSError:
+        # The worker is gone.
+        pass
 
 
 def trim(hard: bool = False) -> None:

@@ -185,6 +185,28 @@ class Wire:
         """Memory was given back, which took busy seconds."""
         self._header({"type": "trimmed", "busy": round(busy, 6)})
 
+    def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
+        """A framework begins to use the device, and its own limit holds or why not. With reserved, the bytes that its allocator
+        has taken, the main thread waits until the worker has measured what the process holds beside them. May come from any
+        thread.
+        """
+        main = threading.get_ident() == self._main
+        header: dict = {"type": "cap", "framework": framework}
+        if error:
+            header["error"] = error
+        if reserved is not None and main:
+            if reserved:
+                header["reserved"] = reserved
+            header["wait"] = True
+        if main:
+            self._header(header)
+            if "wait" in header:
+                self.go_on()
+            return
+        head = _dumps(header).encode() + b"\n"
+        with self._lock:
+            self._sock.sendall(_length.pack(len(head)) + head)
+
     def result(self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1) -> None:
         """One value; ended is when its item did, by perf_counter."""
         board = self._board

@@ -13,10 +13,19 @@ from gpumux import memory
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(memory.__file__)))
 
-# torch's own rule: a call that waits for CUDA runs when CUDA starts, or at once when it has started.
+# torch's own rules: a call that waits for CUDA runs when CUDA starts, or at once when it has started; an allocation above the
+# limit is refused before the device is asked.
 TORCH = """
 import types
-calls = []
+calls, asked = [], []
+holds = True
+uint8 = "uint8"
+class OutOfMemoryError(RuntimeError): pass
+def empty(size, dtype, device):
+    index = int(device.rpartition(":")[2])
+    limit = [total for i, total in cuda.limits if i == index][-1]
+    asked.append([size, round(limit), device])
+    if holds and size > limit: raise OutOfMemoryError("CUDA out of memory. Tried to allocate")
 class Cuda(types.ModuleType):
     started = False
     waiting = []
@@ -26,7 +35,12 @@ class Cuda(types.ModuleType):
         for call in self.waiting: call()
     def device_count(self): return self._up(2)
     def get_device_properties(self, index): return types.SimpleNamespace(total_memory=self._up([80 << 30, 40 << 30][index]))
-    def set_per_process_memory_fraction(self, fraction, device): self._up(calls.append([fraction, device]))
+    limits = []
+    def set_per_process_memory_fraction(self, fraction, device):
+        self.limits.append([device, fraction * self.get_device_properties(device).total_memory])
+        calls.append([fraction, device])
+    def memory_reserved(self, index): return self._up(1 << 20)
+    def empty_cache(self): pass
     def _up(self, value):
         assert self.started, "CUDA was used before the task started it"
         return value
@@ -77,11 +91,11 @@ class TestCap(unittest.TestCase):
         with open(path, "w") as file:
             file.write(text)
 
-    def run_task(self, code, budget=8 << 30, device="GPU-a", **env):
+    def run_task(self, code, budget=8 << 30, device="GPU-a", context=0, **env):
         """What the code leaves in `got`, and what was printed to standard error."""
         script = (
             f"import sys; sys.path[:0] = [{ROOT!r}, {self.folder!r}]\n"
-            f"from gpumux import memory; memory.cap({budget!r}, {device!r})\n"
+            f"from gpumux import memory; told = []; memory.cap({budget!r}, {device!r}, {context}, lambda *what: told.append(what))\n"
             f"{code}\nimport json; print(json.dumps(got))"
         )
         done = subprocess.run(
@@ -96,13 +110,29 @@ class TestCap(unittest.TestCase):
     def test_torch_when_cuda_starts_and_not_before(self):
         got, said = self.run_task("import torch; got = [list(torch.calls)]; torch.cuda.init(); got.append(torch.calls)")
         share = 8 * 1024 - 512
-        self.assertEqual(got, [[], [[share / (80 * 1024), 0], [share / (40 * 1024), 1]]])
+        self.assertEqual(got, [[], [[32 / (80 * 1024), 0], [share / (80 * 1024), 0], [32 / (40 * 1024), 1], [share / (40 * 1024), 1]]])
         self.assertEqual(said, "")
 
     def test_torch_shares_the_budget_between_the_devices(self):
         got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls", device="GPU-a,GPU-b", budget=200 << 30)
-        self.assertEqual(got[1], [1.0, 1], "never more than the device has")
-        self.assertAlmostEqual(got[0][0], 1.0, places=3)
+        self.assertEqual(got[3], [1.0, 1], "never more than the device has")
+        self.assertAlmostEqual(got[1][0], 1.0, places=3)
+
+    def test_torch_is_tried_with_a_limit_that_costs_nothing(self):
+        code = "import torch; torch.cuda.init(); got = [torch.asked, told]"
+        tried = [[128 << 20, 32 << 20, "cuda:0"], [128 << 20, 32 << 20, "cuda:1"]]
+        got, said = self.run_task(code)
+        self.assertEqual(got, [tried, [["torch", None, 2 << 20]]])
+        self.assertEqual(said, "")
+        got, said = self.run_task("import torch; torch.holds = False; torch.cuda.init(); got = [torch.calls[1], torch.calls[3], told]")
+        why = "RuntimeError: an allocation of 128 MiB passed a limit of 32 MiB on device 1"
+        share = 8 * 1024 - 512
+        self.assertEqual(got, [[share / (80 * 1024), 0], [share / (40 * 1024), 1], [["torch", why, None]]], "what limit there is stays")
+        self.assertIn("torch is not limited to the slot's memory by itself: " + why, said)
+
+    def test_a_measured_context_takes_the_place_of_the_guess(self):
+        got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls[1]", context=400 << 20)
+        self.assertEqual(got, [(8 * 1024 - 500) / (80 * 1024), 0])
 
     def test_torch_that_changed_does_not_fail_the_task(self):
         self.write("torch/__init__.py", "class cuda: pass")
@@ -119,7 +149,7 @@ class TestCap(unittest.TestCase):
             "got = [len(torch.calls), type(torch.__loader__).__name__, 'exec_module' in vars(torch.__loader__)]",
             FAIL="1",
         )
-        self.assertEqual(got, [2, "SourceFileLoader", False])
+        self.assertEqual(got, [4, "SourceFileLoader", False])
 
     def test_a_framework_that_is_missing_is_missing_as_ever(self):
         got, _ = self.run_task(
@@ -152,6 +182,7 @@ class TestCap(unittest.TestCase):
     def test_a_small_budget_keeps_most_of_itself(self):
         self.assertEqual(memory.room(8 << 30), (8 << 30) - (512 << 20))
         self.assertEqual(memory.room(1 << 30), 768 << 20)
+        self.assertEqual(memory.room(1 << 30, 800 << 20), 256 << 20)
 
 
 class TestTrim(unittest.TestCase):

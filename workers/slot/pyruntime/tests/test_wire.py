@@ -61,7 +61,7 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "progress", "trimmed"})
+        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "progress", "trimmed", "cap"})
 
     def say(self, kind, m, output, frame):
         self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
@@ -77,6 +77,10 @@ class TestGolden(Ends):
             self.wire.ready(m["batch"], m.get("trim", False))
         elif kind == "trimmed":
             self.wire.trimmed(m["busy"])
+        elif kind == "cap":
+            if m.get("wait"):
+                self.far.sendall(b'\0\0\0\x10{"type":"next"}\n')
+            self.wire.cap(m["framework"], m.get("error"), m.get("reserved"))
         elif kind == "progress":
             self.wire.progress(m["run"], m["n"], dump(m["value"]))
         elif kind == "fault":

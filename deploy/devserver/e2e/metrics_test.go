@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	port := freePort(t)
+	h.write("worker.yaml", h.file("worker.yaml")+fmt.Sprintf("metrics: \":%s\"\n", port))
+	h.server()
+	h.worker()
+	h.run(0, "map", "step", "--range", "0:20", "--pool", "cpu", "--out", "r.jsonl")
+	answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	items := 0
+	for slot := range 2 {
+		var n int
+		for line := range strings.Lines(string(text)) {
+			if _, err := fmt.Sscanf(line, fmt.Sprintf(`gpumux_items_total{pool="cpu",slot="cpu/%d"} %%d`, slot), &n); err == nil {
+				items += n
+			}
+		}
+	}
+	require.Equal(t, 20, items)
+	require.Regexp(t, `(?m)^gpumux_device_free_bytes\{device="CPU",model="[^"]*"\} \d`, string(text))
+	require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{[^}]*activity_type="gpumux.RunChunk"[^}]*\} [1-9]`, string(text))
+}

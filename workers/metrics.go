@@ -1,0 +1,199 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served,
+// and counting costs next to nothing.
+type metrics struct {
+	sdk *instruments
+	log *zap.Logger
+
+	mu     sync.Mutex
+	slots  []counted
+	faults map[faulty]int64
+
+	server *http.Server
+	ended  chan struct{}
+}
+
+// counted is a slot of which the metrics tell.
+type counted struct {
+	pool, name, device string
+	slot               *slot.Slot
+	peak               *peak
+}
+
+// peak is the most that an item of a slot held, in bytes.
+type peak struct {
+	mu   sync.Mutex
+	most int64
+}
+
+func (p *peak) take(held int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = max(p.most, held)
+}
+
+// faulty is a kind of fault in a pool.
+type faulty struct {
+	pool string
+	kind gpumux.Kind
+}
+
+func newMetrics(log *zap.Logger) *metrics {
+	return &metrics{sdk: newInstruments(), log: log, faults: map[faulty]int64{}}
+}
+
+// follow adds a slot.
+func (m *metrics) follow(c counted) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slots = append(m.slots, c)
+}
+
+// fault counts one.
+func (m *metrics) fault(pool string, kind gpumux.Kind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults[faulty{pool, kind}]++
+}
+
+// metricsAddress is where to listen; without a host on loopback.
+func metricsAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// serve shows the metrics under /metrics until stop is called. status is what the driver says of a device.
+func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(m.sdk, &gauges{m, devices, status}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
+	go func() {
+		defer close(m.ended)
+		if err := m.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("metrics are served no more", zap.Error(err))
+		}
+	}()
+	m.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
+	return nil
+}
+
+func (m *metrics) stop(ctx context.Context) error {
+	if m.server == nil {
+		return nil
+	}
+	err := m.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop serving metrics: %w", err), m.server.Close())
+	}
+	<-m.ended
+	return err
+}
+
+// gauges reads a worker's slots and devices when somebody asks.
+type gauges struct {
+	*metrics
+	devices []gpu.Device
+	status  func(uuid string) (gpu.Status, error)
+}
+
+var (
+	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
+	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
+	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
+	descTrims     = prometheus.NewDesc("gpumux_trims_total", "Clean-ups between items.", []string{"pool", "slot"}, nil)
+	descFreed     = prometheus.NewDesc("gpumux_freed_bytes_total", "Memory that clean-ups gave back.", []string{"pool", "slot"}, nil)
+	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
+	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
+	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults: of items, and ends of processes, before any retry.", []string{"pool", "kind"}, nil)
+	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
+	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, each := range []*prometheus.Desc{
+		descSlots, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descFree, descTotal,
+	} {
+		to <- each
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	type at struct {
+		pool, device string
+		state        slot.State
+	}
+	states := map[at]int{}
+	for _, c := range g.slots {
+		for _, state := range slot.States() {
+			states[at{c.pool, c.device, state}] += 0
+		}
+		states[at{c.pool, c.device, c.slot.State()}]++
+		stats := c.slot.Stats()
+		value(descItems, prometheus.CounterValue, float64(stats.Items), c.pool, c.name)
+		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.pool, c.name)
+		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.pool, c.name)
+		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.pool, c.name)
+		for reason, n := range stats.Recycled {
+			value(descRecycles, prometheus.CounterValue, float64(n), c.pool, c.name, reason)
+		}
+		c.peak.mu.Lock()
+		value(descPeak, prometheus.GaugeValue, float64(c.peak.most), c.pool, c.name)
+		c.peak.mu.Unlock()
+	}
+	for a, n := range states {
+		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))
+	}
+	for f, n := range g.faults {
+		value(descFaults, prometheus.CounterValue, float64(n), f.pool, string(f.kind))
+	}
+	for _, d := range g.devices {
+		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
+			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)
+			value(descTotal, prometheus.GaugeValue, float64(status.Memory.Total), d.UUID, d.Name)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// newRunner runs the task t in two slots that are whatever the test says, under a clock of the test's.
+func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
+	p, fakes := fakePool(2, gpu.CPU)
+	for _, pl := range p.places {
+		pl.model = gpu.CPU
+	}
+	log := zap.NewNop()
+	return &runner{
+		pool: p, tasks: &catalog{exact: map[string]slot.Task{"t": {Name: "t"}}}, halt: context.Background(), log: log,
+		contact:    startContact(&contact{now: now, fence: &barrier{}, log: log}),
+		allowances: openAllowances("", log), metrics: newMetrics(log), lost: func(string, string) {},
+	}, fakes
+}
+
+// A process that the fence ended while the worker stood still is no fault of its item's.
+func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
+	clock := time.Hour
+	r, fakes := newRunner(func() time.Duration { return clock })
+	crash := &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "signal SIGKILL"}
+	fakes[0].run = func(_ context.Context, call slot.Call) error {
+		require.NoError(t, call.Held())
+		clock += 12 * time.Second
+		require.ErrorIs(t, call.Held(), slot.ErrLapsed)
+		return crash
+	}
+	err := r.Run(t.Context(), activities.Call{Task: "t"})
+	require.ErrorIs(t, err, errSilence)
+	require.False(t, errors.As(err, new(*gpumux.Fault)))
+	require.Empty(t, r.metrics.faults)
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), errSilence, "nothing begins before the server has answered")
+
+	r.contact.answer(clock, nil)
+	fakes[0].run = func(context.Context, slot.Call) error { return crash }
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
+}

@@ -1,0 +1,30 @@
+package slot
+
+import (
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// Cap is what a framework's own limit came to when the framework began to use the device in a task process.
+type Cap struct {
+	Task, Framework string
+	// Error says why the limit does not hold. Empty: it was tried and holds.
+	Error string
+	// Context is how many bytes the process and its descendants held on all devices of the slot, beside what the framework's
+	// allocator had taken. 0: not measured.
+	Context int64
+}
+
+// capped takes in what a process says of a framework's limit. A process that waits does nothing meanwhile, so that what it holds
+// can be told apart.
+func (p *process) capped(o Options, m wire.Cap) {
+	c := Cap{Task: p.task.Name, Framework: m.Framework, Error: m.Error}
+	if m.Wait {
+		c.Context = max(0, p.memory.Measure()-m.Reserved)
+	}
+	if o.Capped != nil {
+		o.Capped(c)
+	}
+	if m.Wait {
+		p.send <- wire.Next{}
+	}
+}
