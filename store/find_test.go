@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,16 +27,16 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 }
 
 func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	for _, text := range []string{"", "1\n2\n", strings.Repeat("12345\n", 10_000)} {
 		src, err := s.PutSource(t.Context(), spool(t, text, JSONLines))
 		require.NoError(t, err)
-		server.requests()
+		server.Requests()
 		known, err := s.Source(t.Context(), src.URL, "maps/m/source.index")
 		require.NoError(t, err)
 		require.Equal(t, src, known)
-		for _, request := range server.requests() {
+		for _, request := range server.Requests() {
 			require.Contains(t, request, ".index")
 			require.NotContains(t, request, "PUT")
 		}

@@ -7,17 +7,19 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 func TestReadURL_DiskAndS3(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "an <odd> name.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0o600))
-	server := newS3(t)
-	put(t, open(t, server.store(""), Options{}), "in/a b.jsonl", "2\n")
+	server := s3test.New(t)
+	put(t, open(t, server.URL(""), Options{}), "in/a b.jsonl", "2\n")
 	for url, want := range map[string]string{
-		"file://" + filepath.ToSlash(dir) + "/an%20%3Codd%3E%20name.jsonl":   "1\n",
-		"s3://bucket/in/a%20b.jsonl?region=eu-west-1&endpoint=" + server.url: "2\n",
+		"file://" + filepath.ToSlash(dir) + "/an%20%3Codd%3E%20name.jsonl":        "1\n",
+		"s3://bucket/in/a%20b.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "2\n",
 	} {
 		r, err := ReadURL(t.Context(), url)
 		require.NoError(t, err, url)
@@ -30,8 +32,8 @@ func TestReadURL_DiskAndS3(t *testing.T) {
 		"file://" + dir + "/none.jsonl": "no such file",
 		"s3://bucket/in/":               "names no file",
 		"gs://bucket/x.jsonl":           `scheme "gs" is unknown`,
-		"s3://bucket/none.jsonl?region=eu-west-1&endpoint=" + server.url: "file does not exist",
-		"s3://nope/x.jsonl?region=eu-west-1&endpoint=" + server.url:      `bucket "nope" does not exist`,
+		"s3://bucket/none.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "file does not exist",
+		"s3://nope/x.jsonl?region=eu-west-1&endpoint=" + server.Endpoint:      `bucket "nope" does not exist`,
 	} {
 		_, err := ReadURL(t.Context(), url)
 		require.ErrorContains(t, err, want, url)

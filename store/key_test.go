@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 func TestKey_RoundTrip(t *testing.T) {
@@ -27,7 +29,7 @@ func TestKey_RoundTrip(t *testing.T) {
 func TestKey_NothingOutsideTheStore(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, "file://"+dir+"/store", Options{Sources: []string{"file://" + dir}})
-	other := open(t, newS3(t).store("&prefix=a"), Options{})
+	other := open(t, s3test.New(t).URL("&prefix=a"), Options{})
 	for _, name := range []string{
 		"", "/etc/passwd", "../x", "a/../../x", "a//b", "a/", "./a", "a/./b", ".tmp/x", "a\x00b", "a\nb", `a\b`, "\xff", "a.attrs",
 		"a__0x2f__b", strings.Repeat("a", 256), strings.Repeat("a/", 500) + "a",

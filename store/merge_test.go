@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/stretchr/testify/require"
 )
 
@@ -151,8 +152,8 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 }
 
 func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	const chunks, size = 1100, 20
 	for i := range int64(chunks) {
 		var results []gpumux.Result
@@ -161,9 +162,7 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 		}
 		require.NoError(t, s.WritePart(t.Context(), "p", i*size, (i+1)*size, 0, results))
 	}
-	server.mu.Lock()
-	server.truncate = 50
-	server.mu.Unlock()
+	server.Truncate(50)
 	var beats []int64
 	merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: chunks * size}, func(items int64) {
 		beats = append(beats, items)
@@ -173,7 +172,7 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 	require.Equal(t, []int64{0, beatItems}, beats)
 	require.Equal(t, chunks*size, strings.Count(get(t, s, "out"), "\n"))
 	require.NoError(t, s.DeleteFolder(t.Context(), "p"))
-	require.Equal(t, []string{"out"}, server.keys())
+	require.Equal(t, []string{"out"}, server.Keys())
 }
 
 func TestResults_SaysWhatIsWrong(t *testing.T) {

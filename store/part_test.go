@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,9 +94,9 @@ func TestPart_ATakenNumberIsNeverReplaced(t *testing.T) {
 	}
 	eachStore(t, check)
 	t.Run("server without conditions", func(t *testing.T) {
-		server := newS3(t)
-		server.refuse = true
-		s := open(t, server.store(""), Options{})
+		server := s3test.New(t)
+		server.RefuseConditions()
+		s := open(t, server.URL(""), Options{})
 		for i := range int64(3) {
 			require.NoError(t, s.WritePart(t.Context(), "p", 0, 8, 0, []gpumux.Result{value(i, "1")}))
 		}

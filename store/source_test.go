@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,35 +75,35 @@ func TestSource_CSVInTheStore(t *testing.T) {
 }
 
 func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	in := spool(t, "1\n2\n", JSONLines)
 	first, err := s.PutSource(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, []string{"sources/" + in.Hash + ".index", "sources/" + in.Hash + ".jsonl"}, server.keys())
-	server.requests()
+	require.Equal(t, []string{"sources/" + in.Hash + ".index", "sources/" + in.Hash + ".jsonl"}, server.Keys())
+	server.Requests()
 	second, err := s.PutSource(t.Context(), spool(t, "1\n\n2", JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, first, second)
-	for _, request := range server.requests() {
+	for _, request := range server.Requests() {
 		require.NotContains(t, request, "PUT")
 	}
 }
 
 func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, []string{"12345"}, itemsOf(t, s, src, 0, 1))
-	server.requests()
+	server.Requests()
 	require.Len(t, itemsOf(t, s, src, 50_000, 50_001), 1)
 	path := strings.TrimPrefix(src.URL, "s3:/")
 	block := 50_000 / 128
 	require.Equal(t, []string{
 		fmt.Sprintf("GET /bucket/%s bytes=%d-%d", src.Index, 16+8*block, 16+8*block+15),
 		fmt.Sprintf("GET %s bytes=%d-%d", path, block*128*6, (block+1)*128*6-1),
-	}, server.requests())
+	}, server.Requests())
 }
 
 func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {

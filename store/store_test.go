@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // eachStore runs a test on a folder, in memory and over S3.
@@ -15,9 +17,9 @@ func eachStore(t *testing.T, test func(t *testing.T, s *Store)) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"file": func(t *testing.T) string { return "file://" + t.TempDir() + "/store" },
 		"mem":  func(*testing.T) string { return "mem://" },
-		"s3":   func(t *testing.T) string { return newS3(t).store("") },
+		"s3":   func(t *testing.T) string { return s3test.New(t).URL("") },
 		"prefix": func(t *testing.T) string {
-			return newS3(t).store("&prefix=team/a&request_checksum_calculation=when_supported")
+			return s3test.New(t).URL("&prefix=team/a&request_checksum_calculation=when_supported")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t, url(t), Options{})) })
@@ -49,30 +51,30 @@ func get(t testing.TB, s *Store, name string) string {
 }
 
 func TestOpen_SaysWhatIsWrong(t *testing.T) {
-	server := newS3(t)
+	server := s3test.New(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for url, want := range map[string]string{
-		"/var/lib/gpumux":                            "write it as a URL: file:///var/lib/gpumux",
-		"gs://bucket":                                `scheme "gs" is unknown; use file:///folder or s3://`,
-		"file://var/lib":                             "file:///var/lib",
-		"file:///":                                   "the root folder cannot be a store",
-		"file://" + dir + "?x=1":                     "a file URL takes no parameters",
-		"file://" + file:                             "not a directory",
-		"file:///proc/gpumux":                        "give a folder that user",
-		"s3://?region=x":                             "no bucket",
-		"s3://bucket?nonsense=1":                     `unknown query parameter "nonsense"`,
-		"s3://key:secret@bucket":                     "credentials belong in the environment",
-		server.store("&prefix=../x"):                 "is not a key",
-		"s3://other?region=x&endpoint=" + server.url: `bucket "other" does not exist`,
+		"/var/lib/gpumux":          "write it as a URL: file:///var/lib/gpumux",
+		"gs://bucket":              `scheme "gs" is unknown; use file:///folder or s3://`,
+		"file://var/lib":           "file:///var/lib",
+		"file:///":                 "the root folder cannot be a store",
+		"file://" + dir + "?x=1":   "a file URL takes no parameters",
+		"file://" + file:           "not a directory",
+		"file:///proc/gpumux":      "give a folder that user",
+		"s3://?region=x":           "no bucket",
+		"s3://bucket?nonsense=1":   `unknown query parameter "nonsense"`,
+		"s3://key:secret@bucket":   "credentials belong in the environment",
+		server.URL("&prefix=../x"): "is not a key",
+		"s3://other?region=x&endpoint=" + server.Endpoint: `bucket "other" does not exist`,
 	} {
 		_, err := Open(t.Context(), url)
 		require.ErrorContains(t, err, want, url)
 		require.ErrorContains(t, err, "open store "+url)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "wrong")
-	_, err := Open(t.Context(), server.store(""))
+	_, err := Open(t.Context(), server.URL(""))
 	require.ErrorContains(t, err, "check region, endpoint and credentials")
 }
 
@@ -87,10 +89,10 @@ func TestOpen_UnwritableFolder(t *testing.T) {
 }
 
 func TestOpen_ServerThatDoesNotAnswer(t *testing.T) {
-	server := newS3(t)
+	server := s3test.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Open(ctx, server.store(""))
+	_, err := Open(ctx, server.URL(""))
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -128,11 +130,11 @@ func TestStore_Objects(t *testing.T) {
 }
 
 func TestRead_GoesOnAfterABrokenConnection(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	content := string(make([]byte, 5000)) + "end"
 	put(t, s, "big", content)
-	server.truncate = 3
+	server.Truncate(3)
 	require.Equal(t, content, get(t, s, "big"))
-	require.Zero(t, server.truncate)
+	require.Zero(t, server.Truncating())
 }

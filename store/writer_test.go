@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // child is set in the processes that tests of this package start to kill or to limit.
@@ -116,15 +118,15 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 }
 
 func TestWriter_AbortEndsMultipartUpload(t *testing.T) {
-	server := newS3(t)
-	s := open(t, server.store(""), Options{})
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
 	w, err := s.Create(t.Context(), "large")
 	require.NoError(t, err)
 	_, err = w.Write(make([]byte, 40<<20))
 	require.NoError(t, err)
-	require.Equal(t, 1, server.pending())
+	require.Equal(t, 1, server.Pending())
 	w.Abort()
-	require.Zero(t, server.pending())
+	require.Zero(t, server.Pending())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	w, err = s.Create(ctx, "large")
@@ -133,8 +135,8 @@ func TestWriter_AbortEndsMultipartUpload(t *testing.T) {
 	require.NoError(t, err)
 	cancel()
 	require.ErrorIs(t, w.Close(), context.Canceled)
-	require.Zero(t, server.pending())
-	require.Empty(t, server.keys())
+	require.Zero(t, server.Pending())
+	require.Empty(t, server.Keys())
 }
 
 func TestWriter_LeavesNoOtherFiles(t *testing.T) {

@@ -164,7 +164,7 @@ func (s *schedule) test(t *testing.T) {
 
 // enough is so many items that the longest is small beside a slot's share of the work, and learning too.
 func enough(slots int, unit time.Duration) int {
-	return max(slots*5000, int(time.Duration(slots)*20*time.Second/(2*unit)))
+	return max(slots*2000, int(time.Duration(slots)*20*time.Second/(2*unit)))
 }
 
 var units = []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}
@@ -173,7 +173,7 @@ var units = []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.
 func TestSizer_SlowItemsCostLittle(t *testing.T) {
 	for name, distribution := range distributions {
 		for _, unit := range units {
-			for _, slots := range []int{1, 2, 8, 64} {
+			for _, slots := range []int{1, 2, 8, 32} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, unit, slots), func(t *testing.T) {
 					costs := distribution(enough(slots, unit), unit, rand.New(rand.NewPCG(1, uint64(slots))))
 					(&schedule{costs: costs, slots: slots, ahead: 96}).test(t)
@@ -185,16 +185,18 @@ func TestSizer_SlowItemsCostLittle(t *testing.T) {
 
 // All slow items stand together, where nothing has told of them. What a slot holds by then it runs; other slots take the rest.
 func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
-	for _, unit := range units {
-		for _, slots := range []int{1, 2, 8, 64} {
-			t.Run(fmt.Sprintf("%s/%d", unit, slots), func(t *testing.T) {
-				n := enough(slots, unit)
-				costs := slices.Repeat([]time.Duration{unit}, n)
-				for i := range n / 100 {
-					costs[n/2+i] = 100 * unit
-				}
-				(&schedule{costs: costs, slots: slots, ahead: 2}).test(t)
-			})
+	for name, at := range map[string]func(n int) int{"middle": func(n int) int { return n / 2 }, "end": func(n int) int { return n - n/100 }} {
+		for _, unit := range units {
+			for _, slots := range []int{1, 2, 8, 32} {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, unit, slots), func(t *testing.T) {
+					n := enough(slots, unit) / 2
+					costs := slices.Repeat([]time.Duration{unit}, n)
+					for i := range n / 100 {
+						costs[at(n)+i] = 100 * unit
+					}
+					(&schedule{costs: costs, slots: slots, ahead: 2}).test(t)
+				})
+			}
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/gpumux/gpumux/workers"
 )
 
@@ -260,29 +261,29 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		}, "a write has taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBucket(t)
+			b := s3test.New(t)
 			s := newSite(t)
-			s.store = b.url
+			s.store = b.URL("")
 			h := s.hand()
 			s.serve(h.config(2))
 			st := s.starter()
 			const n = 2000
 			run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 50, Output: "maps/a/results.jsonl"})
-			require.Eventually(t, func() bool { return b.written() > 5 }, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return b.Written() > 5 }, time.Minute, 10*time.Millisecond)
 			release := make(chan struct{})
-			b.give(func(r *http.Request) int { return c.trouble(release, r) })
+			b.Trouble(func(r *http.Request) int { return c.trouble(release, r) })
 			require.Eventually(t, func() bool {
 				why := waiting(t, st, run.GetID())
 				return slices.ContainsFunc(why, func(text string) bool { return strings.Contains(text, c.says) })
 			}, time.Minute, 200*time.Millisecond, "people are told what the map waits for")
 			// Longer than a heartbeat may be silent: the chunks must stay where they are.
-			held, calls := b.written(), 0
+			held, calls := b.Written(), 0
 			for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(time.Second) {
 				calls = len(s.seen())
 			}
-			require.Equal(t, held, b.written())
+			require.Equal(t, held, b.Written())
 			require.Less(t, calls, n, "the map must wait, not run on and hold everything in memory")
-			b.give(nil)
+			b.Trouble(nil)
 			close(release)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -294,13 +295,13 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		})
 	}
 	t.Run("Slow", func(t *testing.T) {
-		b := newBucket(t)
+		b := s3test.New(t)
 		s := newSite(t)
-		s.store = b.url
+		s.store = b.URL("")
 		h := s.hand()
 		s.serve(h.config(2))
 		var inside, most atomic.Int32
-		b.give(func(*http.Request) int {
+		b.Trouble(func(*http.Request) int {
 			most.Store(max(most.Load(), inside.Add(1)))
 			time.Sleep(400 * time.Millisecond)
 			inside.Add(-1)
