@@ -41,7 +41,10 @@ func (w *Worker) prove(ctx context.Context) {
 	w.broken = map[string]error{}
 	for name, o := range tries {
 		all.Go(func() {
-			if err := probe(ctx, o); err != nil {
+			err := probe(ctx, o)
+			if errors.Is(err, errUntried) {
+				w.log.Warn("whether a budget is enforced by "+name+" is not known", zap.Error(err))
+			} else if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				w.broken[name] = err
@@ -54,18 +57,24 @@ func (w *Worker) prove(ctx context.Context) {
 	}
 }
 
+// errUntried says that a probe took no memory, which proves nothing.
+var errUntried = errors.New("the throw-away process, which needs sh, head and tr, took no memory")
+
 // probe lets a process in a slot of its own take more than its budget, and says why it was not ended for it.
 func probe(ctx context.Context, o slot.Options) error {
 	o.Name, o.Device, o.Memory, o.Grace = "probe", gpu.CPU, probeBudget, time.Second
 	s := slot.New(o)
 	defer s.Stop(context.WithoutCancel(ctx))
 	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
-		fmt.Sprintf(`x=$(head -c %d /dev/zero | tr '\0' x); sleep %d`, probeTakes, int(probeHolds.Seconds()))}}
-	err := s.Run(ctx, slot.Call{Task: task, Timeout: probeLimit, Items: oneItem, Done: func(slot.Done) {}})
+		fmt.Sprintf(`x=$(head -c %d /dev/zero | tr '\0' x); [ ${#x} = %[1]d ] || exit 9; sleep %d`, probeTakes, int(probeHolds.Seconds()))}}
+	var failed *gpumux.Fault
+	err := s.Run(ctx, slot.Call{Task: task, Timeout: probeLimit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
 	var fault *gpumux.Fault
 	switch {
 	case errors.As(err, &fault) && fault.Kind == gpumux.Budget:
 		return nil
+	case failed != nil:
+		return fmt.Errorf("%w: %w", errUntried, failed)
 	case err != nil:
 		return fmt.Errorf("the process should have been ended for its memory: %w", err)
 	}

@@ -50,6 +50,15 @@ func TestProbe_AWatchThatHoldsIsCountedOn(t *testing.T) {
 	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").Len())
 }
 
+func TestProbe_WithoutItsToolsNothingIsProved(t *testing.T) {
+	w, seen := proving(t, true)
+	t.Setenv("PATH", t.TempDir())
+	require.Equal(t, []string{"watch every 100ms"}, w.proved(t))
+	lines := seen.FilterMessage("whether a budget is enforced by watch is not known").All()
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0].ContextMap()["error"], "which needs sh, head and tr, took no memory")
+}
+
 func TestProbe_MeansThatDoNotHoldAreSaid(t *testing.T) {
 	t.Parallel()
 	w, seen := proving(t, false)

@@ -29,7 +29,7 @@ func fenced() {
 	}
 	var fence slot.Fence
 	var mu sync.Mutex
-	const lease = time.Second
+	const lease = 3 * time.Second
 	deadline, lapsed := slot.Uptime()+lease, false
 	held := func() error {
 		mu.Lock()
@@ -105,7 +105,7 @@ func TestFence_TaskProcessesOfAStoppedProgramEnd(t *testing.T) {
 	require.Equal(t, "idle", next())
 	require.Equal(t, "running", next())
 	// Longer than the deadline: while it is put off, nothing ends.
-	require.Never(t, func() bool { return len(s.left()) < 4 }, 2*time.Second, 20*time.Millisecond)
+	require.Never(t, func() bool { return len(s.left()) < 4 }, 4*time.Second, 20*time.Millisecond)
 	require.NoError(t, program.Process.Signal(syscall.SIGSTOP))
 	require.Eventually(t, func() bool { return len(s.left()) == 0 }, 20*time.Second, 5*time.Millisecond)
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", program.Process.Pid))

@@ -77,7 +77,7 @@ func look(mark mark) (found orphans) {
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		ours, known := enlisted(pid, mark.number)
 		switch {
-		case carries(env, []byte(processToken+"="+mark.token)) || ours && !ending(pid):
+		case carries(env, []byte(processToken+"="+mark.token)) || ours && !ending(pid) || ours && away(pid):
 			found.marked = append(found.marked, pid)
 		case errors.Is(err, fs.ErrPermission) || len(env) > 0:
 		default:
@@ -98,16 +98,32 @@ func look(mark mark) (found orphans) {
 	return found
 }
 
+// away says that a process has ended in a group that is nobody's whom we know. Its own group has others that still live, perhaps,
+// of which each ends before it can be looked at.
+func away(pid int) bool {
+	if state, _ := condition(pid); state != 'Z' {
+		return false
+	}
+	group := group(pid)
+	return group != syscall.Getpgrp() && !leads(group)
+}
+
 // ending says whether a process has begun to end: it has no environment any more, but still its children.
 func ending(pid int) bool {
 	const exiting = 4 // PF_EXITING
+	_, flags := condition(pid)
+	return flags&exiting != 0
+}
+
+// condition is a process's state, such as Z for one that has ended and is not reaped, and its flags in the kernel.
+func condition(pid int) (state byte, flags uint64) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // state, ppid, pgrp, session, tty, tpgid, flags
 	if len(fields) < 7 {
-		return false
+		return 0, 0
 	}
-	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
-	return flags&exiting != 0
+	flags, _ = strconv.ParseUint(string(fields[6]), 10, 64)
+	return fields[0][0], flags
 }
 
 // leads says whether a process is a task process that await will reap, and so the leader of a group of its own.

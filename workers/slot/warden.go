@@ -22,7 +22,8 @@ import (
 //
 // A sweep kills every process that carries one of the worker's marks. It kills whole groups, of which none can get away by
 // forking, except the worker's own. It looks again until several looks find nothing, because a process may fork while it is
-// being found. Those that have ended and are not reaped, as nobody does while the worker is stopped, are nothing to wait for.
+// being found. Those that have ended and are not reaped, as nobody does while the worker is stopped, are nothing to wait for, but
+// others of their group may live.
 const wardenScript = `trap '' TERM INT HUP
 marked() {
   grep -lzxF "$token" /proc/[0-9]*/environ
@@ -36,11 +37,11 @@ sweep() {
     for e in $(marked 2>/dev/null); do
       p=${e#/proc/}; p=${p%/*}
       read -r stat 2>/dev/null <"/proc/$p/stat" || continue
-      group=${stat##*) }
-      case $group in [ZX]*) continue ;; esac
-      quiet=0
-      group=${group#* * }; group=${group%% *}
+      state=${stat##*) }
+      group=${state#* * }; group=${group%% *}
       [ "$group" = "$own" ] || kill -9 -- "-$group" 2>/dev/null
+      case $state in [ZX]*) continue ;; esac
+      quiet=0
       kill -9 "$p" 2>/dev/null
     done
     n=$((n+1))
