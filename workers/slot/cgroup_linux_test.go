@@ -156,7 +156,7 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	require.NoError(t, spawn(cmd, g))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, dir, "cgroup.procs"))
 	waited := make(chan error, 1)
-	go func() { await(cmd); waited <- nil }()
+	go func() { await(cmd.Process); waited <- nil }()
 	g.close()
 	<-waited
 	require.NoDirExists(t, dir, "what was left in it is gone")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 
 // process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
 type process struct {
-	task    Task
-	cmd     *exec.Cmd
+	task Task
+	// child is this process to the system, pid its number and that of its group.
+	child   *os.Process
+	pid     int
 	token   string
 	budget  gpumux.Size
 	conn    *wire.Conn
@@ -32,6 +35,8 @@ type process struct {
 	// trims says that it understands wire.Trim.
 	trims  bool
 	memory memory
+	// template is what it was forked from, or nil.
+	template *template
 
 	send   chan wire.Message
 	heard  chan heard
@@ -52,24 +57,46 @@ func launch(task Task, o Options, limit int) (*process, error) {
 	if task.Python != "" {
 		argv = []string{interpreter(task.Interpreter), o.Runtime}
 	}
-	ours, theirs, err := wire.Pair()
+	return start(task, o, limit, argv, nil)
+}
+
+// start is launch with a program and, for a template, its channel.
+func start(task Task, o Options, limit int, argv []string, channel *os.File) (*process, error) {
+	p, files, err := newProcess(task, o, limit)
 	if err != nil {
-		return nil, fmt.Errorf("socket for a task process: %w", err)
-	}
-	defer theirs.Close()
-	p := &process{
-		task: task, budget: o.Memory, limit: limit, started: time.Now(),
-		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
-	}
-	if err = p.begin(o, argv, []*os.File{theirs}, nil, nil); err != nil {
-		ours.Close()
 		return nil, err
 	}
-	p.conn = wire.NewWorker(ours)
+	defer closeAll(files)
+	extra := slices.Clone(files)
+	if channel != nil {
+		extra = append(append(extra, make([]*os.File, channelDescriptor-3-len(files))...), channel)
+	}
+	if err = p.begin(o, argv, extra, nil, nil); err != nil {
+		p.conn.Close()
+		return nil, err
+	}
+	p.live()
+	return p, nil
+}
+
+// newProcess makes the worker's side of a process that is still to be started with files, as its descriptors from 3 on; the
+// caller closes them when it has.
+func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, err error) {
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
+	}
+	return &process{
+		task: task, budget: o.Memory, limit: limit, started: time.Now(), conn: wire.NewWorker(ours),
+		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
+	}, []*os.File{theirs}, nil
+}
+
+// live starts the goroutines of a process that has been started.
+func (p *process) live() {
 	go p.wait()
 	go p.listen()
 	go p.speak()
-	return p, nil
 }
 
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
@@ -108,14 +135,14 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		group.close()
 		return fmt.Errorf("start %q: %w", argv[0], err)
 	}
-	p.cmd, p.token, p.out, p.memory.group = cmd, token, out, group
+	p.child, p.pid, p.token, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, token, out, group
 	p.watch(o)
 	return nil
 }
 
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {
-	p.ended = await(p.cmd)
+	p.ended = await(p.child)
 	strays(p.token)
 	p.memory.Close()
 	close(p.exited)
@@ -207,7 +234,7 @@ func (p *process) death(err error) *Evidence {
 		}
 	}
 	if !e.Exited {
-		killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(p.pid, syscall.SIGKILL)
 		<-p.exited
 	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
 		e.ExitCode = status.ExitStatus()
@@ -231,7 +258,7 @@ func raised(r wire.Raised) *Evidence {
 
 // end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
 func (p *process) end(kindly bool, grace time.Duration) {
-	pid := p.cmd.Process.Pid
+	pid := p.pid
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
@@ -256,7 +283,7 @@ func (p *process) end(kindly bool, grace time.Duration) {
 
 // kill ends the process without asking.
 func (p *process) kill() {
-	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	killGroup(p.pid, syscall.SIGKILL)
 	<-p.exited
 	p.out.close()
 	p.memory.group.close()

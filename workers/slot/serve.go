@@ -197,7 +197,7 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 
 // leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come.
 func (s *Slot) leave(p *process, f *flow, why string) {
-	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
+	killGroup(p.pid, syscall.SIGTERM)
 	grace := time.NewTimer(s.o.Grace)
 	defer grace.Stop()
 	for len(f.flight) > 0 {
@@ -267,7 +267,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	}
 	fault := d.Fault
 	s.place(&fault, p.task)
-	fault.Traceback, fault.PID = m.Raised.Traceback, p.cmd.Process.Pid
+	fault.Traceback, fault.PID = m.Raised.Traceback, p.pid
 	item := f.flight[0]
 	fault.Attempts = item.tries + max(1, m.Attempts)
 	if f.fresh && fault.Attempts < f.call.attempts() {

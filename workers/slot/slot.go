@@ -32,6 +32,8 @@ type Options struct {
 	Watch Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
 	Cgroups *Cgroups
+	// Templates are shared with other slots. Default: the slot's own.
+	Templates *Templates
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -60,6 +62,9 @@ type Slot struct {
 	// The owner goroutine's own.
 	process  *process
 	failures int
+	// templates are what fresh processes are forked from; owned says that they end with the slot.
+	templates *Templates
+	owned     bool
 	// kills is the counter of memory kills around the worker as the call began.
 	kills int
 }
@@ -85,6 +90,9 @@ func New(o Options) *Slot {
 	s := &Slot{
 		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,
 		calls: make(chan request), quit: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if s.templates = o.Templates; s.templates == nil {
+		s.templates, s.owned = NewTemplates(s.log), true
 	}
 	go s.own()
 	return s
