@@ -69,7 +69,8 @@ type Worker struct {
 	store     *store.Store
 	pools     []*pool
 	watch     *watch
-	cgroups   *slot.Cgroups    // nil where there are none
+	cgroups   *slot.Cgroups // nil where there are none
+	templates *slot.Templates
 	hostPIDs  bool             // the driver's process numbers are ours
 	enforced  map[string]means // by pool
 	suppliers []*supplier
@@ -157,6 +158,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.sayMeans()
 	w.contact = newContact(w.client, w.log)
+	w.templates = slot.NewTemplates(w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
 	var queues []queue
 	for _, p := range w.placements {
@@ -221,7 +223,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range int(p.Slots) {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Mode: p.Mode, Env: env, Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Log: w.log.With(zap.String(logPool, p.Name)),
 			})
 			places = append(places, &place{seat: seat, group: g.name, memory: alone.Memory, env: whole})
@@ -300,6 +302,9 @@ func (w *Worker) shutdown() error {
 	}
 	all.Wait()
 	errs = append(errs, pools...)
+	if w.templates != nil {
+		w.templates.Close()
+	}
 
 	if w.client != nil && w.o.Client == nil {
 		w.client.Close()
