@@ -165,6 +165,7 @@ func (s *stand) works() {
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.Fresh {
 		require.Equal(s.t, slot.Vacant, s.State())
+		require.Equal(s.t, s.fresh != slot.Spawn, len(s.templates()) > 0, "it was forked, or not")
 	} else {
 		require.Equal(s.t, slot.Ready, s.State())
 	}
@@ -210,13 +211,17 @@ func (s *stand) templates() []string {
 
 func isTemplate(command string) bool { return strings.Contains(command, " template ") }
 
-func (s *stand) marked() []string {
+func (s *stand) marked() []string { return marked(s.t, s.mark) }
+
+// marked are the living processes that carry a mark in their environment, with their commands.
+func marked(t *testing.T, mark string) []string {
+	t.Helper()
 	var list []string
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	for _, file := range files {
 		env, err := os.ReadFile(file)
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(pair []byte) bool { return string(pair) == s.mark }) {
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(pair []byte) bool { return string(pair) == mark }) {
 			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 			list = append(list, file+" "+strings.ReplaceAll(string(command), "\x00", " "))
 		}

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		faulty()
 	case "abandoned":
 		abandoned()
+	case "forking":
+		forking()
 	case "task":
 		err := wire.Serve(context.Background(), map[string]wire.Handler{
 			"square": wire.Func(func(_ context.Context, n int) (int, error) {

@@ -205,7 +205,8 @@ func (t *template) request(token string, files []*os.File) (pid int, err error) 
 	for i, file := range files {
 		fds[i] = int(file.Fd())
 	}
-	t.channel.SetDeadline(time.Now().Add(forkLimit))
+	limit := min(forkLimit, t.o.StartLimit)
+	t.channel.SetDeadline(time.Now().Add(limit))
 	_, _, err = t.channel.WriteMsgUnix([]byte(token), unix.UnixRights(fds...), nil)
 	runtime.KeepAlive(files)
 	var answer [4096]byte
@@ -219,7 +220,7 @@ func (t *template) request(token string, files []*os.File) (pid int, err error) 
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
 		return 0, errors.New("the template ended while it forked")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, fmt.Errorf("the template forked nothing within %s", forkLimit)
+		return 0, fmt.Errorf("the template forked nothing within %s", limit)
 	case err != nil:
 		return 0, fmt.Errorf("ask the template for a process: %w", err)
 	}

@@ -23,6 +23,8 @@ from .wire import DESCRIPTOR, Wire, take
 # Descriptors that a child receives, from that of the wire on; kept free while the task is imported.
 _RESERVED = 5
 _PR_SET_PDEATHSIG = 1
+# How long a fork for trial may take, in seconds, and the exit status that says that it went well.
+_TRY, _FINE = 3, 77
 _MARK = b"GPUMUX_PROCESS="
 
 
@@ -62,8 +64,7 @@ class Template:
             self._mark, self._title = _memory()
             self._chance.settle()
             self._sources = self._stamps()
-            # A library that can be forked ends its threads for it; what then still runs would be missing in every child.
-            _end(_fork())
+            _try_fork()
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         gc.collect()
@@ -205,10 +206,23 @@ def _fork() -> int:
         return os.fork()
 
 
-def _end(pid: int) -> None:
+def _try_fork() -> None:
+    """Fork once for nothing. A library that can be forked ends its threads for it; what then still runs would be missing in every
+    child. One that cannot may hang in the child, or end it."""
+    pid = _fork()
     if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+        os._exit(_FINE)
+    end, ended = time.monotonic() + _TRY, 0
+    while not ended:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            if time.monotonic() > end:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise ChildProcessError(f"a process forked for trial hung for {_TRY} s; something that was imported cannot be forked")
+            time.sleep(0.001)
+    if os.waitstatus_to_exitcode(status) != _FINE:
+        raise ChildProcessError("a process forked for trial did not survive it; something that was imported cannot be forked")
 
 
 def _leave_with_error() -> None:
@@ -228,19 +242,19 @@ def _flush() -> None:
 def _same(fd: int) -> list[int]:
     """All descriptors of the file behind fd."""
     file = os.fstat(fd)
+    return [other for other in _descriptors() if os.path.samestat(os.fstat(other), file)]
+
+
+def _descriptors() -> list[int]:
     found = []
-    for other in _descriptors():
+    for name in os.listdir("/proc/self/fd"):
         try:
-            if os.path.samestat(os.fstat(other), file):
-                found.append(other)
+            os.fstat(int(name))
+            found.append(int(name))
         except OSError:
             # The one that was open for the list.
             pass
     return found
-
-
-def _descriptors() -> list[int]:
-    return [int(name) for name in os.listdir("/proc/self/fd")]
 
 
 def _stamp(path: str) -> Any:
