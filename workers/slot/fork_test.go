@@ -193,6 +193,18 @@ def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot
 	}
 }
 
+// SIGTERM is the task's own if it says so while it is imported.
+func TestFork_SignalHandlersOfTheImportStay(t *testing.T) {
+	f := newForge(t, `
+import signal
+signal.signal(signal.SIGTERM, lambda *_: None)
+def item(x):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return 'gpumux.template' in sys.modules
+`)
+	require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 1))
+}
+
 func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {
 	f := newForge(t, `
 import atexit, logging, threading
@@ -359,6 +371,55 @@ func withModule(t *testing.T, module string) string {
 	}
 	t.Skipf("no Python here has %s; GPUMUX_TEST_PYTHON names one", module)
 	return ""
+}
+
+// What a framework is after its import can be forked, and works in the child; what it becomes with its first use can not.
+func TestFork_Frameworks(t *testing.T) {
+	for module, code := range map[string]struct{ use, sum string }{
+		"jax":   {"import jax\njax.config.update('jax_platforms', 'cpu')\nimport jax.numpy as jnp\ndef use(x): return float((jnp.ones((64, 64)) @ jnp.ones((64, 64))).sum()) + x\n", "262144"},
+		"torch": {"import torch\ndef use(x): return float((torch.ones(512, 512) @ torch.ones(512, 512)).sum()) + x\n", "134217728"},
+		"numpy": {"import numpy as np\ndef use(x): return float((np.ones((512, 512)) @ np.ones((512, 512))).sum()) + x\n", "134217728"},
+	} {
+		t.Run(module, func(t *testing.T) {
+			interpreter := withModule(t, module)
+			item := code.use + "def item(x): return [use(x), 'gpumux.template' in sys.modules]\n"
+			f := newForge(t, item)
+			s := f.slot("cpu/0", nil)
+			first := func() string {
+				task := f.task("item")
+				task.Interpreter = interpreter
+				got, err := run(t, s, slot.Call{Task: task, Items: values(0, 0)})
+				require.NoError(t, err)
+				require.Equal(t, got[0].Value, got[1].Value)
+				return string(got[0].Value)
+			}
+			require.Equal(t, "["+code.sum+".0,true]", first())
+			if module == "jax" {
+				f.write("tasks.py", item+"began = use(0)\n")
+				require.Equal(t, "["+code.sum+".0,false]", first())
+				require.Contains(t, f.logged("cannot be forked")[0].ContextMap()["why"], "threads")
+			}
+		})
+	}
+}
+
+// What a framework's random numbers start from differs between items as in new interpreters.
+func TestFork_RandomStateOfTorch(t *testing.T) {
+	interpreter := withModule(t, "torch")
+	f := newForge(t, "import torch\ndef item(x): return [float(torch.rand(1))]\n")
+	for _, differ := range []bool{true, false} {
+		task := f.task("item")
+		task.Interpreter = interpreter
+		got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: task, Items: values(ints(3)...)})
+		require.NoError(t, err)
+		var list []string
+		for _, d := range got {
+			list = append(list, string(d.Value))
+		}
+		columns(t, list, differ)
+		f.write("tasks.py", "import torch\ntorch.manual_seed(3)\ndef item(x): return [float(torch.rand(1))]\n")
+	}
+	require.Len(t, f.logged("template ready"), 2)
 }
 
 // What a fork would break or share is seen, said once, and done with new interpreters instead.

@@ -100,6 +100,7 @@ def _serve(wire, ended, forks) -> int:
         if wire is None:
             return 0
         ended = _signals(wire)
+        forks.handle()
         if _greet(wire) is None:
             return 0
     caller = call.Caller(function, wire)

@@ -44,6 +44,7 @@ class Template:
         self._sources: dict[str, Any] = {}
         self._outputs: list[int] = []
         self._known: list[int] = []
+        self._handlers: dict[int, Any] = {}
         self._began = 0.0
 
     def before(self) -> None:
@@ -54,6 +55,7 @@ class Template:
             if fd != null:
                 os.dup2(null, fd, inheritable=False)
         self._known = _descriptors()
+        self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         self._chance.follow()
 
     def after(self) -> None:
@@ -63,6 +65,8 @@ class Template:
             self._prctl = _prctl()
             self._mark, self._title = _memory()
             self._chance.settle()
+            now = {number: signal.getsignal(number) for number in self._handlers}
+            self._handlers = {number: now[number] for number in now if now[number] not in (None, self._handlers[number])}
             self._sources = self._stamps()
             _try_fork()
         except Exception as error:
@@ -102,6 +106,11 @@ class Template:
             time.sleep(pause)
 
     # In a child.
+
+    def handle(self) -> None:
+        """Put back the signal handlers that the task set while it was imported."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     def _wait(self, tell: int) -> Wire:
         """Wait for a request and become what it asks for."""
