@@ -5,11 +5,14 @@
 // slot's failure touches no other. A slot stops when Stop is called: it ends its process, waits until nothing of it is left,
 // and refuses further calls.
 //
-// Fresh mode is persistent mode with a limit of one item per process; both run through the same code.
+// Fresh mode is persistent mode with a limit of one item per process; both run through the same code. Such a process is forked
+// from a template, which has imported the task and runs nothing itself, where what the import left bears a fork.
 //
 // Files: slot.go (what others call), owner.go (the owner goroutine: which process a call gets and when one is ended),
 // serve.go (how the items of a call flow), call.go (what is asked), state.go (states and allowed moves), process.go (one
-// task process: start, handshake, end), spawn_linux.go and spawn_other.go (starting so that nothing outlives the worker),
+// task process: start, handshake, end), fork.go (whether it is forked or started anew), templates.go (what slots fork from),
+// template_linux.go and template_other.go (one template), footprint_linux.go (what may be forked),
+// spawn_linux.go and spawn_other.go (starting so that nothing outlives the worker),
 // warden.go (what kills processes when the worker was killed itself), stray_linux.go and stray_other.go (descendants that
 // left the process group), environ.go and interpreter.go (what a task process may see, and which Python it is), watch.go
 // (its memory), hygiene.go and trend.go (when it trims and when it is recycled for its memory), tidy.go (how),

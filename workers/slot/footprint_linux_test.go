@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // What an import may leave, in a tree of the test's own.
@@ -112,6 +113,35 @@ func TestTemplate_AdoptsItsOwnOnly(t *testing.T) {
 	require.False(t, leads(cmd.Process.Pid))
 }
 
+// A child that dies with a request in its hands is noticed by its wire, of which it alone has the other end.
+func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
+	ours, theirs, err := openChannel()
+	require.NoError(t, err)
+	defer theirs.Close()
+	defer ours.Close()
+	tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
+	p, files, err := newProcess(Task{}, Options{}, 1)
+	require.NoError(t, err)
+	go p.listen()
+	taken := make(chan error, 1)
+	go func() {
+		var request, oob [128]byte
+		n, oobn, _, _, err := unix.Recvmsg(int(theirs.Fd()), request[:], oob[:], 0)
+		if err == nil && string(request[:n]) == "token" {
+			messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
+			fds, _ := unix.ParseUnixRights(&messages[0])
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+		taken <- err
+	}()
+	_, err = tmp.request("token", os.Stderr, files, p.heard)
+	require.ErrorIs(t, err, errChildLost)
+	require.NoError(t, <-taken)
+	p.conn.Close()
+}
+
 // The answers of a template, and what becomes of them.
 func TestTemplate_Answers(t *testing.T) {
 	for answer, want := range map[string]string{
@@ -128,7 +158,7 @@ func TestTemplate_Answers(t *testing.T) {
 			conn.Read(request[:])
 			conn.Write([]byte(answer))
 		}()
-		pid, err := tmp.request("token", []*os.File{os.Stderr})
+		pid, err := tmp.request("token", os.Stderr, nil, nil)
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, 7, pid)
@@ -136,11 +166,11 @@ func TestTemplate_Answers(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		conn.Close()
-		_, err = tmp.request("token", []*os.File{os.Stderr})
+		_, err = tmp.request("token", os.Stderr, nil, nil)
 		require.ErrorContains(t, err, "the template ended while it forked")
 		ours.Close()
 		tmp.stop()
-		_, err = tmp.request("token", []*os.File{os.Stderr})
+		_, err = tmp.request("token", os.Stderr, nil, nil)
 		require.ErrorIs(t, err, errTemplateStopped)
 	}
 }

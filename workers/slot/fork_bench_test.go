@@ -1,16 +1,14 @@
 package slot_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"context"
-
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -37,8 +35,7 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 				"Persistent": {Mode: gpumux.Persistent},
 			} {
 				b.Run(name, func(b *testing.B) {
-					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Log: zap.Must(zap.NewDevelopment()),
-						Env: map[string]string{"JAX_PLATFORMS": "cpu"}})
+					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Env: map[string]string{"JAX_PLATFORMS": "cpu"}})
 					defer s.Stop(context.Background())
 					fresh := call.Task.Fresh
 					call.Task = python(dir, "item")

@@ -92,7 +92,7 @@ func New(o Options) *Slot {
 		calls: make(chan request), quit: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if s.templates = o.Templates; s.templates == nil {
-		s.templates, s.owned = NewTemplates(s.log), true
+		s.templates, s.owned = NewTemplates(o.Log), true
 	}
 	go s.own()
 	return s

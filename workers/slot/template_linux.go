@@ -182,7 +182,8 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 			group.close()
 		}
 	}()
-	pid, err := t.request(token, append([]*os.File{out.file}, files...))
+	go p.listen()
+	pid, err := t.request(token, out.file, files, p.heard)
 	if err != nil {
 		return nil, err
 	}
@@ -195,26 +196,49 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	p.child, _ = os.FindProcess(pid)
 	p.pid, p.token, p.out, p.memory.group, p.template = pid, token, out, group, t
 	p.watch(o)
-	p.live()
+	go p.wait()
+	go p.speak()
 	return p, nil
 }
 
-// request hands files to a child of the template: the output, and what becomes its descriptors from 3 on.
-func (t *template) request(token string, files []*os.File) (pid int, err error) {
-	fds := make([]int, len(files))
-	for i, file := range files {
-		fds[i] = int(file.Fd())
+// request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
+// What is heard on its wire tells whether it lives.
+func (t *template) request(token string, output *os.File, files []*os.File, wire chan heard) (pid int, err error) {
+	fds := []int{int(output.Fd())}
+	for _, file := range files {
+		fds = append(fds, int(file.Fd()))
 	}
 	limit := min(forkLimit, t.o.StartLimit)
 	t.channel.SetDeadline(time.Now().Add(limit))
 	_, _, err = t.channel.WriteMsgUnix([]byte(token), unix.UnixRights(fds...), nil)
-	runtime.KeepAlive(files)
+	runtime.KeepAlive(output)
+	closeAll(files)
 	var answer [4096]byte
-	n := 0
+	n, lost := 0, false
 	if err == nil {
-		n, err = t.channel.Read(answer[:])
+		read := make(chan struct{})
+		go func() { n, err = t.channel.Read(answer[:]); close(read) }()
+		for waiting := true; waiting; {
+			select {
+			case <-read:
+				waiting = false
+			case h := <-wire:
+				// Its hello may come first, and goes back. Only the child has the other end: if that is closed, it answered before or
+				// never will.
+				if h.err == nil {
+					defer func() { wire <- h }()
+				}
+				if lost = h.err != nil; lost {
+					t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+					<-read
+					waiting = false
+				}
+			}
+		}
 	}
 	switch {
+	case lost && errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errChildLost
 	case err != nil && t.stopping():
 		return 0, errTemplateStopped
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:

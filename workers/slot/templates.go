@@ -106,7 +106,12 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, task Task, 
 			return p, nil
 		}
 		var stale *staleError
-		if !errors.As(err, &stale) && !errors.Is(err, errTemplateStopped) {
+		switch {
+		case errors.Is(err, errChildLost):
+			// Another one waits soon.
+			ts.distrust(t, err.Error(), false)
+			continue
+		case !errors.As(err, &stale) && !errors.Is(err, errTemplateStopped):
 			ts.distrust(t, err.Error(), false)
 		}
 		t.stop()
@@ -116,7 +121,7 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, task Task, 
 
 // of is the template of a task, which may still import it, or nil when there is to be none.
 func (ts *Templates) of(task Task, o Options) *template {
-	key := lineageKey(task, o)
+	key, stamp := lineageKey(task, o), sourceStamp(task)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.closed {
@@ -127,14 +132,14 @@ func (ts *Templates) of(task Task, o Options) *template {
 		l = &lineage{}
 		ts.known[key] = l
 	}
-	if l.refusal != "" && l.stamp == sourceStamp(task) {
+	if l.refusal != "" && l.stamp == stamp {
 		return nil
 	}
 	if l.now == nil || l.now.stopping() {
 		if l.refusal != "" {
 			l.refusal, l.strikes = "", 0
 		}
-		l.stamp = sourceStamp(task)
+		l.stamp = stamp
 		l.now = newTemplate(ts, l, task, o)
 		ts.all.Go(l.now.live)
 	}
@@ -213,6 +218,9 @@ func (u *unimported) Error() string { return "import failed: " + u.evidence.Mess
 type staleError struct{ file string }
 
 func (e *staleError) Error() string { return e.file + " has changed" }
+
+// errChildLost says that a child ended with a request in its hands.
+var errChildLost = errors.New("the forked process ended before it was announced")
 
 // errTemplateStopped says that a template was told to end.
 var errTemplateStopped = errors.New("the template stops")

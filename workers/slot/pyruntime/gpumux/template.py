@@ -116,11 +116,14 @@ class Template:
         """Wait for a request and become what it asks for."""
         self._tie()
         token, fds, _, _ = socket.recv_fds(self._channel, 64, _RESERVED + 1)
-        if not token:
-            os.write(tell, b"e")
-            os._exit(0)
-        os.write(tell, b"t")
+        try:
+            os.write(tell, b"t" if token else b"e")
+        except BrokenPipeError:
+            # The template is gone; nobody forks the next.
+            pass
         os.close(tell)
+        if not token:
+            os._exit(0)
         if stale := self._stale():
             self._answer(f"stale {stale}")
             os._exit(0)
@@ -183,8 +186,8 @@ class Template:
             if not isinstance(path, str) or path.startswith((library, own)) or "site-packages" in path or "dist-packages" in path:
                 continue
             stamps[path] = _stamp(path)
-            # Changed while it was being imported, or just before: nobody knows which text was read.
-            if stamps[path] and self._began - 0.02 <= stamps[path][0] / 1e9 <= now:
+            # Changed while it was being imported: nobody knows which text was read. A file's time may lag by a tick.
+            if stamps[path] and self._began - 0.01 <= stamps[path][0] / 1e9 <= now:
                 stamps[path] = ()
         return stamps
 
