@@ -62,7 +62,7 @@ class Template:
         """The task is imported: tell the worker on the channel whether children can be forked, and why not."""
         why = ""
         try:
-            self._prctl = _prctl()
+            self._prctl, self._split = _system()
             self._mark, self._title = _memory()
             self._chance.settle()
             now = {number: signal.getsignal(number) for number in self._handlers}
@@ -86,8 +86,9 @@ class Template:
         pause = 0.0
         while True:
             told, tell = os.pipe()
-            if (pid := _fork()) == 0:
-                # The child of a child belongs to the worker, which thus sees its end as that of any task process.
+            # The child of a child belongs to the worker, which thus sees its end as that of any task process. The one between does
+            # nothing, so Python need not know of it; this process has no other thread that could be in its way.
+            if (pid := self._split()) == 0:
                 try:
                     if _fork():
                         os._exit(0)
@@ -96,6 +97,8 @@ class Template:
                 except BaseException:
                     _leave_with_error()
             os.close(tell)
+            if pid < 0:
+                raise OSError("the system forks no more processes")
             os.waitpid(pid, 0)
             word = os.read(told, 1)
             os.close(told)
@@ -277,12 +280,13 @@ def _stamp(path: str) -> Any:
     return info.st_mtime_ns, info.st_size, info.st_ino
 
 
-def _prctl() -> Callable[..., int]:
+def _system() -> tuple[Callable[..., int], Callable[[], int]]:
+    """prctl and fork of the C library."""
     import ctypes
 
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-    return prctl
+    library = ctypes.PyDLL(None)
+    library.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+    return library.prctl, library.fork
 
 
 def _memory() -> tuple[int, tuple[int, int]]:
