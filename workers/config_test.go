@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // twoGPUs is a host with two GPUs of 80 GiB and 64 GiB of its own.
@@ -76,7 +77,7 @@ pools:
   - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
   - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh}
 tasks:
-  embed: {python: "embed.py:embed", venv: venv, mode: persistent, recycle: {items: 1000, age: 1h}}
+  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, recycle: {items: 1000, age: 1h}}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
   serve: {program: [./train], dir: .}
   "sweep/*": {python_dir: ./tasks, interpreter: python3}
@@ -105,6 +106,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
 	require.Equal(t, dir, embed.Dir)
 	require.Equal(t, 1000, embed.RecycleItems)
+	require.Equal(t, slot.Spawn, embed.Fresh)
 	require.Equal(t, time.Hour, embed.RecycleAge)
 
 	train, err := tasks.find("train")
@@ -279,11 +281,11 @@ tasks:
   "file/*": {python_dir: plain.txt}
   notfound: {command: [no-such-program-here]}
   notexec: {command: [./plain.txt], mode: persistent, recycle: {items: 1}, venv: venv}
-  out: {python: "embed.py:embed", output: text}
-  out2: {command: [./train], output: xml}
+  out: {python: "embed.py:embed", output: text, fresh: thread}
+  out2: {command: [./train], output: xml, fresh: fork}
   negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
-`, `30 mistakes in FILE
+`, `32 mistakes in FILE
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
@@ -304,7 +306,9 @@ tasks:
   FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
   FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
   FILE:20: tasks.notexec.recycle: a command runs once per item, so there is nothing to recycle; leave it out
+  FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
+  FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time
   FILE:22: tasks.out2.output: "xml" is unknown; use json or text
   FILE:23: tasks.negative.dir: DIR/nowhere: does not exist
   FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist

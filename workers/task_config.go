@@ -36,6 +36,9 @@ type TaskConfig struct {
 	PassEnv []string          `yaml:"pass_env"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
+	// Fresh is how the process of a fresh item of a Python task comes to be: fork, from a process that has imported the task, or spawn,
+	// a new interpreter. Default fork.
+	Fresh slot.Fresh `yaml:"fresh"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a persistent process after so many items or so much time. Default: never.
@@ -107,7 +110,7 @@ func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
 	task := slot.Task{
-		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, Mode: t.Mode,
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, Mode: t.Mode, Fresh: t.Fresh,
 		Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	isPython := t.Python != "" || t.PythonDir != ""
@@ -148,6 +151,14 @@ func (t TaskConfig) checkLimits(at string, r *report) {
 		if t.Recycle != (Recycle{}) {
 			r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
 		}
+	}
+	switch t.Fresh {
+	case "", slot.Fork, slot.Spawn:
+		if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
+			r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+		}
+	default:
+		r.add(at+".fresh", "%q is unknown; use fork or spawn", t.Fresh)
 	}
 	switch t.Output {
 	case "":

@@ -210,6 +210,24 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 	beside.Wait()
 }
 
+// A forked process is followed like any other, and what it shares with its template is not the next one's burden.
+func TestWatch_EndsAForkedProcess(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 200<<20)
+	task := b.task("hold")
+	task.Mode = gpumux.Fresh
+	for range 2 {
+		got, err := run(s, task, block{MB: 40, For: 0.3}, block{MB: 400, For: 30}, block{MB: 10})
+		f := asFault(t, err)
+		require.Equal(t, gpumux.Budget, f.Kind)
+		require.Equal(t, "run", f.Op)
+		require.Len(t, got, 1)
+		require.Greater(t, got[0].Peak, int64(40<<20))
+		require.Less(t, got[0].Peak, int64(120<<20))
+	}
+	require.Len(t, b.log.FilterMessageSnippet("template ready").All(), 1)
+}
+
 func TestWatch_CountsDescendants(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 150<<20)

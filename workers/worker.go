@@ -75,6 +75,7 @@ type Worker struct {
 	allowances *allowances
 	cgroups    *slot.Cgroups    // nil where there are none
 	broken     map[string]error // means on the CPU that do not hold, by name
+	templates  *slot.Templates
 	hostPIDs   bool             // the driver's process numbers are ours
 	enforced   map[string]means // by pool
 	suppliers  []*supplier
@@ -172,6 +173,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.sayMeans()
 	w.contact = newContact(w.client, w.log)
+	w.templates = slot.NewTemplates(w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
 	var queues []queue
 	for _, p := range w.placements {
@@ -238,7 +240,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
@@ -357,6 +359,9 @@ func (w *Worker) shutdown() error {
 	}
 	all.Wait()
 	errs = append(errs, pools...)
+	if w.templates != nil {
+		w.templates.Close()
+	}
 
 	if w.metrics != nil {
 		errs = append(errs, w.metrics.stop(stopping))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // localTask is TASK of a command with --local: something of the current folder rather than a name that workers know.
@@ -56,6 +57,9 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 		if f.python != "" {
 			return t, usage("--python is for a Python TASK; the command after -- starts by itself")
 		}
+		if f.fresh != "" {
+			return t, usage("--fresh is for a Python TASK; the command after -- starts anew for every item")
+		}
 		if mode == gpumux.Persistent {
 			return t, usage("--mode persistent: a command runs once per item, so it is always fresh")
 		}
@@ -69,7 +73,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 	if !ok || target == "" || function == "" {
 		return t, usage("TASK %q: with --local write it as file.py:function or module:function, or give a command after --", task)
 	}
-	t.name, t.config.Python, t.config.Interpreter = task, task, f.python
+	t.name, t.config.Python, t.config.Interpreter, t.config.Fresh = task, task, f.python, slot.Fresh(f.fresh)
 	t.scope = dir
 	if strings.HasSuffix(target, ".py") {
 		file := target

@@ -100,6 +100,8 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"Window", []string{"map", "embed", "--in", "items.jsonl", "--window", "5000"}, []string{"--window 5000", "1000"}},
 		{"Priority", []string{"map", "embed", "--in", "items.jsonl", "--priority", "9"}, []string{"--priority 9"}},
 		{"BadID", []string{"map", "embed", "--in", "items.jsonl", "--id", "a b/c"}, []string{"--id", "a b/c"}},
+		{"FreshWithoutLocal", []string{"map", "embed", "--in", "items.jsonl", "--fresh", "spawn"}, []string{"--fresh goes with --local"}},
+		{"UnknownFresh", []string{"map", "a.py:f", "--in", "items.jsonl", "--local", "--fresh", "thread"}, []string{`--fresh "thread" is unknown; use fork or spawn`}},
 		{"SlotsWithoutLocal", []string{"map", "embed", "--in", "items.jsonl", "--slots", "2"}, []string{"--slots goes with --local"}},
 		{"AddressWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--address", "x:1"}, []string{"--address does not go with --local"}},
 		{"DetachWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--detach"}, []string{"--detach does not go with --local"}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // mapFlags are the flags of a map as they were given.
@@ -45,6 +46,7 @@ type localFlags struct {
 	data    string
 	python  string
 	passEnv []string
+	fresh   string
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
@@ -57,6 +59,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
 func (f *mapFlags) register(c *cobra.Command) {
@@ -112,6 +115,9 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if f.mode != "" && f.mode != string(gpumux.Persistent) && f.mode != string(gpumux.Fresh) {
 		m.add("--mode %q is unknown; use persistent or fresh", f.mode)
 	}
+	if f.fresh != "" && f.fresh != string(slot.Fork) && f.fresh != string(slot.Spawn) {
+		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
+	}
 	if f.timeout < 0 {
 		m.add("--timeout %s is negative; leave it away for no limit", f.timeout)
 	}
@@ -120,7 +126,7 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
 		}
 	}
-	for _, name := range []string{"slots", "memory", "data", "python", "pass-env"} {
+	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}

@@ -99,7 +99,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
-	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	killGroup(p.pid, syscall.SIGKILL)
 	<-p.exited
 	late := f.flight[0]
 	if err := s.look(p, f, p.board.Published()); err != nil {

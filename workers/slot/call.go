@@ -30,6 +30,8 @@ type Task struct {
 	PassEnv []string
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
+	// Fresh is how the process of a fresh item comes to be. Default Fork.
+	Fresh Fresh
 	// Timeout bounds one item, or one micro-batch. Default: none.
 	Timeout time.Duration
 	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.

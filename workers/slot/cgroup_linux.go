@@ -54,7 +54,7 @@ func (c *Cgroups) try() error {
 	if err := spawn(cmd, g); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}
-	if state := await(cmd); !state.Success() {
+	if state := await(cmd.Process); !state.Success() {
 		return fmt.Errorf("run a process in a cgroup: %s", state)
 	}
 	return nil
@@ -157,6 +157,17 @@ func (g *cgroup) descriptor() (int, bool) {
 		return 0, false
 	}
 	return int(g.file.Fd()), true
+}
+
+// add moves a process into the cgroup.
+func (g *cgroup) add(pid int) error {
+	if g == nil {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("move a task process into its cgroup: %w", err)
+	}
+	return nil
 }
 
 // kills is how many of the cgroup's processes the kernel killed because its memory ran out, and the most that it held.

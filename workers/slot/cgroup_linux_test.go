@@ -136,6 +136,31 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	require.GreaterOrEqual(t, memoryKills(), 0)
 }
 
+// A forked process is moved into its cgroup, in a real tree where this test may change one.
+func TestCgroups_AProcessIsMovedInside(t *testing.T) {
+	mount, path := ownCgroup("/")
+	if mount == "" {
+		t.Skip("no cgroup of version 2 is mounted")
+	}
+	g := &cgroup{dir: filepath.Join(mount, path, fmt.Sprintf("gpumux-moved-%d", os.Getpid()))}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		t.Skipf("no cgroup may be made here: %v", err)
+	}
+	t.Cleanup(func() { os.Remove(g.dir) })
+	cmd := exec.Command("sleep", "600")
+	require.NoError(t, spawn(cmd, nil))
+	require.NoError(t, g.add(cmd.Process.Pid))
+	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, g.dir, "cgroup.procs"))
+	waited := make(chan error, 1)
+	go func() { await(cmd.Process); waited <- nil }()
+	g.close()
+	<-waited
+	require.NoDirExists(t, g.dir)
+	require.ErrorContains(t, g.add(os.Getpid()), "move a task process into its cgroup")
+	var none *cgroup
+	require.NoError(t, none.add(1))
+}
+
 // A process is started inside of its cgroup and the cgroup goes with it, in a real tree where this test may change one.
 func TestCgroups_AProcessStartsInside(t *testing.T) {
 	mount, path := ownCgroup("/")
@@ -156,7 +181,7 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	require.NoError(t, spawn(cmd, g))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, dir, "cgroup.procs"))
 	waited := make(chan error, 1)
-	go func() { await(cmd); waited <- nil }()
+	go func() { await(cmd.Process); waited <- nil }()
 	g.close()
 	<-waited
 	require.NoDirExists(t, dir, "what was left in it is gone")

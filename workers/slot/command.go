@@ -48,7 +48,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	p, in, out, err := s.begin(call)
+	p, in, out, err := s.run(call)
 	if err != nil {
 		return none, err
 	}
@@ -141,12 +141,12 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 		return nil
 	}
 	s.place(fault, task)
-	fault.PID, fault.Alone = p.cmd.Process.Pid, true
+	fault.PID, fault.Alone = p.pid, true
 	return fault
 }
 
-// begin starts a command with pipes for its standard input and output.
-func (s *Slot) begin(call Call) (p *process, in, out *os.File, err error) {
+// run starts a command with pipes for its standard input and output.
+func (s *Slot) run(call Call) (p *process, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
 	s.enter(Starting, "item of "+task.Name)

@@ -5,17 +5,19 @@
 // slot's failure touches no other. A slot stops when Stop is called: it ends its process, waits until nothing of it is left,
 // and refuses further calls.
 //
-// Fresh mode is persistent mode with a limit of one item per process; both run through the same code.
+// Fresh mode is persistent mode with a limit of one item per process; both run through the same code. Such a process is forked
+// from a template, which has imported the task and runs nothing itself, where what the import left bears a fork.
 //
 // Files: slot.go (what others call), owner.go (the owner goroutine: which process a call gets and when one is ended),
 // serve.go (how the items of a call flow), board.go, board_linux.go and board_other.go (results in shared memory), call.go
-// (what is asked), state.go (states and allowed moves), process.go (one task process: start, handshake, end), spawn_linux.go
-// and spawn_other.go (starting so that nothing outlives the worker), warden.go (what kills processes when the worker was killed
-// itself), fence.go, fence_linux.go and fence_other.go (or when it was stopped), mark.go, mark_linux.go and mark_other.go (what
-// descendants are known by), stray_linux.go (those that left the process group), environ.go and interpreter.go (what a task
-// process may see, and which Python it is), watch.go (its memory), cap.go (its frameworks' own limits), hygiene.go and trend.go
-// (when it trims and when it is recycled for its memory), tidy.go (how), cgroup_linux.go and cgroup_other.go (its limit in the
-// kernel), stats.go (counts), output.go (what it prints), command.go (tasks that are plain programs), diagnosis.go,
-// diagnosis_rules.go, diagnosis_tail.go, diagnosis_sizes.go and diagnosis_hints.go (from evidence to a fault), log.go (keys of
-// log fields).
+// (what is asked), state.go (states and allowed moves), process.go (one task process: start, handshake, end), fork.go (whether
+// it is forked or started anew), templates.go (what slots fork from), template_linux.go and template_other.go (one template),
+// footprint_linux.go (what may be forked), spawn_linux.go and spawn_other.go (starting so that nothing outlives the worker),
+// warden.go (what kills processes when the worker was killed itself), fence.go, fence_linux.go and fence_other.go (or when it was
+// stopped), mark.go, mark_linux.go and mark_other.go (what descendants are known by), stray_linux.go and stray_other.go (those
+// that left the process group), environ.go and interpreter.go (what a task process may see, and which Python it is), watch.go
+// (its memory), cap.go (its frameworks' own limits), hygiene.go and trend.go (when it trims and when it is recycled for its
+// memory), tidy.go (how), cgroup_linux.go and cgroup_other.go (its limit in the kernel), stats.go (counts), output.go (what it
+// prints), command.go (tasks that are plain programs), diagnosis.go, diagnosis_rules.go, diagnosis_tail.go, diagnosis_sizes.go
+// and diagnosis_hints.go (from evidence to a fault), log.go (keys of log fields).
 package slot

@@ -21,15 +21,18 @@ import (
 // Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
 	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
-		for _, end := range []string{"return", "stop", "die", "cancel"} {
+		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {
 				t.Parallel()
 				s := newStand(t, gpumux.Persistent)
+				if end == "spawned" {
+					s.fresh = slot.Spawn
+				}
 				call := slot.Call{Task: s.task("daemon"), Items: values(how, "nothing")}
 				switch end {
 				case "die":
 					call.Items = values(how, "die")
-				case "return":
+				case "return", "spawned":
 					call.Mode = gpumux.Fresh
 				}
 				got, err := s.run(call)

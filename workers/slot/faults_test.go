@@ -76,8 +76,10 @@ type stand struct {
 	*slot.Slot
 	t    *testing.T
 	mode gpumux.Mode
-	mark string
-	log  string
+	// fresh is how its tasks say that fresh processes come to be.
+	fresh slot.Fresh
+	mark  string
+	log   string
 }
 
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
@@ -89,7 +91,16 @@ func newStand(t *testing.T, mode gpumux.Mode) *stand {
 		require.NoError(t, s.Stop(context.Background()))
 		require.Equal(t, slot.Stopped, s.State())
 		require.Empty(t, s.left(), "every process of the slot is gone")
+		require.Empty(t, s.templates(), "and so are the templates")
 	})
+	return s
+}
+
+// newSpawning is a stand that starts a new interpreter for each item.
+func newSpawning(t *testing.T) *stand {
+	t.Helper()
+	s := newStand(t, gpumux.Fresh)
+	s.fresh = slot.Spawn
 	return s
 }
 
@@ -108,7 +119,7 @@ func (s *stand) task(function string, env ...string) slot.Task {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(s.t, err)
 	name, value, _ := strings.Cut(s.mark, "=")
-	task := slot.Task{Name: function, Python: "faults.py:" + function, Dir: dir, Env: map[string]string{
+	task := slot.Task{Name: function, Python: "faults.py:" + function, Dir: dir, Fresh: s.fresh, Env: map[string]string{
 		name: value, "LOG": s.log, "NATIVE": native(), "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	for i := 0; i < len(env); i += 2 {
@@ -154,6 +165,7 @@ func (s *stand) works() {
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.Fresh {
 		require.Equal(s.t, slot.Vacant, s.State())
+		require.Equal(s.t, s.fresh != slot.Spawn, len(s.templates()) > 0, "it was forked, or not")
 	} else {
 		require.Equal(s.t, slot.Ready, s.State())
 	}
@@ -187,16 +199,31 @@ func (s *stand) begun() []string {
 	return strings.Fields(string(data))
 }
 
-// left are the living processes with the slot's mark.
+// left are the living processes with the slot's mark, without the templates and what waits in them.
 func (s *stand) left() []string {
+	return slices.DeleteFunc(s.marked(), isTemplate)
+}
+
+// templates are the templates, and what waits in them to become a task process.
+func (s *stand) templates() []string {
+	return slices.DeleteFunc(s.marked(), func(each string) bool { return !isTemplate(each) })
+}
+
+func isTemplate(command string) bool { return strings.Contains(command, " template ") }
+
+func (s *stand) marked() []string { return marked(s.t, s.mark) }
+
+// marked are the living processes that carry a mark in their environment, with their commands.
+func marked(t *testing.T, mark string) []string {
+	t.Helper()
 	var list []string
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	for _, file := range files {
 		env, err := os.ReadFile(file)
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		words := bytes.Split(append(env, command...), []byte{0})
-		if err == nil && slices.ContainsFunc(words, func(word []byte) bool { return string(word) == s.mark }) {
+		if err == nil && slices.ContainsFunc(words, func(word []byte) bool { return string(word) == mark }) {
 			list = append(list, file+" "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
@@ -287,13 +314,16 @@ func TestSlot_Faults(t *testing.T) {
 					t.Skip("needs a C or C++ compiler")
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
-				parallel("Import", func(t *testing.T) { duringImport(t, e) })
-				parallel("Middle", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 2, 5) })
-				parallel("Fresh", func(t *testing.T) { duringItem(t, e, gpumux.Fresh, 1, 3) })
+				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.Persistent) })
+				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.Fresh) })
+				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 2, 5) })
+				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 1, 3) })
+				parallel("Spawned", func(t *testing.T) { duringItem(t, e, newSpawning(t), 1, 3) })
 				if !e.late { // where a limit on time ends it, the position changes nothing
-					parallel("First", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 0, 5) })
-					parallel("Last", func(t *testing.T) { duringItem(t, e, gpumux.Persistent, 4, 5) })
-					parallel("FreshFirst", func(t *testing.T) { duringItem(t, e, gpumux.Fresh, 0, 3) })
+					parallel("First", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 0, 5) })
+					parallel("Last", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 4, 5) })
+					parallel("ForkedFirst", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 0, 3) })
+					parallel("SpawnedFirst", func(t *testing.T) { duringItem(t, e, newSpawning(t), 0, 3) })
 				}
 				if e.thread {
 					parallel("Idle", func(t *testing.T) { whileIdle(t, e) })
@@ -308,8 +338,7 @@ func TestSlot_Faults(t *testing.T) {
 }
 
 // duringItem ends the item at position at of n.
-func duringItem(t *testing.T, e ending, mode gpumux.Mode, at, n int) {
-	s := newStand(t, mode)
+func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 	items := make([]any, n)
 	for i := range items {
 		items[i] = object{"i": i}
@@ -329,7 +358,7 @@ func duringItem(t *testing.T, e ending, mode gpumux.Mode, at, n int) {
 		require.Len(t, s.begun(), n)
 		got = slices.Delete(got, at, at+1)
 		require.Len(t, numbers(t, got), n-1)
-		if mode == gpumux.Persistent {
+		if s.mode == gpumux.Persistent {
 			_, first, _ := strings.Cut(string(got[0].Value), ",")
 			_, last, _ := strings.Cut(string(got[n-2].Value), ",")
 			require.Equal(t, first, last, "the process lives on")
@@ -340,12 +369,12 @@ func duringItem(t *testing.T, e ending, mode gpumux.Mode, at, n int) {
 	f := s.dead(err, e, e.kind, "run")
 	require.Equal(t, []int{0, 1, 2, 3, 4}[:at], numbers(t, got), "what had finished is kept")
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}[:at+1], s.begun(), "nothing behind the faulty item has begun")
-	require.Equal(t, mode == gpumux.Fresh || at == 0, f.Alone)
+	require.Equal(t, s.mode == gpumux.Fresh || at == 0, f.Alone)
 	s.works()
 }
 
-func duringImport(t *testing.T, e ending) {
-	s := newStand(t, gpumux.Persistent)
+func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
+	s := newStand(t, mode)
 	if e.late {
 		s.limit(patience)
 	}

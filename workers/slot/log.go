@@ -17,6 +17,9 @@ const (
 	logWhy    key = "why"
 	logFault  key = "fault"
 	logReason key = "reason"
+	logMemory key = "memory"
+	logTook   key = "took"
+	logAdvice key = "advice"
 )
 
 func (k key) text(value string) zap.Field { return zap.String(string(k), value) }

@@ -35,10 +35,13 @@ func (s *Slot) own() {
 			if over := s.process.memory.over.Load(); over > 0 {
 				why = fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over), s.process.budget)
 			}
-			s.log.Warn("task process ended while it was idle", logPID.int(s.process.cmd.Process.Pid), logWhy.text(why))
+			s.log.Warn("task process ended while it was idle", logPID.int(s.process.pid), logWhy.text(why))
 			s.retire(false, "ended while idle")
 		case <-s.quit:
 			s.retire(true, "slot stops")
+			if s.owned {
+				s.templates.Close()
+			}
 			s.enter(Stopped, "slot stops")
 			return
 		}
@@ -60,27 +63,38 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 	if err := s.backoff(ctx); err != nil {
 		return nil, err
 	}
+	return s.start(ctx, call, true)
+}
+
+// start makes a new process ready for the call.
+func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, error) {
 	s.enter(Starting, "call of "+call.Task.Name)
-	limit := call.Task.RecycleItems
-	if call.mode(s.o.Mode) == gpumux.Fresh {
-		limit = 1
-	}
 	o := s.granted(call)
-	p, err := launch(call.Task, o, limit)
+	p, err := s.begin(ctx, call, o, mayFork)
 	if err != nil {
 		s.enter(Reclaiming, "did not start")
 		s.enter(Vacant, "did not start")
-		return nil, s.unstarted(call.Task, err)
+		return nil, err
 	}
 	s.hold(p)
+	if p.template != nil {
+		o.StartLimit = min(o.StartLimit, forkLimit)
+	}
 	evidence, trace := p.greet(ctx, o, call, s.quit)
+	if p.template != nil && evidence != nil && !evidence.Canceled {
+		s.unready(p, evidence)
+		return s.start(ctx, call, false)
+	}
 	if evidence == nil {
 		s.failures = 0
+		if p.template != nil {
+			s.templates.trust(p.template)
+		}
 		s.enter(Ready, "task loaded")
 		if o.Loaded != nil && o.Memory > 0 && call.mode(s.o.Mode) != gpumux.Fresh {
 			o.Loaded(call.Task.Name, p.memory.Measure())
 		}
-		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.cmd.Process.Pid))
+		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
 		return p, nil
 	}
 	if err := call.lapsed(); err != nil {
@@ -194,7 +208,7 @@ func (s *Slot) retire(kindly bool, why string) {
 
 // drop is retire for a process that must not go on: no grace.
 func (s *Slot) drop(why string) {
-	killGroup(s.process.cmd.Process.Pid, 9)
+	killGroup(s.process.pid, 9)
 	s.retire(false, why)
 }
 
@@ -209,16 +223,26 @@ func (s *Slot) abandon(ctx context.Context, why string) {
 
 // diagnose makes a fault of this slot from evidence.
 func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
+	p.gather(e, s.kills)
+	return s.judge(p, *e)
+}
+
+// gather adds what the process leaves behind to the evidence; kills is memoryKills of a time before.
+func (p *process) gather(e *Evidence, kills int) {
 	e.Budget, e.Peak = int64(p.budget), p.memory.Peak()
-	p.testify(e, s.kills)
+	p.testify(e, kills)
 	if e.Tail == "" {
 		e.Tail = p.out.tail()
 	}
-	d := Diagnose(*e)
+}
+
+// judge makes a fault of this slot from all the evidence.
+func (s *Slot) judge(p *process, e Evidence) *gpumux.Fault {
+	d := Diagnose(e)
 	fault := d.Fault
 	fault.Blameless = d.Blameless
 	s.place(&fault, p.task)
-	fault.PID = p.cmd.Process.Pid
+	fault.PID = p.pid
 	if p.batch > 0 {
 		fault.Batch = min(p.batch, p.sent-p.ran)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 
 // process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
 type process struct {
-	task   Task
-	cmd    *exec.Cmd
+	task Task
+	// child is this process to the system, pid its number and that of its group.
+	child  *os.Process
+	pid    int
 	mark   mark
 	budget gpumux.Size
 	conn   *wire.Conn
@@ -37,6 +40,8 @@ type process struct {
 	// trims says that it understands wire.Trim.
 	trims  bool
 	memory memory
+	// template is what it was forked from, or nil.
+	template *template
 
 	send   chan wire.Message
 	heard  chan heard
@@ -57,25 +62,44 @@ func launch(task Task, o Options, limit int) (*process, error) {
 	if task.Python != "" {
 		argv = []string{interpreter(task.Interpreter), o.Runtime}
 	}
-	p := &process{
-		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
-		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
-	}
-	inherited, err := p.connect(o)
-	if err == nil {
-		err = p.begin(o, argv, inherited, nil, nil)
-	}
-	for _, file := range inherited {
-		file.Close()
-	}
+	return start(task, o, limit, argv, nil)
+}
+
+// start is launch with a program and, for a template, its channel.
+func start(task Task, o Options, limit int, argv []string, channel *os.File) (*process, error) {
+	p, files, err := newProcess(task, o, limit)
 	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	extra := slices.Clone(files)
+	if channel != nil {
+		extra = append(append(extra, make([]*os.File, channelDescriptor-3-len(files))...), channel)
+	}
+	if err = p.begin(o, argv, extra, nil, nil); err != nil {
 		p.disconnect()
 		return nil, err
 	}
+	p.live()
+	return p, nil
+}
+
+// newProcess makes the worker's side of a process that is still to be started with files, as its descriptors from 3 on; the
+// caller closes them when it has.
+func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, err error) {
+	p = &process{
+		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
+		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
+	}
+	files, err = p.connect(o)
+	return p, files, err
+}
+
+// live starts the goroutines of a process that has been started.
+func (p *process) live() {
 	go p.wait()
 	go p.listen()
 	go p.speak()
-	return p, nil
 }
 
 // connect makes the wire and the board. The process inherits the files in this order from descriptor 3 on.
@@ -146,8 +170,8 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		group.close()
 		return fmt.Errorf("start %q: %w", argv[0], err)
 	}
-	p.cmd, p.mark, p.out, p.memory.group = cmd, mark, out, group
-	if err := enlist(cmd.Process.Pid, worker.number, mark.number); err != nil {
+	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
+	if err := enlist(p.pid, worker.number, mark.number); err != nil {
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	p.watch(o)
@@ -156,7 +180,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {
-	p.ended = await(p.cmd)
+	p.ended = await(p.child)
 	strays(p.mark)
 	p.memory.Close()
 	close(p.exited)
@@ -254,7 +278,7 @@ func (p *process) death(err error) *Evidence {
 		}
 	}
 	if !e.Exited {
-		killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(p.pid, syscall.SIGKILL)
 		<-p.exited
 	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
 		e.ExitCode = status.ExitStatus()
@@ -278,7 +302,7 @@ func raised(r wire.Raised) *Evidence {
 
 // end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
 func (p *process) end(kindly bool, grace time.Duration) {
-	pid := p.cmd.Process.Pid
+	pid := p.pid
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
@@ -303,7 +327,7 @@ func (p *process) end(kindly bool, grace time.Duration) {
 
 // kill ends the process without asking.
 func (p *process) kill() {
-	killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+	killGroup(p.pid, syscall.SIGKILL)
 	<-p.exited
 	p.out.close()
 	p.memory.group.close()

@@ -224,7 +224,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 		s.drop(why)
 		return
 	}
-	killGroup(p.cmd.Process.Pid, syscall.SIGTERM)
+	killGroup(p.pid, syscall.SIGTERM)
 	over := make(chan struct{})
 	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()
 	for len(f.flight) > 0 {
@@ -247,7 +247,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 		case <-p.exited:
 		case <-over:
 		}
-		killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(p.pid, syscall.SIGKILL)
 		<-p.exited
 		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
 	}
@@ -365,7 +365,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	}
 	fault := d.Fault
 	s.place(&fault, p.task)
-	fault.Traceback, fault.PID = m.Raised.Traceback, p.cmd.Process.Pid
+	fault.Traceback, fault.PID = m.Raised.Traceback, p.pid
 	item := f.flight[0]
 	fault.Attempts = item.tries + max(1, m.Attempts)
 	if f.fresh && fault.Attempts < f.call.attempts() {

@@ -36,6 +36,8 @@ type Options struct {
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
 	Capped func(Cap)
 	Loaded func(task string, bytes int64)
+	// Templates are shared with other slots. Default: the slot's own.
+	Templates *Templates
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -64,6 +66,9 @@ type Slot struct {
 	// The owner goroutine's own.
 	process  *process
 	failures int
+	// templates are what fresh processes are forked from; owned says that they end with the slot.
+	templates *Templates
+	owned     bool
 	// kills is the counter of memory kills around the worker as the call began.
 	kills int
 }
@@ -89,6 +94,9 @@ func New(o Options) *Slot {
 	s := &Slot{
 		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,
 		calls: make(chan request), quit: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if s.templates = o.Templates; s.templates == nil {
+		s.templates, s.owned = NewTemplates(o.Log), true
 	}
 	go s.own()
 	return s

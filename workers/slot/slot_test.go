@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		abandoned()
 	case "fenced":
 		fenced()
+	case "forking":
+		forking()
 	case "task":
 		err := wire.Serve(context.Background(), map[string]wire.Handler{
 			"square": wire.Func(func(_ context.Context, n int) (int, error) {

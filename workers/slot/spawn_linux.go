@@ -51,21 +51,21 @@ var leaders sync.Map
 
 // await blocks until the process has ended, then kills what is left of its group, then reaps it. In this order the group's
 // number cannot have passed to a stranger.
-func await(cmd *exec.Cmd) *os.ProcessState {
+func await(child *os.Process) *os.ProcessState {
 	for {
 		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
 		if err != unix.EINTR {
 			break
 		}
 	}
-	killGroup(cmd.Process.Pid, syscall.SIGKILL)
+	killGroup(child.Pid, syscall.SIGKILL)
 	kin.RLock()
-	cmd.Wait()
-	leaders.Delete(cmd.Process.Pid)
+	ended, _ := child.Wait()
+	leaders.Delete(child.Pid)
 	kin.RUnlock()
-	reap(cmd.Process.Pid)
-	return cmd.ProcessState
+	reap(child.Pid)
+	return ended
 }
 
 // reapLimit is how long the killed members of a group are awaited. Only one that hangs in the kernel takes that long.

@@ -13,10 +13,10 @@ func spawn(cmd *exec.Cmd, group *cgroup) error {
 	return cmd.Start()
 }
 
-func await(cmd *exec.Cmd) *os.ProcessState {
-	cmd.Wait()
-	killGroup(cmd.Process.Pid, syscall.SIGKILL)
-	return cmd.ProcessState
+func await(child *os.Process) *os.ProcessState {
+	ended, _ := child.Wait()
+	killGroup(child.Pid, syscall.SIGKILL)
+	return ended
 }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }

@@ -54,5 +54,5 @@ func (s *Slot) recycled(p *process, why reason, text string) {
 		}
 		st.Recycled[string(why)]++
 	})
-	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.cmd.Process.Pid), logReason.text(string(why)), logWhy.text(text))
+	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.pid), logReason.text(string(why)), logWhy.text(text))
 }

@@ -86,7 +86,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 			s.retire(false, "slot stops")
 			return ErrStopped
 		}
-		s.log.Warn("task process lost between two items", logPID.int(p.cmd.Process.Pid), logWhy.text(why))
+		s.log.Warn("task process lost between two items", logPID.int(p.pid), logWhy.text(why))
 		s.drop(why)
 		return errLost
 	}
@@ -101,7 +101,7 @@ func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 		st.TrimTime += took
 		st.Freed += max(0, before-after)
 	})
-	s.log.Debug("task process trimmed", logPID.int(p.cmd.Process.Pid),
+	s.log.Debug("task process trimmed", logPID.int(p.pid),
 		logWhy.text(fmt.Sprintf("%s before, %s after, in %s", gpumux.Size(before), gpumux.Size(after), took.Round(time.Microsecond))))
 	if why, text := p.memory.tidy.trimmed(before, after, took); why != "" {
 		p.recycle(why, text)

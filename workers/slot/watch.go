@@ -72,12 +72,12 @@ func (p *process) watch(o Options) {
 	if o.Watch == nil {
 		return
 	}
-	p.memory.Watched = o.Watch.Follow(o.Device, p.cmd.Process.Pid, o.Memory, func(held int64) {
+	p.memory.Watched = o.Watch.Follow(o.Device, p.pid, o.Memory, func(held int64) {
 		p.memory.over.Store(held)
 		select {
 		case <-p.exited:
 		default:
-			killGroup(p.cmd.Process.Pid, syscall.SIGKILL)
+			killGroup(p.pid, syscall.SIGKILL)
 		}
 	})
 }

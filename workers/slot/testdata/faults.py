@@ -210,7 +210,7 @@ def daemon(x):
     if x == "hop":
         if os.fork() == 0:
             hop()
-    elif x == "fork":
+    elif x in ("fork", "fork and hang"):
         # Its parent is gone and its group another: a daemon as the books have it.
         if os.fork() == 0:
             os.setsid()
@@ -220,6 +220,8 @@ def daemon(x):
             while True:
                 os.write(1, b".")
                 time.sleep(0.01)
+        if x != "fork":
+            time.sleep(600)
     elif x == "exec":
         subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do echo .; sleep 0.1; done"], start_new_session=True)
     elif x in ("clear", "replace"):

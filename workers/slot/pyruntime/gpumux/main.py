@@ -1,6 +1,8 @@
 """The task process: started by a worker as `python main.py` with the wire on descriptor 3.
 
-Owns start and end of the process. Stops when the worker says so, closes the wire or sends SIGTERM.
+Owns start and end of the process. Stops when the worker says so, closes the wire or sends SIGTERM. Started as
+`python main.py template N PID`, with a channel to the worker PID on descriptor N as well, it is a template: it imports the task,
+and its children run the items.
 """
 
 import faulthandler
@@ -22,10 +24,20 @@ def main() -> int:
     from gpumux import wire as wires
 
     _streams()
+    forks = None
+    if sys.argv[1:2] == ["template"]:
+        from gpumux import template
+
+        forks = template.Template(*map(int, sys.argv[2:]))
+        # The task sees the arguments that it always sees.
+        del sys.argv[1:]
     try:
         wire = wires.Wire(wires.take())
         ended = _signals(wire)
-        return _serve(wire, ended)
+        status = _serve(wire, ended, forks)
+        if forks and forks.child:
+            template.leave(status)
+        return status
     except wires.WireError as error:
         print(f"gpumux: {error}", file=sys.stderr)
         return WIRE
@@ -34,17 +46,16 @@ def main() -> int:
         return 0
 
 
-def _serve(wire, ended) -> int:
+def _greet(wire):
+    """Exchange the first messages; None when the worker has gone instead."""
     import gpumux
-    from time import perf_counter
-
-    from gpumux import board, call, memory, task
+    from gpumux import board
     from gpumux.wire import VERSION, WireError
 
     wire.hello(os.getpid(), "python %d.%d.%d" % sys.version_info[:3])
     first = wire.read()
     if first is None:
-        return 0
+        return None
     hello = first[0]
     if hello.get("type") != "hello":
         raise WireError(f"the first message is {hello.get('type')!r}; it must be hello")
@@ -56,8 +67,21 @@ def _serve(wire, ended) -> int:
     if hello.get("board"):
         wire.use(board.take(hello["board"]))
     gpumux._slot = gpumux.Slot(
-        hello.get("slot"), hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
+        hello.get("slot") or None, hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
+    return hello
+
+
+def _serve(wire, ended, forks) -> int:
+    import gpumux
+    from time import perf_counter
+
+    from gpumux import call, memory, task
+    from gpumux.wire import WireError
+
+    hello = _greet(wire)
+    if hello is None:
+        return 0
     process = os.getpid()
 
     def tell(framework, error, reserved) -> None:
@@ -65,6 +89,8 @@ def _serve(wire, ended) -> int:
             wire.cap(framework, error, reserved)
 
     memory.cap(gpumux.slot().memory, gpumux.slot().device, hello.get("context") or 0, tell)
+    if forks:
+        forks.before()
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "")
     except task.LoadError as error:
@@ -75,6 +101,17 @@ def _serve(wire, ended) -> int:
         return LOAD
     if os.getpid() != process:
         os._exit(0)
+    if forks:
+        forks.after()
+        wire.ready(0)
+        wire = forks.serve()
+        if wire is None:
+            return 0
+        process = os.getpid()
+        ended = _signals(wire)
+        forks.handle()
+        if _greet(wire) is None:
+            return 0
     caller = call.Caller(function, wire)
     caller.ended = ended
     wire.ready(caller.batch, trim=True)

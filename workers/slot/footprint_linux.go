@@ -1,0 +1,109 @@
+package slot
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// procfs is where the system shows its processes.
+const procfs = "/proc"
+
+// deviceFiles are the files by which a process uses a GPU or another accelerator. What was begun with one does not work in a
+// process that is forked later.
+var deviceFiles = []string{"/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel", "/dev/dxg", "/dev/vfio/"}
+
+// footprint says what in a process, whose import is over, a fork would break or would share between items, with what to change; ""
+// means nothing. The process shows under pid in proc, a tree like procfs; before are the descriptors that it had before the import.
+// It must have ended those of its threads that can be begun anew.
+func footprint(proc string, pid int, before, devices []string) string {
+	dir := filepath.Join(proc, strconv.Itoa(pid))
+	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
+	files, err2 := openFiles(dir, before)
+	threads, err3 := filepath.Glob(filepath.Join(dir, "task/*"))
+	for _, err := range []error{err, err2, err3} {
+		if err != nil {
+			return fmt.Sprintf("what its import left cannot be seen: %v", err)
+		}
+	}
+	onDevice := func(path string) bool {
+		return slices.ContainsFunc(devices, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	}
+	shared := ""
+	for line := range bytes.Lines(maps) {
+		fields := strings.Fields(string(line)) // range, permissions, offset, device, inode, path
+		if len(fields) < 2 {
+			continue
+		}
+		path := strings.Join(fields[min(5, len(fields)):], " ")
+		if onDevice(path) {
+			files = append(files, path)
+		}
+		if strings.HasSuffix(fields[1], "s") && strings.Contains(fields[1], "w") && !ours(path) {
+			shared = path
+		}
+	}
+	if at := slices.IndexFunc(files, onDevice); at >= 0 {
+		return fmt.Sprintf("its import uses the device (%s is open), which a forked process cannot go on with; use the device in the function", files[at])
+	}
+	if len(threads) > 1 {
+		return fmt.Sprintf("its import leaves %d threads running, which a forked process would lack; start them in the function", len(threads)-1)
+	}
+	for _, thread := range threads {
+		if child, _ := os.ReadFile(filepath.Join(thread, "children")); len(bytes.TrimSpace(child)) > 0 {
+			return fmt.Sprintf("its import leaves process %s running, which belongs to no item; start it in the function", bytes.Fields(child)[0])
+		}
+	}
+	for _, path := range files {
+		if !ours(path) {
+			return fmt.Sprintf("its import leaves %s open, which the items would share; open it in the function, or close it", path)
+		}
+	}
+	if shared != "" {
+		return fmt.Sprintf("its import leaves memory that all items would share (%s); make it in the function", shared)
+	}
+	return ""
+}
+
+// ours says whether a file is one that the runtime opens, or one that is the same to all who have it open.
+func ours(path string) bool {
+	switch path {
+	case "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full":
+		return true
+	}
+	return strings.HasPrefix(path, "/memfd:gpumux-")
+}
+
+// openFiles are the paths of a process's descriptors, as the system shows them, without some.
+func openFiles(dir string, without []string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, entry := range entries {
+		if slices.Contains(without, entry.Name()) {
+			continue
+		}
+		// One that has been closed meanwhile is no matter.
+		if path, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// resident is what a process holds in memory, in bytes.
+func resident(pid int) int64 {
+	data, _ := os.ReadFile(fmt.Sprintf("%s/%d/statm", procfs, pid))
+	fields := bytes.Fields(data)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return pages * int64(os.Getpagesize())
+}

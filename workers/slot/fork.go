@@ -1,0 +1,50 @@
+package slot
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gpumux/gpumux"
+)
+
+// begin starts a process for the call: forked from a template where it may be, else a new interpreter or program. The
+// handshake is still to come.
+func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*process, error) {
+	limit := call.Task.RecycleItems
+	if call.mode(s.o.Mode) == gpumux.Fresh {
+		limit = 1
+		if mayFork && call.Task.forks() {
+			p, err := s.templates.fork(ctx, s.quit, call.Task, o, limit)
+			if !errors.Is(err, errNoFork) {
+				return p, s.unforked(ctx, err)
+			}
+		}
+	}
+	p, err := launch(call.Task, o, limit)
+	if err != nil {
+		return nil, s.unstarted(call.Task, err)
+	}
+	return p, nil
+}
+
+// unforked makes the fault of a task that its template could not import, the same as if a new interpreter had been started.
+func (s *Slot) unforked(ctx context.Context, err error) error {
+	var failed *unimported
+	if !errors.As(err, &failed) {
+		return err
+	}
+	fault := s.judge(failed.process, failed.evidence)
+	fault.Op, fault.Traceback = "start", failed.trace
+	s.failures++
+	return fault
+}
+
+// unready takes down that a forked process did not get ready, and ends it.
+func (s *Slot) unready(p *process, e *Evidence) {
+	why := e.Message
+	if why == "" && p.ended != nil {
+		why = p.ended.String()
+	}
+	s.templates.distrust(p.template, "a forked process did not get ready: "+why, e.TimedOut)
+	s.retire(false, "did not get ready")
+}

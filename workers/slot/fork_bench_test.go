@@ -1,0 +1,55 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// BenchmarkSlot_FreshItem measures one item at a time, in a process of its own that is forked, in one that is a new interpreter,
+// and in one that stays, for modules of different weight. GPUMUX_TEST_PYTHON is the Python that has them.
+func BenchmarkSlot_FreshItem(b *testing.B) {
+	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
+	if interpreter == "" {
+		interpreter = "python3"
+	}
+	for _, module := range []string{"json", "numpy", "jax", "torch"} {
+		b.Run(module, func(b *testing.B) {
+			if exec.Command(interpreter, "-c", "import "+module).Run() != nil {
+				b.Skipf("%s cannot import %s; GPUMUX_TEST_PYTHON names a Python that can", interpreter, module)
+			}
+			dir := b.TempDir()
+			code := "import " + module + "\ndef item(x): return x\n"
+			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(code), 0o644))
+			for name, call := range map[string]slot.Call{
+				"Fork":       {Mode: gpumux.Fresh},
+				"Spawn":      {Mode: gpumux.Fresh, Task: slot.Task{Fresh: slot.Spawn}},
+				"Persistent": {Mode: gpumux.Persistent},
+			} {
+				b.Run(name, func(b *testing.B) {
+					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Env: map[string]string{"JAX_PLATFORMS": "cpu"}})
+					defer s.Stop(context.Background())
+					fresh := call.Task.Fresh
+					call.Task = python(dir, "item")
+					call.Task.Fresh, call.Task.Interpreter = fresh, interpreter
+					call.Done = func(slot.Done) {}
+					one := slot.Item{Value: json.RawMessage("1")}
+					call.Items = values(1)
+					require.NoError(b, s.Run(context.Background(), call))
+					for b.Loop() {
+						call.Items = func(yield func(slot.Item, error) bool) { yield(one, nil) }
+						require.NoError(b, s.Run(context.Background(), call))
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// What a fork would break or share is seen, said once, and done with new interpreters instead.
+func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
+	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
+	for name, test := range map[string]struct{ code, why string }{
+		"Thread":     {"import threading\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()", "leaves 1 threads running"},
+		"File":       {"file = open(os.environ['DIR'] + '/tasks.py')", "tasks.py open"},
+		"Connection": {"import socket\npair = socket.socketpair()", "leaves socket:["},
+		"Process":    {"import subprocess\nchild = subprocess.Popen(['sleep', '600'])", "running, which belongs to no item"},
+		"Shared":     {"import mmap\nshared = mmap.mmap(-1, 4096)", "memory that all items would share"},
+		"Hang":       {"os.register_at_fork(after_in_child=lambda: time.sleep(600))", "hung for 3 s"},
+		"Death":      {"os.register_at_fork(after_in_child=lambda: os._exit(1))", "did not survive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForge(t, test.code+item)
+			s := f.slot("cpu/0", nil)
+			require.Equal(t, []string{"false", "false", "false"}, f.run(s, "item", ints(3)...))
+			said := f.logged("cannot be forked")
+			require.Len(t, said, 1)
+			require.Contains(t, said[0].ContextMap()["why"], test.why)
+			require.Contains(t, said[0].ContextMap()["advice"], "fresh: spawn")
+			f.write("tasks.py", item)
+			require.Equal(t, []string{"true"}, f.run(s, "item", 0), "what was changed is tried again")
+		})
+	}
+}
+
+// A fork that goes wrong later, in whatever way, costs time and no item.
+func TestFork_AForkThatGoesWrongFailsNoItem(t *testing.T) {
+	for name, how := range map[string]string{"Hang": "time.sleep(600)", "Death": "os._exit(1)"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForge(t, "def later():\n    if os.path.exists(os.environ['DIR'] + '/gate'): "+how+`
+os.register_at_fork(after_in_child=later)
+def item(x): return 'gpumux.template' in sys.modules
+`)
+			s := f.slot("cpu/0", func(o *slot.Options) { o.StartLimit = 6 * time.Second })
+			require.Equal(t, []string{"true"}, f.run(s, "item", 0))
+			require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
+			got := f.run(s, "item", ints(4)...)
+			require.Len(t, got, 4)
+			require.Equal(t, []string{"false", "false"}, got[2:])
+			require.Len(t, f.logged("cannot be forked"), 1)
+		})
+	}
+}
+
+func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Fresh)
+			s.canceled(slot.Call{Task: s.task("item"), Mode: gpumux.Fresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.works()
+			require.NotEmpty(t, s.templates())
+		})
+	}
+}
+
+func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Fresh)
+	task := s.task("daemon")
+	task.Mode = gpumux.Fresh
+	text, err := json.Marshal(task)
+	require.NoError(t, err)
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=forking", "TASK="+string(text), "RUNTIME="+runtimePath(t))
+	worker.Stderr = os.Stderr
+	out, err := worker.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, worker.Start())
+	t.Cleanup(func() { worker.Process.Kill() })
+	require.Eventually(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, 20*time.Second, time.Millisecond)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "running", strings.TrimSpace(line))
+	require.NoError(t, worker.Process.Kill())
+	io.Copy(io.Discard, out)
+	worker.Wait()
+	require.Eventually(t, func() bool { return len(s.marked()) == 0 }, 20*time.Second, 5*time.Millisecond)
+}
+
+// forking is a worker that somebody kills: two of its slots have a forked process each, one that hangs and one with a descendant
+// that got away by forking and hangs as well.
+func forking() {
+	var task slot.Task
+	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	all := slot.NewTemplates(nil)
+	var slots sync.WaitGroup
+	for i, item := range []string{"hang", "fork and hang"} {
+		s := slot.New(slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: all})
+		slots.Go(func() {
+			s.Run(context.Background(), slot.Call{Task: task, Items: values(item), Done: func(slot.Done) {}})
+		})
+	}
+	fmt.Println("running")
+	slots.Wait()
+	os.Exit(1)
+}
+
+func TestFork_ATemplateThatIsKilledIsMadeAnew(t *testing.T) {
+	f := newForge(t, forked+`
+def slow(x):
+    open(os.environ["DIR"] + "/begun", "w").close()
+    while not os.path.exists(os.environ["DIR"] + "/gate"): time.sleep(0.002)
+    return os.getpid()
+`)
+	s := f.slot("cpu/0", nil)
+	require.Len(t, f.run(s, "item", 1), 1)
+	for n := range 2 {
+		require.NoError(t, syscall.Kill(f.pid(), syscall.SIGKILL))
+		require.Eventually(t, func() bool { return len(f.logged("a template ended")) == n+1 }, 20*time.Second, 2*time.Millisecond)
+		require.True(t, f.seen(f.run(s, "item", 2))[0].forked, "round %d", n)
+		require.Equal(t, n+2, f.imports())
+	}
+
+	// An item that runs is no business of its template's.
+	result := make(chan []string, 1)
+	go func() { result <- f.run(s, "slow", 1) }()
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, 20*time.Second, 2*time.Millisecond)
+	template := f.pid()
+	require.NoError(t, syscall.Kill(template, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", template)) })
+	}, 20*time.Second, 2*time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
+	require.Len(t, <-result, 1)
+	require.Empty(t, f.logged("cannot be forked"))
+}
+
+// What waits in a template to become a task process may die too.
+func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
+	f := newForge(t, forked)
+	s := f.slot("cpu/0", nil)
+	for range 3 {
+		require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
+		for _, each := range marked(t, f.mark) {
+			pid, err := strconv.Atoi(strings.Split(each, "/")[2])
+			require.NoError(t, err)
+			if pid != f.pid() {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
+	require.Equal(t, 1, f.imports())
+}

@@ -1,0 +1,136 @@
+package slot_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// Random state that came from the system differs between items as in new interpreters; what the task seeded stays.
+func TestFork_RandomState(t *testing.T) {
+	f := newForge(t, `
+import random
+own, seeded = random.Random(), random.Random(7)
+def item(x): return [random.random(), own.random(), seeded.random()]
+`)
+	s := f.slot("cpu/0", nil)
+	columns(t, f.run(s, "item", ints(6)...), true, true, false)
+	f.write("tasks.py", "import random\nrandom.seed(3)\ndef item(x): return [random.random(), 'gpumux.template' in sys.modules]\n")
+	columns(t, f.run(s, "item", ints(4)...), false, false)
+	require.Contains(t, f.run(s, "item", 0)[0], "true")
+}
+
+func TestFork_RandomStateOfNumPy(t *testing.T) {
+	interpreter := withModule(t, "numpy")
+	f := newForge(t, `
+import numpy as np
+own, seeded = np.random.default_rng(), np.random.default_rng(7)
+old, fixed = np.random.RandomState(), np.random.RandomState(7)
+child = own.spawn(1)[0] if hasattr(own, "spawn") else np.random.default_rng()
+def item(x): return [np.random.rand(), own.random(), old.rand(), child.random(), seeded.random(), fixed.rand()]
+`)
+	s := f.slot("cpu/0", nil)
+	draw := func() []string {
+		task := f.task("item")
+		task.Interpreter = interpreter
+		got, err := run(t, s, slot.Call{Task: task, Items: values(ints(5)...)})
+		require.NoError(t, err)
+		var list []string
+		for _, d := range got {
+			list = append(list, string(d.Value))
+		}
+		return list
+	}
+	columns(t, draw(), true, true, true, true, false, false)
+	f.write("tasks.py", "import numpy as np\nnp.random.seed(3)\ndef item(x): return [np.random.rand()]\n")
+	columns(t, draw(), false)
+	require.NotEmpty(t, f.logged("template ready"))
+	require.Empty(t, f.logged("cannot be forked"))
+}
+
+// columns checks which positions of the results differ from item to item.
+func columns(t *testing.T, results []string, differ ...bool) {
+	t.Helper()
+	for at, want := range differ {
+		values := map[string]bool{}
+		for _, result := range results {
+			var row []json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(result), &row))
+			values[string(row[at])] = true
+		}
+		if want {
+			require.Len(t, values, len(results), "column %d of %v", at, results)
+		} else {
+			require.Len(t, values, 1, "column %d of %v", at, results)
+		}
+	}
+}
+
+// What a framework is after its import can be forked, and works in the child; what it becomes with its first use can not.
+func TestFork_Frameworks(t *testing.T) {
+	for module, code := range map[string]struct{ use, sum string }{
+		"jax":   {"import jax\njax.config.update('jax_platforms', 'cpu')\nimport jax.numpy as jnp\ndef use(x): return float((jnp.ones((64, 64)) @ jnp.ones((64, 64))).sum()) + x\n", "262144"},
+		"torch": {"import torch\ndef use(x): return float((torch.ones(512, 512) @ torch.ones(512, 512)).sum()) + x\n", "134217728"},
+		"numpy": {"import numpy as np\ndef use(x): return float((np.ones((512, 512)) @ np.ones((512, 512))).sum()) + x\n", "134217728"},
+	} {
+		t.Run(module, func(t *testing.T) {
+			interpreter := withModule(t, module)
+			item := code.use + "def item(x): return [use(x), 'gpumux.template' in sys.modules]\n"
+			f := newForge(t, item)
+			s := f.slot("cpu/0", nil)
+			first := func() string {
+				task := f.task("item")
+				task.Interpreter = interpreter
+				got, err := run(t, s, slot.Call{Task: task, Items: values(0, 0)})
+				require.NoError(t, err)
+				require.Equal(t, got[0].Value, got[1].Value)
+				return string(got[0].Value)
+			}
+			require.Equal(t, "["+code.sum+".0,true]", first())
+			if module == "jax" {
+				f.write("tasks.py", item+"began = use(0)\n")
+				require.Equal(t, "["+code.sum+".0,false]", first())
+				require.Contains(t, f.logged("cannot be forked")[0].ContextMap()["why"], "threads")
+			}
+		})
+	}
+}
+
+// What a framework's random numbers start from differs between items as in new interpreters.
+func TestFork_RandomStateOfTorch(t *testing.T) {
+	interpreter := withModule(t, "torch")
+	f := newForge(t, "import torch\ndef item(x): return [float(torch.rand(1))]\n")
+	for _, differ := range []bool{true, false} {
+		task := f.task("item")
+		task.Interpreter = interpreter
+		got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: task, Items: values(ints(3)...)})
+		require.NoError(t, err)
+		var list []string
+		for _, d := range got {
+			list = append(list, string(d.Value))
+		}
+		columns(t, list, differ)
+		f.write("tasks.py", "import torch\ntorch.manual_seed(3)\ndef item(x): return [float(torch.rand(1))]\n")
+	}
+	require.Len(t, f.logged("template ready"), 2)
+}
+
+// withModule is a Python that has a module.
+func withModule(t *testing.T, module string) string {
+	t.Helper()
+	venv, err := filepath.Abs("../../.venv/bin/python")
+	require.NoError(t, err)
+	for _, each := range []string{os.Getenv("GPUMUX_TEST_PYTHON"), venv, "python3"} {
+		if each != "" && exec.Command(each, "-c", "import "+module).Run() == nil {
+			return each
+		}
+	}
+	t.Skipf("no Python here has %s; GPUMUX_TEST_PYTHON names one", module)
+	return ""
+}

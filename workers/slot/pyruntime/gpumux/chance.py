@@ -1,0 +1,99 @@
+"""Keeps the random state of forked children apart.
+
+Owns which generators took their seed from the system while the task was imported; those get a new one in every child, as they
+would in a new interpreter. Never touches a generator that the task seeded itself. Acts only when it is asked to.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any, Callable
+
+from .memory import _AfterImport
+
+
+class Chance:
+    """The generators of a template."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._renew: list[Callable[[], Any]] = []
+        # What the system gave as seeds, and by their identity the generators of the standard library that were seeded, with how.
+        self._drawn: set[int] = set()
+        self._seeded: dict[int, bool] = {}
+        self._torch: Any = None
+        self._hook: Any = None
+
+    def follow(self) -> None:
+        """Note from now on where generators get their seeds from."""
+        actions = {"random": self._random, "numpy.random.bit_generator": self._numpy, "torch": self._first_torch}
+        for name in [name for name in actions if name in sys.modules]:
+            actions.pop(name)(sys.modules[name])
+        self._hook = _AfterImport(actions)
+        sys.meta_path.insert(0, self._hook)
+
+    def settle(self) -> None:
+        """The task is imported: find the generators that children have to seed anew."""
+        if self._hook in sys.meta_path:
+            sys.meta_path.remove(self._hook)
+        for undo in self._undo:
+            undo()
+        random, bits, torch = (sys.modules.get(name) for name in ("random", "numpy.random.bit_generator", "torch"))
+        for found in gc.get_objects():
+            kind = type(found)
+            if random and issubclass(kind, random.Random):
+                self._settle_random(random, found)
+            elif bits and issubclass(kind, bits.BitGenerator):
+                sequence = getattr(found, "seed_seq", None) or getattr(found, "_seed_seq", None)
+                if sequence is not None and getattr(sequence, "entropy", None) in self._drawn:
+                    self._renew.append(lambda found=found, kind=kind: setattr(found, "state", kind().state))
+        if torch and self._torch is not None and torch.initial_seed() == self._torch:
+            self._renew.append(torch.default_generator.seed)
+
+    def renew(self) -> None:
+        """In a child: new seeds for what the system had seeded."""
+        for action in self._renew:
+            action()
+
+    def _random(self, random: Any) -> None:
+        method, function = random.Random.seed, random.seed
+
+        def seed(own: Any, a: Any = None, *more: Any, **named: Any) -> None:
+            self._seeded[id(own)] = a is None
+            method(own, a, *more, **named)
+
+        def seed_shared(a: Any = None, *more: Any, **named: Any) -> None:
+            self._seeded[id(random._inst)] = a is None
+            function(a, *more, **named)
+
+        random.Random.seed, random.seed = seed, seed_shared
+
+        def undo() -> None:
+            random.Random.seed, random.seed = method, function
+
+        self._undo.append(undo)
+
+    def _settle_random(self, random: Any, found: Any) -> None:
+        by_system = self._seeded.get(id(found))
+        if found is random._inst:
+            # The standard library seeds this one anew in every child, whoever had seeded it.
+            if by_system is False:
+                state = found.getstate()
+                self._renew.append(lambda: found.setstate(state))
+        elif by_system:
+            self._renew.append(found.seed)
+
+    def _numpy(self, bits: Any) -> None:
+        draw = bits.randbits
+
+        def randbits(n: int) -> int:
+            drawn = draw(n)
+            self._drawn.add(drawn)
+            return drawn
+
+        bits.randbits = randbits
+        self._undo.append(lambda: setattr(bits, "randbits", draw))
+
+    def _first_torch(self, torch: Any) -> None:
+        self._torch = torch.initial_seed()

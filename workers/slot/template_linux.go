@@ -1,0 +1,300 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+)
+
+const canFork = true
+
+// template is a process that has imported a task and forks the processes of fresh items. Nothing runs in it. What it forks
+// belongs to the worker, like any task process, and stays when the template ends.
+type template struct {
+	all     *Templates
+	lineage *lineage
+	task    Task
+	o       Options
+	quit    chan struct{}
+	once    sync.Once
+
+	// Set before ready is closed: process is nil when nothing can be forked, failure why the import failed.
+	ready   chan struct{}
+	process *process
+	failure *unimported
+
+	mu      sync.Mutex // one request at a time
+	channel *net.UnixConn
+	used    chan struct{}
+}
+
+func newTemplate(all *Templates, l *lineage, task Task, o Options) *template {
+	o.Name = ""
+	return &template{
+		all: all, lineage: l, task: task, o: o, quit: make(chan struct{}), ready: make(chan struct{}), used: make(chan struct{}, 1),
+	}
+}
+
+// stop lets the template end; live returns when it has.
+func (t *template) stop() { t.once.Do(func() { close(t.quit) }) }
+
+func (t *template) stopping() bool {
+	select {
+	case <-t.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// live starts the template, keeps it while it is used and ends it.
+func (t *template) live() {
+	defer t.stop()
+	p := t.start()
+	t.process = p
+	close(t.ready)
+	if p == nil {
+		return
+	}
+	idle := time.NewTimer(templateIdle)
+	defer idle.Stop()
+	for {
+		select {
+		case <-t.used:
+			idle.Reset(templateIdle)
+			continue
+		case <-idle.C:
+		case <-p.exited:
+			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid), logWhy.text(p.ended.String()))
+		case <-t.quit:
+		}
+		break
+	}
+	t.stop()
+	t.channel.Close()
+	p.kill()
+}
+
+// start gives a process that waits for requests. Where there is none, nothing is left of it.
+func (t *template) start() *process {
+	began, kills := time.Now(), memoryKills()
+	channel, theirs, err := openChannel()
+	if err != nil {
+		t.all.refuse(t, err.Error())
+		return nil
+	}
+	defer theirs.Close()
+	argv := []string{interpreter(t.task.Interpreter), t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
+	p, err := start(t.task, t.o, 1, argv, theirs)
+	if err != nil {
+		// The new interpreter fails in the same way, and says so.
+		channel.Close()
+		return nil
+	}
+	evidence, trace := p.greet(context.Background(), t.o, Call{Mode: gpumux.Fresh}, t.quit)
+	why := ""
+	if evidence == nil {
+		why = t.unfit(p, channel)
+	}
+	if evidence == nil && why == "" {
+		t.channel = channel
+		t.all.log.Info("template ready: fresh items are forked from it", logTask.text(t.task.Name), logDevice.text(t.o.Device), logPID.int(p.pid),
+			logMemory.text(gpumux.Size(resident(p.pid)).String()), logTook.text(time.Since(began).Round(time.Millisecond).String()))
+		return p
+	}
+	if evidence != nil && !evidence.Canceled {
+		evidence.Loading = true
+		p.gather(evidence, kills)
+		t.failure = &unimported{p, *evidence, trace}
+	}
+	channel.Close()
+	p.kill()
+	if why != "" {
+		t.all.refuse(t, why)
+	}
+	return nil
+}
+
+// unfit says why a template that has imported its task must not be forked, or "".
+func (t *template) unfit(p *process, channel *net.UnixConn) string {
+	var word [4096]byte
+	channel.SetReadDeadline(time.Now().Add(forkLimit))
+	n, err := channel.Read(word[:])
+	if err != nil {
+		return fmt.Sprintf("the template says nothing: %v", err)
+	}
+	before, ok := strings.CutPrefix(string(word[:n]), "ready ")
+	if !ok {
+		return strings.TrimPrefix(string(word[:n]), "refused ")
+	}
+	if why := footprint(procfs, p.pid, strings.Split(before, ","), deviceFiles); why != "" {
+		return why
+	}
+	if _, err := channel.Write([]byte("go")); err != nil {
+		return fmt.Sprintf("the template does not listen: %v", err)
+	}
+	return ""
+}
+
+// fork lets the template fork a process, and makes it one of the worker's own before it does anything.
+func (t *template) fork(task Task, o Options, limit int) (_ *process, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopping() {
+		return nil, errTemplateStopped
+	}
+	select {
+	case t.used <- struct{}{}:
+	default:
+	}
+	worker, err := warden()
+	if err != nil {
+		return nil, err
+	}
+	p, files, err := newProcess(task, o, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	out, err := newOutput()
+	if err != nil {
+		p.disconnect()
+		return nil, err
+	}
+	mark := newMark(worker)
+	group := confine(o)
+	defer func() {
+		if err != nil {
+			p.disconnect()
+			out.close()
+			// A child that was taken and not announced.
+			strays(mark)
+			group.close()
+		}
+	}()
+	go p.listen()
+	pid, err := t.request(mark.token, out.file, files, p.heard)
+	if err != nil {
+		return nil, err
+	}
+	if err := adopt(pid, mark.token); err != nil {
+		return nil, err
+	}
+	if err := enlist(pid, worker.number, mark.number); err != nil {
+		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
+	}
+	if err := group.add(pid); err != nil {
+		o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", logSlot.text(o.Name), logWhy.text(err.Error()))
+	}
+	p.child, _ = os.FindProcess(pid)
+	p.pid, p.mark, p.out, p.memory.group, p.template = pid, mark, out, group, t
+	p.watch(o)
+	go p.wait()
+	go p.speak()
+	return p, nil
+}
+
+// request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
+// What is heard on its wire tells whether it lives.
+func (t *template) request(token string, output *os.File, files []*os.File, wire chan heard) (pid int, err error) {
+	fds := []int{int(output.Fd())}
+	for _, file := range files {
+		fds = append(fds, int(file.Fd()))
+	}
+	limit := min(forkLimit, t.o.StartLimit)
+	t.channel.SetDeadline(time.Now().Add(limit))
+	_, _, err = t.channel.WriteMsgUnix([]byte(token), unix.UnixRights(fds...), nil)
+	runtime.KeepAlive(output)
+	closeAll(files)
+	var answer [4096]byte
+	n, lost := 0, false
+	if err == nil {
+		read := make(chan struct{})
+		go func() { n, err = t.channel.Read(answer[:]); close(read) }()
+		for waiting := true; waiting; {
+			select {
+			case <-read:
+				waiting = false
+			case h := <-wire:
+				// Its hello may come first, and goes back. Only the child has the other end: if that is closed, it answered before or
+				// never will.
+				if h.err == nil {
+					defer func() { wire <- h }()
+				}
+				if lost = h.err != nil; lost {
+					t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+					<-read
+					waiting = false
+				}
+			}
+		}
+	}
+	switch {
+	case lost && errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errChildLost
+	case err != nil && t.stopping():
+		return 0, errTemplateStopped
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
+		return 0, errors.New("the template ended while it forked")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, fmt.Errorf("the template forked nothing within %s", limit)
+	case err != nil:
+		return 0, fmt.Errorf("ask the template for a process: %w", err)
+	}
+	word, rest, _ := strings.Cut(string(answer[:n]), " ")
+	switch word {
+	case "pid":
+		return strconv.Atoi(rest)
+	case "stale":
+		return 0, &staleError{rest}
+	}
+	return 0, fmt.Errorf("the template could not fork: %s", rest)
+}
+
+// adopt makes a forked process a leader like those that were spawned. It has to be the worker's own child by now and to show
+// its token, by which its descendants are found; otherwise it is killed.
+func adopt(pid int, token string) error {
+	kin.RLock()
+	defer kin.RUnlock()
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
+		return fmt.Errorf("the forked process %d does not belong to the worker: %w", pid, err)
+	}
+	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid))
+	if err != nil || !carries(env, []byte(processToken+"="+token)) || group(pid) != pid {
+		syscall.Kill(pid, syscall.SIGKILL)
+		return fmt.Errorf("the forked process %d does not carry its mark", pid)
+	}
+	leaders.Store(pid, true)
+	return nil
+}
+
+// openChannel makes the socket on which a template is asked: one message is one request, with files.
+func openChannel() (*net.UnixConn, *os.File, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a channel to a template: %w", os.NewSyscallError("socketpair", err))
+	}
+	ours := os.NewFile(uintptr(ends[0]), "template")
+	theirs := os.NewFile(uintptr(ends[1]), "template")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("use the channel to a template: %w", err)
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package slot
+
+// canFork: what forks and what was forked are followed by means of Linux.
+const canFork = false
+
+type template struct {
+	lineage *lineage
+	task    Task
+	o       Options
+	ready   chan struct{}
+	process *process
+	failure *unimported
+}
+
+func newTemplate(*Templates, *lineage, Task, Options) *template { return nil }
+func (*template) live()                                         {}
+func (*template) stop()                                         {}
+func (*template) stopping() bool                                { return true }
+func (*template) fork(Task, Options, int) (*process, error)     { return nil, errNoFork }
