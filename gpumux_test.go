@@ -28,7 +28,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"pinned":        {`{"task":"f","items":[],"ladder":["gpu@node1/GPU-5c"]}`, nil},
 		"pinned short":  {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
 		"mode":          {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
-		"counts":        {`{"task":"f","items":[],"chunk":-1,"window":5000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
+		"counts":        {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
 		"misspelt":      {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
 		"good settings": {`{"task":"f","items":[{"a":1}],"mode":"fresh","chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {

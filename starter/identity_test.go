@@ -48,6 +48,7 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		require.NotEqual(t, id, Identify(in, "", "", ""), name)
 	}
 	require.NotEqual(t, id, Identify(base, "/elsewhere", "", ""))
+	require.Equal(t, id+"-a1b2c3", Identify(base, "", "", "a1b2c3"), "maps of other editions of a task are found by the same beginning")
 }
 
 func TestClean(t *testing.T) {
