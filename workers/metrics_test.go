@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -22,7 +23,7 @@ func shown(t *testing.T, m *metrics, inventory *gpu.Inventory) func() string {
 	core, seen := observer.New(zap.InfoLevel)
 	m.log = zap.New(core)
 	require.NoError(t, m.serve("127.0.0.1:0", inventory.Devices(), inventory.Status))
-	t.Cleanup(func() { require.NoError(t, m.stop(t.Context())) })
+	t.Cleanup(func() { require.NoError(t, m.stop(context.Background())) })
 	url := seen.FilterMessage("metrics are served").All()[0].ContextMap()["url"].(string)
 	return func() string {
 		answer, err := http.Get(url)

@@ -2,6 +2,7 @@ package slot_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,13 @@ func limitedCgroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
-		if os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o644) == nil {
+		// Where the folder is none of the kernel's, there is no such file, and none may be made.
+		limits, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = limits.Write(fmt.Append(nil, limit))
+		if errors.Join(err, limits.Close()) == nil {
 			return dir
 		}
 	}
