@@ -46,6 +46,7 @@ class Template:
         self._known: list[int] = []
         self._handlers: dict[int, Any] = {}
         self._began = 0.0
+        self._why = ""
 
     def before(self) -> None:
         """Get ready for the import of the task."""
@@ -56,11 +57,14 @@ class Template:
                 os.dup2(null, fd, inheritable=False)
         self._known = _descriptors()
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        self._chance.follow()
+        try:
+            self._chance.follow()
+        except Exception as error:
+            self._why = f"{type(error).__name__}: {error}"
 
     def after(self) -> None:
         """The task is imported: tell the worker on the channel whether children can be forked, and why not."""
-        why = ""
+        why = self._why
         try:
             self._prctl, self._split = _system()
             self._mark, self._title = _memory()
