@@ -10,7 +10,7 @@ import gc
 import sys
 from typing import Any, Callable
 
-from .memory import _AfterImport
+from .memory import AfterImport
 
 
 class Chance:
@@ -24,17 +24,20 @@ class Chance:
         self._seeded: dict[int, bool] = {}
         self._torch: Any = None
         self._hook: Any = None
+        self._failure = ""
 
     def follow(self) -> None:
         """Note from now on where generators get their seeds from."""
         actions = {"random": self._random, "numpy.random.bit_generator": self._numpy, "torch": self._first_torch}
         for name in [name for name in actions if name in sys.modules]:
             actions.pop(name)(sys.modules[name])
-        self._hook = _AfterImport(actions)
+        self._hook = AfterImport(actions, self._fail)
         sys.meta_path.insert(0, self._hook)
 
     def settle(self) -> None:
         """The task is imported: find the generators that children have to seed anew."""
+        if self._failure:
+            raise RuntimeError(self._failure)
         if self._hook in sys.meta_path:
             sys.meta_path.remove(self._hook)
         for undo in self._undo:
@@ -50,6 +53,9 @@ class Chance:
                     self._renew.append(lambda found=found, kind=kind: setattr(found, "state", kind().state))
         if torch and self._torch is not None and torch.initial_seed() == self._torch:
             self._renew.append(torch.default_generator.seed)
+
+    def _fail(self, name: str, why: str) -> None:
+        self._failure = f"the random state of {name} cannot be followed: {why}"
 
     def renew(self) -> None:
         """In a child: new seeds for what the system had seeded."""

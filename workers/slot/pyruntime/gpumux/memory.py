@@ -44,18 +44,19 @@ def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Op
     told = tell or (lambda *_: None)
     sys.meta_path.insert(
         0,
-        _AfterImport(
-            {"torch": lambda torch: _torch(torch, share, told), "tensorflow": lambda tf: _tensorflow(tf, share, told)}, told
+        AfterImport(
+            {"torch": lambda torch: _torch(torch, share, told), "tensorflow": lambda tf: _tensorflow(tf, share, told)},
+            lambda name, why: _say(name, why, told),
         ),
     )
 
 
-class _AfterImport:
-    """Calls an action with a module when its import is complete."""
+class AfterImport:
+    """Calls an action with a module when its import is complete, or failed with its name and why the action was not done."""
 
-    def __init__(self, actions: dict[str, Callable[[Any], None]], tell: Tell) -> None:
+    def __init__(self, actions: dict[str, Callable[[Any], None]], failed: Callable[[str, str], None]) -> None:
         self._actions = actions
-        self._tell = tell
+        self._failed = failed
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         action = self._actions.pop(name, None)
@@ -80,12 +81,16 @@ class _AfterImport:
                 raise
             finally:
                 loader.__dict__.pop("exec_module", None)
-            _try(name, lambda: action(module), self._tell)
+            # A framework that changed must not fail the task.
+            try:
+                action(module)
+            except Exception as error:
+                self._failed(name, f"{type(error).__name__}: {error}")
 
         try:
             loader.exec_module = exec_module
         except AttributeError:
-            _say(name, "its loader cannot be followed", self._tell)
+            self._failed(name, "its loader cannot be followed")
         return spec
 
 
