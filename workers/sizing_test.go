@@ -61,12 +61,14 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	w.watch = newWatch(w.inventory, true, w.log)
+	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), openAllowances("", w.log)
 	pl := w.open(w.placements[0], main)
 	s := newSizing(pl, w.placements[0], w.inventory, w.log)
 	s.meter.length = 300 * time.Millisecond
 	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
-		pool: pl, tasks: w.tasks, halt: t.Context(), contact: newContact(nil, w.log), size: s, lost: func(string, string) {}, log: w.log,
+		pool: pl, tasks: w.tasks, halt: t.Context(), size: s, lost: func(string, string) {}, log: w.log,
+		contact:    startContact(&contact{now: func() time.Duration { return 0 }, fence: &barrier{}, log: w.log}),
+		allowances: w.allowances, metrics: w.metrics,
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

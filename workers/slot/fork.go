@@ -14,7 +14,7 @@ func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*
 	if call.mode(s.o.Mode) == gpumux.Fresh {
 		limit = 1
 		if mayFork && call.Task.forks() {
-			p, err := s.templates.fork(ctx, s.quit, call.Task, o, limit)
+			p, err := s.templates.fork(ctx, s.quit, call, o, limit)
 			if !errors.Is(err, errNoFork) {
 				return p, s.unforked(ctx, err)
 			}

@@ -28,6 +28,7 @@ type template struct {
 	lineage *lineage
 	task    Task
 	o       Options
+	call    Call
 	quit    chan struct{}
 	once    sync.Once
 
@@ -41,10 +42,11 @@ type template struct {
 	used    chan struct{}
 }
 
-func newTemplate(all *Templates, l *lineage, task Task, o Options) *template {
+func newTemplate(all *Templates, l *lineage, call Call, o Options) *template {
 	o.Name = ""
 	return &template{
-		all: all, lineage: l, task: task, o: o, quit: make(chan struct{}), ready: make(chan struct{}), used: make(chan struct{}, 1),
+		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Context: call.Context},
+		quit: make(chan struct{}), ready: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
@@ -104,7 +106,7 @@ func (t *template) start() *process {
 		channel.Close()
 		return nil
 	}
-	evidence, trace := p.greet(context.Background(), t.o, Call{Mode: gpumux.Fresh}, t.quit)
+	evidence, trace := p.greet(context.Background(), t.o, t.call, t.quit)
 	why := ""
 	if evidence == nil {
 		why = t.unfit(p, channel)

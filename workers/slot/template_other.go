@@ -14,7 +14,7 @@ type template struct {
 	failure *unimported
 }
 
-func newTemplate(*Templates, *lineage, Task, Options) *template { return nil }
+func newTemplate(*Templates, *lineage, Call, Options) *template { return nil }
 func (*template) live()                                         {}
 func (*template) stop()                                         {}
 func (*template) stopping() bool                                { return true }

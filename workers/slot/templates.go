@@ -82,9 +82,9 @@ func (ts *Templates) Close() {
 
 // fork gives a process that has imported the task already. The error is errNoFork when there is to be a new interpreter, a
 // *unimported when the import failed, else why the call ended.
-func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, task Task, o Options, limit int) (*process, error) {
+func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, o Options, limit int) (*process, error) {
 	for range templateStrikes {
-		t := ts.of(task, o)
+		t := ts.of(call, o)
 		if t == nil {
 			return nil, errNoFork
 		}
@@ -101,7 +101,7 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, task Task, 
 		case t.process == nil:
 			return nil, errNoFork
 		}
-		p, err := t.fork(task, o, limit)
+		p, err := t.fork(call.Task, o, limit)
 		if err == nil {
 			return p, nil
 		}
@@ -120,7 +120,8 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, task Task, 
 }
 
 // of is the template of a task, which may still import it, or nil when there is to be none.
-func (ts *Templates) of(task Task, o Options) *template {
+func (ts *Templates) of(call Call, o Options) *template {
+	task := call.Task
 	key, stamp := lineageKey(task, o), sourceStamp(task)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -140,7 +141,7 @@ func (ts *Templates) of(task Task, o Options) *template {
 			l.refusal, l.strikes = "", 0
 		}
 		l.stamp = stamp
-		l.now = newTemplate(ts, l, task, o)
+		l.now = newTemplate(ts, l, call, o)
 		ts.all.Go(l.now.live)
 	}
 	return l.now
