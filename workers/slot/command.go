@@ -90,8 +90,7 @@ wait:
 			return none, ErrStopped
 		}
 	}
-	if err := call.lapsed(); err != nil {
-		s.drop("the call's time was over")
+	if err := s.lapsed(call); err != nil {
 		return none, err
 	}
 	status := p.ended.Sys().(syscall.WaitStatus)

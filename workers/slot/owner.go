@@ -97,8 +97,7 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
 		return p, nil
 	}
-	if err := call.lapsed(); err != nil {
-		s.drop("the call's time was over")
+	if err := s.lapsed(call); err != nil {
 		return nil, err
 	}
 	evidence.Loading = true
@@ -210,6 +209,15 @@ func (s *Slot) retire(kindly bool, why string) {
 func (s *Slot) drop(why string) {
 	killGroup(s.process.pid, 9)
 	s.retire(false, why)
+}
+
+// lapsed ends the process when the call's time is over: nothing that it finished may count then.
+func (s *Slot) lapsed(call Call) error {
+	err := call.lapsed()
+	if err != nil {
+		s.drop("the call's time was over")
+	}
+	return err
 }
 
 // abandon is retire when a call's context has ended: at once where the call's time is over.

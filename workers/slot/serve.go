@@ -177,16 +177,14 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 		}
 		select {
 		case h := <-p.heard:
-			if err := f.call.lapsed(); err != nil {
-				s.drop("the call's time was over")
+			if err := s.lapsed(f.call); err != nil {
 				return err
 			}
 			if err := s.hear(p, f, h); err != nil {
 				return err
 			}
 		case <-late.C:
-			if err := f.call.lapsed(); err != nil {
-				s.drop("the call's time was over")
+			if err := s.lapsed(f.call); err != nil {
 				return err
 			}
 			// A result that has come in time counts, however late it is read.
@@ -203,6 +201,9 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 			}
 		case <-tick.C:
 			p.out.trim(outputLimit)
+			if err := s.lapsed(f.call); err != nil {
+				return err
+			}
 			if err := s.look(p, f, p.board.Published()); err != nil {
 				return err
 			}
