@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// aheadTime is how much work a process is given ahead when its items are short, and mostAhead how many items at most.
+	// aheadTime is how much work a process is given ahead, since no other slot can take it if it turns out to be long, and mostAhead
+	// how many items at most. Next to an item of longItem the moment in which the next one is on its way is nothing.
 	aheadTime = 8 * time.Millisecond
 	mostAhead = 2048
+	longItem  = 100 * time.Millisecond
 )
 
 // look takes in the results that lie on the process's board up to the offset end. An error is that of a process that is gone.
@@ -71,18 +73,21 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 
 // quicken takes in what an item took, in seconds.
 func (p *process) quicken(busy float64) {
-	if took := duration(busy); p.pace == 0 {
+	if took := max(time.Microsecond, duration(busy)); p.pace == 0 {
 		p.pace = took
 	} else {
 		p.pace += (took - p.pace) / 4
 	}
 }
 
-// ahead is how many items the process is given ahead of its work.
+// ahead is how many items the process is given ahead of its work: one until it is known how long they take.
 func (p *process) ahead() int {
-	most := frameItems
-	if p.pace > 0 && p.board != nil {
-		most = int(min(mostAhead, max(frameItems, aheadTime/p.pace)))
+	most := 1
+	if p.pace > 0 && p.pace < longItem {
+		most = int(max(2, min(mostAhead, 1+aheadTime/p.pace)))
+	}
+	if p.board == nil {
+		most = min(most, frameItems)
 	}
 	held, _ := p.held()
 	p.given = p.memory.tidy.ahead(held, most)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,8 @@ func faulty() {
 	case "exit when ready":
 		os.Exit(0)
 	}
-	if _, err := worker.Read(); err != nil {
+	first, err := worker.Read()
+	if err != nil {
 		os.Exit(0)
 	}
 	if scribble(how, say) {
@@ -99,16 +101,26 @@ func faulty() {
 	case "half a frame":
 		file.Write([]byte{0, 0, 1, 0, '{'})
 		os.Exit(0)
-	case "talk while idle":
-		one("1", "0")
-		one("1", "1")
-		one("1", "2")
-		one("1", "3")
-	case "closed while idle":
-		one("1", "0")
-		one("1", "1")
-		one("1", "2")
-		file.Close()
+	case "talk while idle", "closed while idle":
+		run := first.(wire.Run)
+		for answered := 0; ; {
+			for n := range run.Items {
+				one(strconv.FormatInt(run.Run, 10), strconv.Itoa(n))
+			}
+			if answered += len(run.Items); answered == 3 {
+				break
+			}
+			message, err := worker.Read()
+			if err != nil {
+				os.Exit(0)
+			}
+			run = message.(wire.Run)
+		}
+		if how == "talk while idle" {
+			one("1", "0")
+		} else {
+			file.Close()
+		}
 	}
 	forever()
 }

@@ -16,6 +16,9 @@ var ErrLapsed = errors.New("the time of the call is over")
 // another process waits for it. Its methods may be called from any goroutine. It needs Linux; elsewhere it does nothing.
 type Fence struct{ _ byte } // of a size, so that two have two addresses
 
+// fenceGrain is by how much the warden may be early: its clock counts hundredths of a second.
+const fenceGrain = 100 * time.Millisecond
+
 // fences are the deadlines in force. The warden knows the earliest, due; 0 is none.
 var fences struct {
 	mu    sync.Mutex
@@ -42,7 +45,7 @@ func refence(change func(map[*Fence]time.Duration)) error {
 	if fences.until == nil {
 		fences.until = map[*Fence]time.Duration{}
 	}
-	if fences.due > 0 && Uptime() >= fences.due {
+	if fences.due > 0 && Uptime() >= fences.due-fenceGrain {
 		// What the others held was ended as well; they will hold again.
 		clear(fences.until)
 		if err := w.line.settle(); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// frameItems and frameBytes bound what is handed to a process ahead of its work; both let at least one item pass.
+	// frameItems bounds what is handed ahead to a process without a board, frameBytes to any; both let at least one item pass.
 	frameItems = 64
 	frameBytes = 1 << 20
 	// outputLimit is how much unread output of one running item is kept; see output.trim.

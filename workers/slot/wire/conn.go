@@ -114,7 +114,7 @@ func (c *Conn) frame() ([]byte, error) {
 		if have == size {
 			return frame, nil
 		}
-		frame = slices.Grow(frame, min(size-have, have))
+		frame = slices.Grow(frame, min(size-have, 7*have))
 		frame = frame[:min(size, cap(frame))]
 	}
 }
