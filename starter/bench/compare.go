@@ -61,6 +61,14 @@ func (b *bench) compare(ctx context.Context) (err error) {
 			return err
 		}
 		r.PoolOne, r.PoolDefault = float64(c.Items)/took.One, float64(c.Items)/took.Default
+		say("Dask")
+		var dask struct{ Took float64 }
+		if err := b.ask(ctx, environ(b.around[b.o.Slots]), &dask, "dask", strconv.Itoa(b.o.Slots), strconv.Itoa(c.Activities)); err != nil {
+			return err
+		}
+		if dask.Took > 0 {
+			r.Dask = float64(c.Activities) / dask.Took
+		}
 		say("an activity per item")
 		if r.Activity, err = temporal.rate(ctx, c.Activities, b.o.Hard); err != nil {
 			return err
@@ -84,6 +92,7 @@ func (c *Comparison) rates() (rates, ratios ComparisonRound) {
 		Gpumux:      over(func(r ComparisonRound) float64 { return r.Gpumux }),
 		PoolOne:     over(func(r ComparisonRound) float64 { return r.PoolOne }),
 		PoolDefault: over(func(r ComparisonRound) float64 { return r.PoolDefault }),
+		Dask:        over(func(r ComparisonRound) float64 { return r.Dask }),
 		Activity:    over(func(r ComparisonRound) float64 { return r.Activity }),
 	}
 	ratios = ComparisonRound{
@@ -91,6 +100,9 @@ func (c *Comparison) rates() (rates, ratios ComparisonRound) {
 		PoolOne:     over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolOne }),
 		PoolDefault: over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolDefault }),
 		Activity:    over(func(r ComparisonRound) float64 { return r.Gpumux / r.Activity }),
+	}
+	if rates.Dask > 0 {
+		ratios.Dask = over(func(r ComparisonRound) float64 { return r.Gpumux / r.Dask })
 	}
 	return rates, ratios
 }

@@ -90,7 +90,7 @@ type Step struct {
 type Comparison struct {
 	Items int `json:"items"`
 	Slots int `json:"slots"`
-	// Activities is how many items were one activity each.
+	// Activities is how many items were one activity each, and one task each in Dask.
 	Activities int `json:"activities"`
 	// Rounds are the tools' items per second, round by round.
 	Rounds []ComparisonRound `json:"rounds"`
@@ -102,6 +102,8 @@ type ComparisonRound struct {
 	// PoolOne and PoolDefault are multiprocessing.Pool.map with a chunk size of 1 and with its own choice.
 	PoolOne     float64 `json:"poolOne"`
 	PoolDefault float64 `json:"poolDefault"`
+	// Dask is its distributed scheduler with one task per item; 0 where it is not installed.
+	Dask float64 `json:"dask,omitempty"`
 	// Activity is plain Temporal: a workflow with one activity per item, in Go and doing nothing.
 	Activity float64 `json:"activity"`
 }

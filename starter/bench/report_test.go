@@ -68,9 +68,9 @@ func sampleReport() *Report {
 func sampleComparison() *Report {
 	return &Report{Slots: 2, Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
 		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []ComparisonRound{
-			{Gpumux: 40000, PoolOne: 50000, PoolDefault: 1e6, Activity: 800},
-			{Gpumux: 30000, PoolOne: 60000, PoolDefault: 2e6, Activity: 500},
-			{Gpumux: 45000, PoolOne: 45000, PoolDefault: 1e6, Activity: 900},
+			{Gpumux: 40000, PoolOne: 50000, PoolDefault: 1e6, Activity: 800, Dask: 2000},
+			{Gpumux: 30000, PoolOne: 60000, PoolDefault: 2e6, Activity: 500, Dask: 1000},
+			{Gpumux: 45000, PoolOne: 45000, PoolDefault: 1e6, Activity: 900, Dask: 1500},
 		}}}
 }
 

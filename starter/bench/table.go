@@ -106,13 +106,18 @@ func (c *Comparison) table() [][]string {
 	row := func(what, items string, rate, ratio float64) []string {
 		return []string{what, items, figure(rate), times(ratio)}
 	}
-	return [][]string{
+	rows := [][]string{
 		{"TOOL", "WHAT", "ITEMS/S", "GPUMUX DOES"},
 		row("gpumux", items+", submission to merged file, "+plural(c.Slots, "slot"), rates.Gpumux, ratios.Gpumux),
 		row(fmt.Sprintf("multiprocessing.Pool(%d)", c.Slots), items+", chunksize 1", rates.PoolOne, ratios.PoolOne),
 		row(fmt.Sprintf("multiprocessing.Pool(%d)", c.Slots), items+", default chunksize", rates.PoolDefault, ratios.PoolDefault),
 		row("plain Temporal", humanize.Comma(int64(c.Activities))+" activities in Go that do nothing", rates.Activity, ratios.Activity),
 	}
+	if rates.Dask > 0 {
+		what := fmt.Sprintf("%s trivial items, a task each, %s", humanize.Comma(int64(c.Activities)), plural(c.Slots, "worker"))
+		rows = append(rows, row("dask.distributed", what, rates.Dask, ratios.Dask))
+	}
+	return rows
 }
 
 // seconds writes a time with three digits: 18.3µs, 250ms, 4.21s.

@@ -6,6 +6,7 @@ Run as a program it is the other side of the comparison:
     workloads.py measure LIMIT NAME…       sizes whose products take at most LIMIT seconds, and what an item of each takes
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
     workloads.py pool PROCESSES ITEMS      multiprocessing.Pool, with chunks of one item and with chunks of its own choice
+    workloads.py dask PROCESSES ITEMS      Dask's distributed scheduler, where it is installed, with a task per item
 
 An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
 1970, and in which slot.
@@ -284,6 +285,20 @@ def _pool(processes, items):
     return found
 
 
+def _dask(processes, items):
+    if importlib.util.find_spec("distributed") is None:
+        return {}
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        client.gather(client.map(light, range(-processes * 10, 0)))
+        began = time.perf_counter()
+        got = client.gather(client.map(light, range(items)))
+        took = time.perf_counter() - began
+    assert len(got) == items
+    return {"took": took}
+
+
 def _main(verb, *arguments):
     if verb == "probe":
         print(json.dumps(_probe()))
@@ -293,6 +308,8 @@ def _main(verb, *arguments):
         _loop(arguments[0], int(arguments[1]), int(arguments[2]))
     elif verb == "pool":
         print(json.dumps(_pool(int(arguments[0]), int(arguments[1]))))
+    elif verb == "dask":
+        print(json.dumps(_dask(int(arguments[0]), int(arguments[1]))))
     else:
         sys.exit(__doc__)
 
