@@ -40,8 +40,8 @@ suits this machine: how many slots, one after another, or the CPU.
 
 Each runs in bare processes, in slots of a persistent and of a fresh pool, in one slot, and on the CPU beside
 a GPU. PyTorch, JAX, CuPy or NumPy multiplies: the first of them that reaches a GPU, else the first that is
-there. With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask where
-it is installed.
+there. With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask
+where it is installed.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,
