@@ -135,6 +135,8 @@ def _serve(wire, ended, forks) -> int:
                 raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
             if sum(sizes) != len(body):
                 raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
+            # The worker waits for results, and so hears of it.
+            memory.prove()
             caller.run(run, sizes, body, attempts)
             del message, body
     finally:

@@ -23,6 +23,10 @@ _TRIED, _ASKED = 32 << 20, 128 << 20
 Tell = Callable[[str, Optional[str], Optional[int]], None]
 """Takes a framework, why its limit does not hold or None, and the bytes that its allocator has taken where they are known."""
 
+# Frameworks that do not say when they begin to use the device: what tries their limit, which is False until they have begun, and
+# whom to tell.
+_untried: dict[str, tuple[Callable[[Any], bool], Tell]] = {}
+
 
 def room(budget: int, context: int = 0) -> int:
     """The bytes of a device's budget that are left for a framework's allocations; context was measured, or is 0.
@@ -42,6 +46,8 @@ def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Op
     share = room(memory // (device.count(",") + 1), context)
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(share))
     told = tell or (lambda *_: None)
+    _untried["cupy"] = _cupy, told
+    _untried["jax"] = lambda jax: _jax(jax, share), told
     sys.meta_path.insert(
         0,
         AfterImport(
@@ -49,6 +55,21 @@ def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Op
             lambda name, why: _say(name, why, told),
         ),
     )
+
+
+def prove() -> None:
+    """Try the limits of frameworks that have begun to use the device since the last call; between two items."""
+    for name in [name for name in _untried if name in sys.modules]:
+        check, tell = _untried[name]
+        try:
+            begun = check(sys.modules[name])
+        except Exception as error:
+            _say(name, f"{type(error).__name__}: {error}", tell)
+        else:
+            if not begun:
+                continue
+            tell(name, None, None)
+        del _untried[name]
 
 
 class AfterImport:
@@ -127,6 +148,47 @@ def _passes(torch: Any, index: int, total: int) -> Optional[str]:
     del taken
     torch.cuda.empty_cache()
     return f"an allocation of {_ASKED >> 20} MiB passed a limit of {_TRIED >> 20} MiB on device {index}"
+
+
+def _cupy(cupy: Any) -> bool:
+    """Ask for more than the pool may take: it refuses that itself, and nothing is taken from neighbours."""
+    pool = cupy.get_default_memory_pool()
+    taken = pool.total_bytes()
+    if not taken:
+        return False
+    limit = pool.get_limit()
+    if not limit:
+        raise RuntimeError("its memory pool has no limit")
+    pool.set_limit(size=taken)
+    try:
+        # More than what lies free in the pool, which it would hand out again.
+        got = cupy.empty(pool.free_bytes() + _ASKED, dtype="uint8")
+    except Exception as error:
+        if is_memory(error):
+            return True
+        raise
+    finally:
+        pool.set_limit(size=limit)
+    del got
+    pool.free_all_blocks()
+    raise RuntimeError(f"an allocation of {_ASKED >> 20} MiB passed the limit of its memory pool")
+
+
+def _jax(jax: Any, share: int) -> bool:
+    """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if bridge is None or not bridge.backends_are_initialized():
+        return False
+    for device in jax.local_devices():
+        if device.platform == "cpu":
+            continue
+        limit = (device.memory_stats() or {}).get("bytes_limit")
+        if limit is None:
+            raise RuntimeError(f"device {device.id} does not say what its allocator may take")
+        # The limit is a share of the device in few digits.
+        if limit > share + (64 << 20):
+            raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {share >> 20}")
+    return True
 
 
 def _tensorflow(tf: Any, share: int, tell: Tell) -> None:

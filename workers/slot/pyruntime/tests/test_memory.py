@@ -67,9 +67,39 @@ class Context:
     def ensure_initialized(self): tensorflow.calls.append("start")
 """
 
+# CuPy's own rules: what its pool has and is free is handed out again; what it takes anew stays below its limit, and it gives all
+# that is free back before it refuses.
 CUPY = """
 import os
 limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+holds = True
+class OutOfMemoryError(MemoryError): pass
+OutOfMemoryError.__module__ = "cupy.cuda.memory"
+class Pool:
+    total = free = asked = 0
+    limit = int(limit) if (limit or "").isdigit() else 0
+    def total_bytes(self): return self.total
+    def free_bytes(self): return self.free
+    def get_limit(self): return self.limit
+    def set_limit(self, size): self.limit = size
+    def free_all_blocks(self): self.total, self.free = self.total - self.free, 0
+pool = Pool()
+def get_default_memory_pool(): return pool
+def empty(size, dtype):
+    pool.asked += 1
+    if size > pool.free:
+        pool.free_all_blocks()
+        if holds and pool.total + size > pool.limit: raise OutOfMemoryError("Out of memory allocating")
+        pool.total += size
+"""
+
+JAX = """
+import types, jax._src.xla_bridge
+limit = 0
+def local_devices():
+    assert jax._src.xla_bridge.up, "JAX was started"
+    return [types.SimpleNamespace(id=0, platform="cpu"),
+            types.SimpleNamespace(id=1, platform="gpu", memory_stats=lambda: {"bytes_limit": limit} if limit else None)]
 """
 
 
@@ -80,6 +110,9 @@ class TestCap(unittest.TestCase):
         self.folder = folder.name
         self.write("torch/__init__.py", TORCH)
         self.write("cupy.py", CUPY)
+        self.write("jax/__init__.py", JAX)
+        self.write("jax/_src/__init__.py", "")
+        self.write("jax/_src/xla_bridge.py", "up = False\ndef backends_are_initialized(): return up")
         self.write("tensorflow/__init__.py", TENSORFLOW)
         for package in ("tensorflow/python", "tensorflow/python/eager"):
             self.write(package + "/__init__.py", "")
@@ -172,6 +205,36 @@ class TestCap(unittest.TestCase):
         self.assertEqual(self.run_task("import cupy; got = cupy.limit")[0], str((8 << 30) - (512 << 20)))
         got, _ = self.run_task("import cupy; got = cupy.limit", CUPY_GPU_MEMORY_LIMIT="50%")
         self.assertEqual(got, "50%", "the task's own limit stays")
+
+    def test_cupy_is_tried_once_it_holds_something(self):
+        code = (
+            "import cupy; memory.prove(); got = [list(told)]; cupy.pool.total, cupy.pool.free = 900, 300\n"
+            "memory.prove(); memory.prove(); got += [told, cupy.pool.limit, cupy.pool.total, cupy.pool.asked]"
+        )
+        share = (8 << 30) - (512 << 20)
+        got, said = self.run_task(code)
+        self.assertEqual(got, [[], [["cupy", None, None]], share, 600, 1])
+        self.assertEqual(said, "")
+        got, said = self.run_task(code.replace("memory.prove(); got", "cupy.holds = False; got"))
+        why = "RuntimeError: an allocation of 128 MiB passed the limit of its memory pool"
+        self.assertEqual(got[1:3], [[["cupy", why, None]], share])
+        self.assertIn("cupy is not limited to the slot's memory by itself: " + why, said)
+        got, _ = self.run_task(code, CUPY_GPU_MEMORY_LIMIT="none")
+        self.assertEqual(got[1], [["cupy", "RuntimeError: its memory pool has no limit", None]])
+
+    def test_jax_says_what_its_allocator_may_take(self):
+        code = (
+            "import jax; memory.prove(); got = [list(told)]; jax._src.xla_bridge.up = True; jax.limit = %d\n"
+            "memory.prove(); memory.prove(); got.append(told)"
+        )
+        share = 8 * 1024 - 512
+        self.assertEqual(self.run_task(code % (share << 20))[0], [[], [["jax", None, None]]])
+        got, said = self.run_task(code % (70 << 30))
+        why = f"RuntimeError: its allocator may take 71680 MiB of device 1, not {share}"
+        self.assertEqual(got, [[], [["jax", why, None]]])
+        self.assertIn("jax is not limited to the slot's memory by itself: " + why, said)
+        got, _ = self.run_task(code % 0)
+        self.assertEqual(got[1][0][1], "RuntimeError: device 1 does not say what its allocator may take")
 
     def test_nothing_without_a_budget_or_on_the_cpu(self):
         for budget, device in ((None, "GPU-a"), (0, "GPU-a"), (1 << 30, "CPU"), (1 << 30, None)):
