@@ -24,6 +24,15 @@ def item(x): return [random.random(), own.random(), seeded.random()]
 	f.write("tasks.py", "import random\nrandom.seed(3)\ndef item(x): return [random.random(), 'gpumux.template' in sys.modules]\n")
 	columns(t, f.run(s, "item", ints(4)...), false, false)
 	require.Contains(t, f.run(s, "item", 0)[0], "true")
+	f.write("tasks.py", `
+import random
+own = random.Random()
+own.setstate(random.Random(5).getstate())
+random.setstate(random.Random(9).getstate())
+def item(x): return [own.random(), random.random(), 'gpumux.template' in sys.modules]
+`)
+	columns(t, f.run(s, "item", ints(4)...), false, false)
+	require.Contains(t, f.run(s, "item", 0)[0], "true")
 }
 
 func TestFork_RandomStateOfNumPy(t *testing.T) {
@@ -50,6 +59,17 @@ def item(x): return [np.random.rand(), own.random(), old.rand(), child.random(),
 	columns(t, draw(), true, true, true, true, false, false)
 	f.write("tasks.py", "import numpy as np\nnp.random.seed(3)\ndef item(x): return [np.random.rand()]\n")
 	columns(t, draw(), false)
+	f.write("tasks.py", `
+import numpy as np
+put, listed, drawn = np.random.default_rng(), np.random.default_rng([1, 2, 3]), np.random.default_rng()
+put.bit_generator.state = np.random.PCG64(5).state
+drawn.random()
+key = np.random.Generator(np.random.Philox())
+key.bit_generator.state = np.random.Philox(5).state
+fresh = np.random.Generator(np.random.Philox())
+def item(x): return [put.random(), listed.random(), drawn.random(), key.random(), fresh.random()]
+`)
+	columns(t, draw(), false, false, true, false, true)
 	require.NotEmpty(t, f.logged("template ready"))
 	require.Empty(t, f.logged("cannot be forked"))
 }

@@ -201,10 +201,17 @@ def item(x):
 
 func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {
 	f := newForge(t, `
-import atexit, logging, threading
+import atexit, logging, tempfile, threading
 print("import")
-atexit.register(lambda: open(os.environ["DIR"] + "/exits", "a").write("x"))
+# For the time of the import's process, not of the first item's.
+shared = tempfile.TemporaryDirectory(dir=os.environ["DIR"])
+atexit.register(lambda: open(os.environ["DIR"] + "/exits", "a").write("import"))
 def item(x):
+    own = tempfile.TemporaryDirectory(dir=os.environ["DIR"])
+    open(own.name + "/own", "w").close()
+    open(shared.name + "/" + str(x), "x").close()
+    globals()["kept"] = own
+    atexit.register(lambda: open(os.environ["DIR"] + "/exits", "a").write("x"))
     print("hello", x)
     logging.info("logged %s", x)
     os.system("echo child %d" % x)
@@ -222,6 +229,29 @@ def item(x):
 	exits, err := os.ReadFile(filepath.Join(f.dir, "exits"))
 	require.NoError(t, err)
 	require.Equal(t, "txtxtx", string(exits))
+	left, err := filepath.Glob(filepath.Join(f.dir, "tmp*", "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 3, "the import's folder is there for all items, and theirs is gone: %v", left)
+}
+
+// Where the import sends standard output, it stays; the rest of the output is the item's.
+func TestFork_OutputThatTheImportTurnedAway(t *testing.T) {
+	f := newForge(t, `
+null = os.open(os.devnull, os.O_RDWR)
+os.dup2(null, 1)
+os.close(null)
+def item(x):
+    print("out")
+    print("err", x, file=sys.stderr)
+    return ['gpumux.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
+`)
+	got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: f.task("item"), Items: values(ints(2)...)})
+	require.NoError(t, err)
+	for i, d := range got {
+		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
+		require.Empty(t, d.Fault)
+		require.Equal(t, fmt.Sprintf("err %d\n", i), d.Output)
+	}
 }
 
 func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {

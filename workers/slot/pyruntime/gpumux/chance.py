@@ -48,11 +48,21 @@ class Chance:
             if random and issubclass(kind, random.Random):
                 self._settle_random(random, found)
             elif bits and issubclass(kind, bits.BitGenerator):
-                sequence = getattr(found, "seed_seq", None) or getattr(found, "_seed_seq", None)
-                if sequence is not None and getattr(sequence, "entropy", None) in self._drawn:
+                if self._from_system(kind, found):
                     self._renew.append(lambda found=found, kind=kind: setattr(found, "state", kind().state))
         if torch and self._torch is not None and torch.initial_seed() == self._torch:
             self._renew.append(torch.default_generator.seed)
+
+    def _from_system(self, kind: Any, found: Any) -> bool:
+        """Whether a generator of NumPy still has the seed that it drew from the system."""
+        sequence = getattr(found, "seed_seq", None) or getattr(found, "_seed_seq", None)
+        entropy = getattr(sequence, "entropy", None)
+        # A list is a seed of the task's own.
+        if not isinstance(entropy, int) or entropy not in self._drawn:
+            return False
+        now, first = (each.state.get("state") for each in (found, kind(sequence)))
+        # What stays the same as numbers are drawn, and not when the task sets another state: the stream, or the key.
+        return all(str(now[part]) == str(first[part]) for part in ("inc", "key") if kind.__name__ != "MT19937" and part in first)
 
     def _fail(self, name: str, why: str) -> None:
         self._failure = f"the random state of {name} cannot be followed: {why}"
@@ -63,7 +73,7 @@ class Chance:
             action()
 
     def _random(self, random: Any) -> None:
-        method, function = random.Random.seed, random.seed
+        method, function, put, put_shared = random.Random.seed, random.seed, random.Random.setstate, random.setstate
 
         def seed(own: Any, a: Any = None, *more: Any, **named: Any) -> None:
             self._seeded[id(own)] = a is None
@@ -73,10 +83,18 @@ class Chance:
             self._seeded[id(random._inst)] = a is None
             function(a, *more, **named)
 
-        random.Random.seed, random.seed = seed, seed_shared
+        def setstate(own: Any, state: Any) -> None:
+            self._seeded[id(own)] = False
+            put(own, state)
+
+        def setstate_shared(state: Any) -> None:
+            self._seeded[id(random._inst)] = False
+            put_shared(state)
+
+        random.Random.seed, random.seed, random.Random.setstate, random.setstate = seed, seed_shared, setstate, setstate_shared
 
         def undo() -> None:
-            random.Random.seed, random.seed = method, function
+            random.Random.seed, random.seed, random.Random.setstate, random.setstate = method, function, put, put_shared
 
         self._undo.append(undo)
 

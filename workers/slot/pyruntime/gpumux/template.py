@@ -42,6 +42,7 @@ class Template:
         """This process is a child that the worker has taken."""
         self._chance = Chance()
         self._sources: dict[str, Any] = {}
+        self._output = -1
         self._outputs: list[int] = []
         self._known: list[int] = []
         self._handlers: dict[int, Any] = {}
@@ -55,6 +56,8 @@ class Template:
         for fd in range(DESCRIPTOR, DESCRIPTOR + _RESERVED):
             if fd != null:
                 os.dup2(null, fd, inheritable=False)
+        # What the task does to its standard output stays; only what leads to this file leads to the item's own later.
+        self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 20)
         self._known = _descriptors()
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -78,7 +81,7 @@ class Template:
         gc.collect()
         gc.freeze()
         _flush()
-        self._outputs = _same(1)
+        self._outputs = _same(self._output)
         known = ",".join(map(str, self._known))
         self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known}".encode())
 
@@ -137,8 +140,9 @@ class Template:
         os.setpgid(0, 0)
         try:
             self._mine(token, fds)
+            _forget_exits()
             self._chance.renew()
-            wire = Wire(take())
+            wire = Wire(take(), self._output)
         except Exception as error:
             self._answer(f"failed {type(error).__name__}: {error}")
             os._exit(1)
@@ -203,6 +207,25 @@ class Template:
             if _stamp(path) != stamp:
                 return path
         return ""
+
+
+def _forget_exits() -> None:
+    """Leave out what the import wants done at its exit: a folder that it made for a time is every child's. What the standard library
+    does at the exit of a child for the child's own things stays."""
+    import atexit
+    import logging
+    from weakref import finalize
+
+    for each in list(finalize._registry):  # type: ignore[attr-defined]
+        each.detach()
+    atexit._clear()
+    atexit.register(logging.shutdown)
+    if finalize._registered_with_atexit:  # type: ignore[attr-defined]
+        atexit.register(finalize._exitfunc)  # type: ignore[attr-defined]
+    processes = sys.modules.get("multiprocessing.util")
+    if processes is not None:
+        processes._finalizer_registry.clear()
+        atexit.register(processes._exit_function)
 
 
 def leave(status: int) -> None:

@@ -55,17 +55,17 @@ def take() -> socket.socket:
     return sock
 
 
-def _output() -> Callable[[], int] | None:
-    """What tells the size of the file behind standard output, whatever the task does to it, or None where it is no file."""
+def _output(fd: int) -> Callable[[], int] | None:
+    """What tells the size of the file behind fd, whatever the task does to it, or None where it is no file."""
     try:
-        if not stat.S_ISREG(os.fstat(1).st_mode):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        kept = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+        kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
     except OSError:
         return None
     try:
         # Opened anew, it can be asked in the quick way, which moves the place of this descriptor alone.
-        again = os.open("/proc/self/fd/1", os.O_RDONLY | os.O_CLOEXEC)
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return lambda: os.fstat(kept).st_size
     os.dup2(again, kept, inheritable=False)
@@ -76,13 +76,14 @@ def _output() -> Callable[[], int] | None:
 class Wire:
     """One end of the wire. The main thread reads and answers; any thread may report progress."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, output: int = 1) -> None:
+        """The socket is the worker's; output is a descriptor of the file that the process prints to."""
         self._sock = sock
         self._lock = threading.Lock()
         self._main = threading.get_ident()
         self._waiting = bytearray()
         self._ahead: list[tuple[dict, memoryview]] = []
-        self._out, self._printed = _output(), 0
+        self._out, self._printed = _output(output), 0
         self._board: boards.Board | None = None
         # What of the board the worker was told, and when.
         self._told, self._when = 0, 0.0
