@@ -67,6 +67,7 @@ func write(t *testing.T, name, text string) {
 func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	lonely(t)
 	write(t, "items.jsonl", "1\n2\n")
+	write(t, "task.py", "def f(x): return x\n")
 	write(t, "broken.jsonl", "{\"a\":1}\n\n{oops}\n")
 	write(t, "ragged.csv", "a,b\n1,2\n3\n")
 	write(t, "embed.py", "def embed(item):\n    return item\n")
@@ -112,6 +113,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"CommandWithoutLocal", []string{"map", "--in", "items.jsonl", "--", "cat"}, []string{"a command after -- goes with --local"}},
 		{"CommandAndTask", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--", "cat"}, []string{"either TASK or a command"}},
 		{"UnknownProgram", []string{"map", "--in", "items.jsonl", "--local", "--", "no-such-program"}, []string{`"no-such-program" is not on PATH`}},
+		{"OutIsTask", []string{"map", "task.py:f", "--range", "0:2", "--local", "--out", "./task.py"}, []string{"--out ./task.py is the task's own file"}},
 		{"OutIsInput", []string{"map", "embed", "--in", "items.jsonl", "--out", "./items.jsonl"}, []string{"--out ./items.jsonl is the input itself"}},
 		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder is a folder"}},
 		{"OutInNoFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "no/where.jsonl"}, []string{"--out no/where.jsonl cannot be written"}},

@@ -13,6 +13,11 @@ import (
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
 func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local localTask, out output) error {
+	for _, file := range local.sources {
+		if sameFile(file, f.out) {
+			return usage("--out %s is the task's own file; name another for the results", f.out)
+		}
+	}
 	pools, err := a.poolsHere(f.taskFlags)
 	if err != nil {
 		return err
@@ -45,9 +50,6 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if err := s.alone(ctx, m.ID); err != nil {
 		return err
 	}
-	if f.data == "" {
-		s.note(m.ID)
-	}
 	ctx, err = s.serve(ctx)
 	if err != nil {
 		return err
@@ -67,6 +69,9 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	h, err := a.start(ctx, &s.connection, m, f)
 	if err != nil {
 		return err
+	}
+	if f.data == "" {
+		s.note(h.ID)
 	}
 	switch h.Entry {
 	case starter.Continued, starter.Attached:

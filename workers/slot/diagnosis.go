@@ -151,6 +151,8 @@ func fromDeath(e Evidence) Diagnosis {
 		d = plain(gpumux.TaskError, cmp.Or(words, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
 	case sig != 0 && !shell:
 		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+after(words))
+	case !ended && e.Loading:
+		d = plain(gpumux.Crash, "the task's module ended the process with exit status 0 while it was imported"+after(e.Protocol))
 	case !ended:
 		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+after(e.Protocol))
 	default:

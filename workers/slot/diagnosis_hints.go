@@ -71,6 +71,8 @@ func deathHint(e Evidence) string {
 		return "a resource limit (ulimit) ended it; raise the worker's limit"
 	case sig != 0:
 		return "native code of the task or a library is at fault; the tail says where; run the item alone to see it again"
+	case e.ExitCode == 0 && e.Loading:
+		return "take the call that ends the process out of the module, or put it under if __name__ == \"__main__\""
 	case e.ExitCode == 0:
 		return "the task ends its own process (os._exit?); return a value or raise instead"
 	}

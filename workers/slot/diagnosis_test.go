@@ -249,6 +249,9 @@ func TestDiagnose_WhatTheWorkerDid(t *testing.T) {
 
 	d = Diagnose(Evidence{Class: "ModuleNotFoundError", Message: "No module named 'embd'", Loading: true})
 	require.Equal(t, gpumux.BadInput, d.Fault.Kind)
+	d = Diagnose(Evidence{Exited: true, Loading: true})
+	require.Contains(t, d.Fault.Message, "the task's module ended the process")
+	require.Contains(t, d.Fault.Hint, "__main__")
 	d = Diagnose(Evidence{Class: "torch.OutOfMemoryError", Message: "CUDA out of memory.", Loading: true})
 	require.Equal(t, gpumux.DeviceOOM, d.Fault.Kind, "a model that does not fit is no bad input")
 }
