@@ -130,6 +130,7 @@ func (s *session) serve(ctx context.Context) (context.Context, error) {
 		}
 		return nil, unavailableError{fmt.Errorf("start the worker: %w", err)}
 	}
+	go s.app.tellRoom(ctx, s.data)
 	serving, fail := context.WithCancelCause(ctx)
 	go func() {
 		select {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // built is the folder of binary; TestMain deletes it.
@@ -401,6 +402,24 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A map whose state finds no room says which disk is full, waits, and goes on when there is room.
+func TestLocal_WaitsForRoomOnItsDisk(t *testing.T) {
+	s := newShell(t)
+	disk := s.path("disk")
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
+		t.Skipf("needs to mount a small disk: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	s.write("big.py", "def big(x): return 'x' * 30000\n")
+	p := s.begin("map", "big.py:big", "--range", "0:300", "--local", "--data", "disk/state", "--out", "r.jsonl")
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "the disk of "+disk+"/state is full") },
+		time.Minute, 20*time.Millisecond, "it says what it waits for")
+	require.NoError(t, unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=200m"))
+	require.Equal(t, 0, p.code(), p.stderr.String())
+	require.Len(t, s.lines(s.file("r.jsonl")), 300)
 }
 
 // children are the command lines of processes whose working folder is dir.
