@@ -240,7 +240,8 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups,
+				Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
@@ -259,6 +260,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 	}
 	opened := newPool(p.Name, places)
 	w.pools = append(w.pools, opened)
+	w.metrics.offer(opened)
 	return opened
 }
 
