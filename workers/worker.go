@@ -311,7 +311,7 @@ func (w *Worker) Describe() gpumux.Describe {
 }
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left. When ctx ends before, running chunks are handed back at once. Every call waits for the
+// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running chunks are handed back at once. Every call waits for the
 // same end; a worker that never started stops too.
 func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
@@ -350,7 +350,11 @@ func (w *Worker) shutdown() error {
 	w.giveUp(errPoolStopped)
 	if w.guarding != nil {
 		w.guarding()
-		w.guards.Wait()
+		guarding, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := await(guarding, w.guards.Wait); err != nil {
+			errs = append(errs, fmt.Errorf("a driver that is asked about devices has not answered for %s: %w; look at gpumux gpus", limit, err))
+		}
 	}
 
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
@@ -362,7 +366,9 @@ func (w *Worker) shutdown() error {
 	all.Wait()
 	errs = append(errs, pools...)
 	if w.templates != nil {
-		w.templates.Close()
+		if err := await(stopping, w.templates.Close); err != nil {
+			errs = append(errs, fmt.Errorf("a process that others are forked from has not ended %s after it was to: %w", limit, err))
+		}
 	}
 
 	if w.metrics != nil {
@@ -374,7 +380,14 @@ func (w *Worker) shutdown() error {
 	if w.store != nil {
 		errs = append(errs, w.store.Close())
 	}
-	errs = append(errs, w.closeInventory())
+	closing, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	closed := make(chan error, 1)
+	if err := await(closing, func() { closed <- w.closeInventory() }); err != nil {
+		errs = append(errs, fmt.Errorf("the GPU driver has not let go for %s: %w", limit, err))
+	} else {
+		errs = append(errs, <-closed)
+	}
 	if w.scratch != "" {
 		errs = append(errs, os.RemoveAll(w.scratch))
 	}
