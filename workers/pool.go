@@ -55,10 +55,10 @@ type place struct {
 	peak *peak
 	// model is what the group's devices are.
 	model string
-	// memory is the budget of a call that has the group whole. env is the environment of a process that takes context bytes of each
+	// memory is the budget of a call that has the group whole. env is the environment of a process that takes the allowance of each
 	// device beside its data, in a slot or with the group whole.
 	memory gpumux.Size
-	env    func(context gpumux.Size, whole bool) map[string]string
+	env    func(allowance gpumux.Size, whole bool) map[string]string
 	// beside are the other places of the group while a call has the group whole.
 	beside []*place
 }

@@ -161,7 +161,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	w.allowances = openAllowances(w.cache, w.log)
+	w.allowances = openAllowances(w.cache, w.tasks, w.log)
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
@@ -249,11 +249,11 @@ func (w *Worker) open(p placement, runtime string) *pool {
 			held := &peak{}
 			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.name, seat, held})
 			places = append(places, &place{seat: seat, group: g.name, peak: held, model: kind, memory: alone.Memory,
-				env: func(context gpumux.Size, whole bool) map[string]string {
+				env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
-						return environment(alone, g, context)
+						return environment(alone, g, allowance)
 					}
-					return environment(p.PoolConfig, g, context)
+					return environment(p.PoolConfig, g, allowance)
 				},
 			})
 		}
