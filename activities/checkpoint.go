@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ type checkpoint struct {
 	// Next is the first item that is not in Stack, Count how many values are.
 	Next  int64 `json:"next"`
 	Count int64 `json:"count"`
-	// Stack is what the values before came to, or lies in the store under Key when it is too large for a heartbeat.
+	// Stack is what the values before came to, or lies in the store under Key, its state, when it is too large for a heartbeat.
 	Stack []rest `json:"stack,omitempty"`
 	Key   string `json:"key,omitempty"`
 }
@@ -29,15 +30,30 @@ type rest struct {
 	Rank  int             `json:"rank,omitempty"`
 }
 
+const (
+	// stateAge is the time after which the server has been told of a state, or the attempt that stored it is over.
+	stateAge = 2 * gpumux.HeartbeatTimeout
+	// clearLimit bounds the deletion of states at the end, which the result waits for.
+	clearLimit = 10 * time.Second
+)
+
 // keeper saves checkpoints and tells the server of the newest one.
 type keeper struct {
 	r     *reducer
+	clock func() time.Time
 	saved time.Time
 	took  time.Duration
-	keys  []string
+	// states are those in the store that a heartbeat may still name, oldest first.
+	states []state
 
 	mu  sync.Mutex
 	now *checkpoint
+}
+
+// state is an object in the store and when it was written.
+type state struct {
+	key string
+	at  time.Time
 }
 
 // beat heartbeats until stopped.
@@ -91,7 +107,7 @@ func (k *keeper) resume() (next, count int64, stack []operand) {
 		stack = append(stack, operand{o.Span, o.Value, o.Rank})
 	}
 	if c.Key != "" {
-		k.keys = append(k.keys, c.Key)
+		k.states = append(k.states, state{c.Key, k.clock()})
 	}
 	return c.Next, c.Count, stack
 }
@@ -149,7 +165,7 @@ func (k *keeper) write(c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	key := fmt.Sprintf("%s/%012d-%012d.%012d.state.json", k.r.in.Folder, k.r.in.Start, k.r.in.End, c.Next)
+	key := fmt.Sprintf("%s/%012d.json", k.folder(), c.Next)
 	w, err := k.r.store.Create(k.r.ctx, key)
 	if err != nil {
 		return err
@@ -162,15 +178,29 @@ func (k *keeper) write(c *checkpoint) error {
 		return err
 	}
 	c.Stack, c.Key = nil, key
-	k.keys = append(k.keys, key)
+	k.states = append(k.states, state{key, k.clock()})
+	for len(k.states) > 1 && k.clock().Sub(k.states[1].at) > stateAge {
+		if k.r.store.Delete(k.r.ctx, k.states[0].key) != nil {
+			break // tried again with the next one, and at the end
+		}
+		k.states = k.states[1:]
+	}
 	return nil
 }
 
-// clear deletes what was stored on the way. The server may be told late of a newer checkpoint, so all stay until the end.
+// folder is where the states of all attempts at the stretch lie.
+func (k *keeper) folder() string {
+	return fmt.Sprintf("%s/%012d-%012d.state", k.r.in.Folder, k.r.in.Start, k.r.in.End)
+}
+
+// clear deletes what this attempt and those before stored on the way, when no other attempt comes.
 func (k *keeper) clear() {
-	for _, key := range k.keys {
-		if err := k.r.store.Delete(k.r.ctx, key); err != nil {
-			activity.GetLogger(k.r.ctx).Warn("the state of a reduce is done with but stays in the store", "error", err)
-		}
+	if len(k.states) == 0 && activity.GetInfo(k.r.ctx).Attempt <= 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.r.ctx), clearLimit)
+	defer cancel()
+	if err := k.r.store.DeleteFolder(ctx, k.folder()); err != nil {
+		activity.GetLogger(k.r.ctx).Warn("the state of a reduce is done with but stays in the store", "error", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store"
@@ -44,20 +45,22 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 // Reduce runs a reduce that is a task, in slots.
 func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
 	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
-	k := &keeper{r: r}
+	k := &keeper{r: r, clock: time.Now}
 	k.recall()
 	if err := p.doubted(ctx, k.tell); err != nil {
 		return gpumux.Partial{}, err
 	}
-	stop := k.beat()
+	defer k.beat()()
 	partial, err := r.task(k)
-	stop()
 	var fault *gpumux.Fault
 	switch {
 	case err == nil:
 		k.clear()
 		return partial, nil
 	case ctx.Err() != nil:
+		if temporal.IsCanceledError(context.Cause(ctx)) { // for good, not to go on elsewhere
+			k.clear()
+		}
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
 		return partial, err
@@ -66,6 +69,7 @@ func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
 		return partial, again(fault, retryDelay)
 	}
+	k.clear()
 	return partial, final(fault)
 }
 

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -19,39 +22,101 @@ import (
 )
 
 // allowances remember, for each model of device and each task, what its process takes beside its data: on a GPU the CUDA context,
-// code and workspaces, on the CPU what the idle process holds once the task is loaded. They outlive the worker in a file.
+// code and workspaces, on the CPU what the idle process holds once the task is loaded. They outlive the worker in a file that the
+// workers of a user share.
 type allowances struct {
 	// file is empty where nothing can be kept.
-	file string
-	log  *zap.Logger
+	file  string
+	tasks *catalog // of the worker
+	log   *zap.Logger
+	now   func() time.Time
 
 	mu    sync.Mutex
-	known map[string]map[string]allowance // by model and task
+	known figures
+	ids   map[string]string // of tasks, by name
 	told  map[string]bool
 }
 
+const (
+	// allowanceAge is how long what was measured is kept after it was last seen, allowanceFresh how old a sight may get before
+	// another is noted.
+	allowanceAge   = 90 * 24 * time.Hour
+	allowanceFresh = 24 * time.Hour
+)
+
+// figures are by model and by what identifies a task.
+type figures map[string]map[string]allowance
+
 type allowance struct {
 	Bytes gpumux.Size `json:"bytes,omitempty"`
+	// Seen is when that was measured last.
+	Seen time.Time `json:"seen"`
 	// Broken are the frameworks whose own limit does not hold, with the reason.
 	Broken map[string]string `json:"broken,omitempty"`
 }
 
 // openAllowances reads what earlier workers kept in the folder; "" is none.
-func openAllowances(dir string, log *zap.Logger) *allowances {
-	a := &allowances{log: log, known: map[string]map[string]allowance{}, told: map[string]bool{}}
+func openAllowances(dir string, tasks *catalog, log *zap.Logger) *allowances {
+	a := &allowances{tasks: tasks, log: log, now: time.Now, known: figures{}, ids: map[string]string{}, told: map[string]bool{}}
 	if dir == "" {
 		return a
 	}
 	a.file = filepath.Join(dir, "allowances.json")
-	data, err := os.ReadFile(a.file)
-	if err == nil {
-		err = json.Unmarshal(data, &a.known)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := a.merge(); err != nil {
 		log.Warn("what earlier workers measured cannot be read; it is measured anew", zap.Error(err))
-		a.known = map[string]map[string]allowance{}
 	}
 	return a
+}
+
+// merge takes over what the file has that is not known here or was seen later, and drops what is old; the caller holds the lock,
+// or nobody else knows of a.
+func (a *allowances) merge() error {
+	data, err := os.ReadFile(a.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var kept figures
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil {
+		return err
+	}
+	for model, tasks := range kept {
+		for id, each := range tasks {
+			if each.Seen.After(a.known[model][id].Seen) {
+				a.known.put(model, id, each)
+			}
+		}
+	}
+	for model, tasks := range a.known {
+		maps.DeleteFunc(tasks, func(_ string, each allowance) bool { return a.now().Sub(each.Seen) > allowanceAge })
+		if len(tasks) == 0 {
+			delete(a.known, model)
+		}
+	}
+	return nil
+}
+
+func (f figures) put(model, id string, one allowance) {
+	if f[model] == nil {
+		f[model] = map[string]allowance{}
+	}
+	f[model][id] = one
+}
+
+// id tells a task from those of other projects that have the same name: by what is run, and where. The caller holds the lock.
+func (a *allowances) id(name string) string {
+	if id, ok := a.ids[name]; ok {
+		return id
+	}
+	task, err := a.tasks.find(name)
+	if err != nil {
+		return name
+	}
+	target := cmp.Or(task.Python, strings.Join(task.Command, " "), strings.Join(task.Program, " "))
+	a.ids[name] = fmt.Sprintf("%s: %s in %s", name, target, task.Dir)
+	return a.ids[name]
 }
 
 // model is what allowances go by.
@@ -66,7 +131,7 @@ func model(d gpu.Device) string {
 func (a *allowances) of(model, task string) gpumux.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.known[model][task].Bytes
+	return a.known[model][a.id(task)].Bytes
 }
 
 // most is the task that takes the most on a model, among the tasks that a worker runs.
@@ -74,20 +139,20 @@ func (a *allowances) most(model string, tasks []string) (task string, bytes gpum
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, each := range tasks {
-		if n := a.known[model][each].Bytes; n > bytes {
+		if n := a.known[model][a.id(each)].Bytes; n > bytes {
 			task, bytes = each, n
 		}
 	}
 	return task, bytes
 }
 
-// broken are the frameworks whose own limit is known not to hold on a model, sorted.
-func (a *allowances) broken(model string) []string {
+// broken are the frameworks whose own limit is known not to hold on a model in one of the tasks, sorted.
+func (a *allowances) broken(model string, tasks []string) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	names := map[string]bool{}
-	for _, each := range a.known[model] {
-		for name := range each.Broken {
+	for _, each := range tasks {
+		for name := range a.known[model][a.id(each)].Broken {
 			names[name] = true
 		}
 	}
@@ -157,16 +222,16 @@ func (a *allowances) first(words ...string) bool {
 func (a *allowances) set(model, task string, change func(*allowance)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := a.known[model][task]
+	id := a.id(task)
+	before := a.known[model][id]
 	now := before
 	change(&now)
-	if now.Bytes == before.Bytes && maps.Equal(now.Broken, before.Broken) {
+	same := now.Bytes == before.Bytes && maps.Equal(now.Broken, before.Broken)
+	if same && (before.Seen.IsZero() || a.now().Sub(before.Seen) < allowanceFresh) {
 		return
 	}
-	if a.known[model] == nil {
-		a.known[model] = map[string]allowance{}
-	}
-	a.known[model][task] = now
+	now.Seen = a.now()
+	a.known.put(model, id, now)
 	if a.file == "" {
 		return
 	}
@@ -176,8 +241,12 @@ func (a *allowances) set(model, task string, change func(*allowance)) {
 	}
 }
 
-// keep writes the file, whole or not at all; the caller holds the lock.
+// keep writes the file, whole or not at all, with what other workers wrote meanwhile; what one writes at the very same moment is
+// measured again. The caller holds the lock.
 func (a *allowances) keep() error {
+	if err := a.merge(); err != nil {
+		a.log.Warn("what other workers measured cannot be read and is written over", zap.Error(err))
+	}
 	data, err := json.MarshalIndent(a.known, "", "  ")
 	if err != nil {
 		return err

@@ -63,6 +63,15 @@ def takes(mb):
     return ["taken", torch.fractions[-1] * torch.TOTAL]
 `
 
+// tasksIn are tasks of a folder's tasks.py.
+func tasksIn(dir string, names ...string) *catalog {
+	c := &catalog{exact: map[string]slot.Task{}}
+	for _, name := range names {
+		c.exact[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
+	}
+	return c
+}
+
 // cuda is a slot of 8 GiB on an imitated GPU, whose task uses the imitated torch.
 type cuda struct {
 	*workbench
@@ -78,7 +87,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	c := &cuda{workbench: newWorkbench(t, inventory, true), device: inventory.Devices()[0]}
-	c.allowances = openAllowances(c.dir, c.to)
+	c.allowances = openAllowances(c.dir, tasksIn(c.dir, "takes"), c.to)
 	c.env["DRIVER"], c.env["UUID"] = machine.File+".d", c.device.UUID
 	if holds {
 		c.env["HOLDS"] = "1"
@@ -129,14 +138,14 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Equal(t, "300MiB", lines[0].ContextMap()["context"])
 	require.Equal(t, "torch", lines[0].ContextMap()["framework"])
 	require.EqualValues(t, 300<<20, c.allowances.of(c.device.Name, "takes"))
-	require.Empty(t, c.allowances.broken(c.device.Name))
+	require.Empty(t, c.allowances.broken(c.device.Name, []string{"takes"}))
 
 	require.NoError(t, c.slot.Clear(t.Context()))
 	how, limit = c.takes(t, 7818)
 	require.Equal(t, "refused", how)
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
-	next := openAllowances(c.dir, zap.NewNop())
+	next := openAllowances(c.dir, tasksIn(c.dir, "takes"), zap.NewNop())
 	require.EqualValues(t, 300<<20, next.of(c.device.Name, "takes"))
 	require.Zero(t, next.of("another model", "takes"))
 	task, bytes := next.most(c.device.Name, []string{"other", "takes"})
@@ -164,20 +173,23 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	require.Len(t, lines, 1, "once")
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
 
-	// The next worker knows.
+	// The next worker knows, if it runs the task.
 	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{c.device}})
 	require.NoError(t, err)
-	list, _ := enforced(t, inventory, PoolConfig{Name: "gpu", Devices: gpu.Selection{"0"}, Memory: 8 << 30}, func(w *Worker) {
-		w.hostPIDs, w.allowances = false, openAllowances(c.dir, w.log)
-	})
-	require.Equal(t, []string{"framework caps except of torch"}, list)
+	for task, want := range map[string]string{"takes": "framework caps except of torch", "other": "framework caps"} {
+		list, _ := enforced(t, inventory, PoolConfig{Name: "gpu", Devices: gpu.Selection{"0"}, Memory: 8 << 30}, func(w *Worker) {
+			w.tasks = tasksIn(c.dir, task)
+			w.hostPIDs, w.allowances = false, openAllowances(c.dir, w.tasks, w.log)
+		})
+		require.Equal(t, []string{want}, list, task)
+	}
 }
 
 // On the CPU it is what the idle process holds.
 func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))
-	a := openAllowances(b.dir, b.to)
+	a := openAllowances(b.dir, tasksIn(b.dir, "one"), b.to)
 	pool := PoolConfig{Name: "pool", Memory: 140 << 20}
 	s := b.slot(gpu.CPU, pool.Memory, func(o *slot.Options) {
 		o.Loaded = func(task string, bytes int64) { a.loaded(pool, gpu.CPU, task, bytes) }
@@ -191,10 +203,52 @@ func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 func TestAllowance_AFileThatCannotBeReadIsMeasuredAnew(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "allowances.json"), []byte("{"), 0o644))
-	a := openAllowances(dir, zap.NewNop())
+	a := openAllowances(dir, tasksIn(dir, "t"), zap.NewNop())
 	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 600 << 20})
-	require.EqualValues(t, 300<<20, openAllowances(dir, zap.NewNop()).of("H200", "t"), "of each device")
+	require.EqualValues(t, 300<<20, openAllowances(dir, tasksIn(dir, "t"), zap.NewNop()).of("H200", "t"), "of each device")
 	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 640 << 20})
 	require.EqualValues(t, 300<<20, a.of("H200", "t"), "about the same")
-	require.Equal(t, gpumux.Size(0), openAllowances("", zap.NewNop()).of("H200", "t"))
+	require.Equal(t, gpumux.Size(0), openAllowances("", tasksIn("", "t"), zap.NewNop()).of("H200", "t"))
+}
+
+// The file is shared: by tasks of the same name in other projects, and by workers that run at the same time.
+func TestAllowance_SharedByWorkers(t *testing.T) {
+	dir := t.TempDir()
+	torch := func(a *allowances, task string, bytes int64) {
+		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: bytes})
+	}
+	open := func(project string) *allowances { return openAllowances(dir, tasksIn(project, "t", "u"), zap.NewNop()) }
+	first, second, other := open("/a"), open("/a"), open("/b")
+	torch(first, "t", 300<<20)
+	torch(second, "u", 400<<20)
+	torch(other, "t", 500<<20)
+	for _, a := range []*allowances{open("/a"), second} {
+		require.EqualValues(t, 400<<20, a.of("H200", "u"))
+		require.EqualValues(t, 300<<20, a.of("H200", "t"))
+	}
+	require.EqualValues(t, 500<<20, open("/b").of("H200", "t"))
+	require.Zero(t, open("/b").of("H200", "u"))
+	torch(first, "u", 800<<20)
+	require.EqualValues(t, 800<<20, open("/a").of("H200", "u"), "what was seen last holds")
+}
+
+// What has not been seen for long is forgotten; what is seen again is not, though it did not change.
+func TestAllowance_OldOnesAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	a := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
+	a.now = func() time.Time { return now }
+	seen := func(task string) {
+		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: 300 << 20})
+	}
+	now = now.Add(-allowanceAge - time.Hour)
+	seen("t")
+	seen("u")
+	now = now.Add(2 * time.Hour)
+	seen("u")
+	now = now.Add(allowanceFresh)
+	seen("u")
+	next := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
+	require.Zero(t, next.of("H200", "t"))
+	require.EqualValues(t, 300<<20, next.of("H200", "u"))
 }

@@ -48,7 +48,7 @@ func (w *Worker) means(p placement) means {
 		m.list = append(m.list, "MIG")
 	}
 	kept := meansCaps
-	if broken := w.allowances.broken(model(p.groups[0].devices[0])); len(broken) > 0 {
+	if broken := w.allowances.broken(model(p.groups[0].devices[0]), w.tasks.names()); len(broken) > 0 {
 		kept += " except of " + strings.Join(broken, ", ")
 	}
 	m.list = append(m.list, kept)

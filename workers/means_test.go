@@ -21,7 +21,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(
 		Store: "file://" + t.TempDir(), Pools: []PoolConfig{p}, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
-	w.hostPIDs, w.enforced, w.allowances = true, map[string]means{}, openAllowances("", w.log)
+	w.hostPIDs, w.enforced, w.allowances = true, map[string]means{}, openAllowances("", w.tasks, w.log)
 	if change != nil {
 		change(w)
 	}

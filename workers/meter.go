@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// full is the share of the slots that must be at work for time to count; not all, because of many one is often between two
+	// atWork is the share of the slots that must be at work for time to count; not all, because of many one is often between two
 	// chunks.
-	full = 7.0 / 8
+	atWork = 7.0 / 8
 	// stretchLeast is the least time that is looked at on its own, so that short items cost little.
 	stretchLeast = 5 * time.Millisecond
 	// stretches is how many of them each slot must have brought to a measurement.
@@ -229,7 +229,7 @@ func (m *meter) sum() {
 	}
 	switch {
 	case foreign > 0 || working == 0 || working > m.want:
-	case float64(working) >= full*float64(m.want):
+	case float64(working) >= atWork*float64(m.want):
 		m.valid += passed
 	case starting == 0:
 		m.lack += passed

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,14 +22,22 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
+const (
+	// scrapeLimit is the time after which a scrape is refused, as when a driver does not answer; scrapesMost how many may wait.
+	scrapeLimit = 10 * time.Second
+	scrapesMost = 4
+)
+
 // metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served,
 // and counting costs next to nothing.
 type metrics struct {
-	sdk *instruments
-	log *zap.Logger
+	sdk   *instruments
+	log   *zap.Logger
+	limit time.Duration // of a scrape
 
-	mu     sync.Mutex
+	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
 	slots  []counted
+	pools  []*pool
 	faults map[faulty]int64
 
 	server *http.Server
@@ -60,7 +70,7 @@ type faulty struct {
 }
 
 func newMetrics(log *zap.Logger) *metrics {
-	return &metrics{sdk: newInstruments(), log: log, faults: map[faulty]int64{}}
+	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, faults: map[faulty]int64{}}
 }
 
 // follow adds a slot.
@@ -68,6 +78,13 @@ func (m *metrics) follow(c counted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slots = append(m.slots, c)
+}
+
+// offer adds a pool.
+func (m *metrics) offer(p *pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools = append(m.pools, p)
 }
 
 // fault counts one.
@@ -102,7 +119,9 @@ func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid s
 	all.MustRegister(m.sdk, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
+	}))
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
 		defer close(m.ended)
@@ -135,6 +154,7 @@ type gauges struct {
 
 var (
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
+	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
 	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
 	descTrims     = prometheus.NewDesc("gpumux_trims_total", "Clean-ups between items.", []string{"pool", "slot"}, nil)
@@ -149,7 +169,7 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{
-		descSlots, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descFree, descTotal,
+		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descFree, descTotal,
 	} {
 		to <- each
 	}
@@ -161,13 +181,14 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	slots, pools, faults := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.faults)
+	g.mu.Unlock()
 	type at struct {
 		pool, device string
 		state        slot.State
 	}
 	states := map[at]int{}
-	for _, c := range g.slots {
+	for _, c := range slots {
 		for _, state := range slot.States() {
 			states[at{c.pool, c.device, state}] += 0
 		}
@@ -187,7 +208,10 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for a, n := range states {
 		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))
 	}
-	for f, n := range g.faults {
+	for _, p := range pools {
+		value(descOpen, prometheus.GaugeValue, float64(p.slots("")), p.name)
+	}
+	for f, n := range faults {
 		value(descFaults, prometheus.CounterValue, float64(n), f.pool, string(f.kind))
 	}
 	for _, d := range g.devices {

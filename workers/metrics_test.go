@@ -20,20 +20,63 @@ import (
 // shown serves the metrics and returns what a scrape finds.
 func shown(t *testing.T, m *metrics, inventory *gpu.Inventory) func() string {
 	t.Helper()
+	url := served(t, m, inventory.Devices(), inventory.Status)
+	return func() string {
+		code, text := scraped(t, url)
+		require.Equal(t, http.StatusOK, code, "%s", text)
+		return text
+	}
+}
+
+// served serves the metrics and returns where.
+func served(t *testing.T, m *metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
+	t.Helper()
 	core, seen := observer.New(zap.InfoLevel)
 	m.log = zap.New(core)
-	require.NoError(t, m.serve("127.0.0.1:0", inventory.Devices(), inventory.Status))
+	require.NoError(t, m.serve("127.0.0.1:0", devices, status))
 	t.Cleanup(func() { require.NoError(t, m.stop(context.Background())) })
-	url := seen.FilterMessage("metrics are served").All()[0].ContextMap()["url"].(string)
-	return func() string {
-		answer, err := http.Get(url)
-		require.NoError(t, err)
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", text)
-		return string(text)
+	return seen.FilterMessage("metrics are served").All()[0].ContextMap()["url"].(string)
+}
+
+// scraped is the answer to one scrape.
+func scraped(t *testing.T, url string) (code int, text string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+// A driver that does not answer holds up scrapes, up to a few and for a while, and no slot that counts a fault.
+func TestMetrics_ADriverThatHangs(t *testing.T) {
+	m := newMetrics(zap.NewNop())
+	m.limit = 20 * time.Millisecond
+	asked, answer := make(chan struct{}, 2*scrapesMost), make(chan struct{})
+	defer close(answer)
+	url := served(t, m, []gpu.Device{{UUID: "GPU-1"}}, func(string) (gpu.Status, error) {
+		asked <- struct{}{}
+		<-answer
+		return gpu.Status{}, nil
+	})
+	for range scrapesMost {
+		code, text := scraped(t, url)
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, text, "configured timeout")
+		<-asked
+		counted := make(chan struct{})
+		go func() { m.fault("cpu", gpumux.Crash); close(counted) }()
+		select {
+		case <-counted:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a fault waits for the driver")
+		}
 	}
+	code, text := scraped(t, url)
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, text, "Limit of concurrent requests reached")
+	require.Empty(t, asked, "the driver is not asked again")
 }
 
 // What real slots did, and what the driver says, as a scrape finds it.
@@ -53,9 +96,14 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m.slots[0].peak.take(20 << 20)
 	m.fault("cpu", gpumux.Crash)
 	m.fault("cpu", gpumux.Crash)
+	p, _ := fakePool(4, "A", "B")
+	p.resize(3, 3)
+	p.cordon("B", "lost")
+	m.offer(p)
 	scrape := shown(t, m, inventory)
 	text := scrape()
 	for _, line := range []string{
+		`gpumux_slots_open{pool="` + p.name + `"} 3`,
 		`gpumux_slots{device="CPU",pool="cpu",state="ready"} 1`,
 		`gpumux_slots{device="CPU",pool="cpu",state="vacant"} 1`,
 		`gpumux_slots{device="CPU",pool="cpu",state="busy"} 0`,

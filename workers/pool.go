@@ -55,10 +55,10 @@ type place struct {
 	peak *peak
 	// model is what the group's devices are.
 	model string
-	// memory is the budget of a call that has the group whole. env is the environment of a process that takes context bytes of each
+	// memory is the budget of a call that has the group whole. env is the environment of a process that takes the allowance of each
 	// device beside its data, in a slot or with the group whole.
 	memory gpumux.Size
-	env    func(context gpumux.Size, whole bool) map[string]string
+	env    func(allowance gpumux.Size, whole bool) map[string]string
 	// beside are the other places of the group while a call has the group whole.
 	beside []*place
 }
@@ -370,6 +370,23 @@ func (p *pool) stop(ctx context.Context) error {
 		all.Go(func() { errs[i] = pl.Stop(ctx) })
 	}
 	all.Wait()
-	p.vacating.Wait()
+	if err := await(ctx, p.vacating.Wait); err != nil {
+		errs = append(errs, fmt.Errorf("stop pool %s: a process that was one too many has not ended: %w", p.name, err))
+	}
 	return errors.Join(errs...)
+}
+
+// await returns when wait does, or with ctx's cause when ctx ends before; wait then goes on by itself.
+func await(ctx context.Context, wait func()) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -374,6 +374,29 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	require.Len(t, (<-got).beside, 1)
 }
 
+// A process that does not end at all, as one that hangs in the driver, is given up when the pool's time to stop is over.
+func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	slow := make(chan struct{})
+	for _, pl := range p.places {
+		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		pl.seat = &reluctant{pl.seat.(*fakeSeat), slow}
+	}
+	p.resize(1, 1)
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the time is over"))
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.stop(over) }()
+	select {
+	case err := <-stopped:
+		require.ErrorContains(t, err, "stop pool gpu: a process that was one too many has not ended: the time is over")
+	case <-time.After(20 * time.Second):
+		t.Fatal("stop waits for the process")
+	}
+	close(slow)
+	require.NoError(t, p.stop(t.Context()))
+}
+
 // reluctant is a slot whose process ends when it is told.
 type reluctant struct {
 	*fakeSeat

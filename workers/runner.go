@@ -74,12 +74,12 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 			call.Done(d.Result)
 		},
 	}
-	context := r.allowances.of(pl.model, task.Name)
-	if pl.model != gpu.CPU && context > 0 {
-		in.Context, in.Env = int64(context), pl.env(context, call.Whole)
+	allowance := r.allowances.of(pl.model, task.Name)
+	if pl.model != gpu.CPU && allowance > 0 {
+		in.Context, in.Env = int64(allowance), pl.env(allowance, call.Whole)
 	}
 	if call.Whole {
-		in.Memory, in.Env = pl.memory, pl.env(context, true)
+		in.Memory, in.Env = pl.memory, pl.env(allowance, true)
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logPool, r.pool.name),
 			zap.String(logDevice, pl.group), zap.String(logTask, task.Name))
 		for _, beside := range pl.beside {

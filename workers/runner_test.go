@@ -21,11 +21,11 @@ func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
 	for _, pl := range p.places {
 		pl.model = gpu.CPU
 	}
-	log := zap.NewNop()
+	log, tasks := zap.NewNop(), tasksIn("", "t")
 	return &runner{
-		pool: p, tasks: &catalog{exact: map[string]slot.Task{"t": {Name: "t"}}}, halt: context.Background(), log: log,
+		pool: p, tasks: tasks, halt: context.Background(), log: log,
 		contact:    startContact(&contact{now: now, fence: &barrier{}, log: log}),
-		allowances: openAllowances("", log), metrics: newMetrics(log), lost: func(string, string) {},
+		allowances: openAllowances("", tasks, log), metrics: newMetrics(log), lost: func(string, string) {},
 	}, fakes
 }
 

@@ -61,7 +61,7 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), openAllowances("", w.log)
+	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), openAllowances("", w.tasks, w.log)
 	pl := w.open(w.placements[0], main)
 	s := newSizing(pl, w.placements[0], w.inventory, w.log)
 	s.meter.length = 300 * time.Millisecond

@@ -161,7 +161,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	w.allowances = openAllowances(w.cache, w.log)
+	w.allowances = openAllowances(w.cache, w.tasks, w.log)
 	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
@@ -240,7 +240,8 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups,
+				Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
@@ -248,17 +249,18 @@ func (w *Worker) open(p placement, runtime string) *pool {
 			held := &peak{}
 			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.name, seat, held})
 			places = append(places, &place{seat: seat, group: g.name, peak: held, model: kind, memory: alone.Memory,
-				env: func(context gpumux.Size, whole bool) map[string]string {
+				env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
-						return environment(alone, g, context)
+						return environment(alone, g, allowance)
 					}
-					return environment(p.PoolConfig, g, context)
+					return environment(p.PoolConfig, g, allowance)
 				},
 			})
 		}
 	}
 	opened := newPool(p.Name, places)
 	w.pools = append(w.pools, opened)
+	w.metrics.offer(opened)
 	return opened
 }
 
@@ -309,7 +311,7 @@ func (w *Worker) Describe() gpumux.Describe {
 }
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left. When ctx ends before, running chunks are handed back at once. Every call waits for the
+// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running chunks are handed back at once. Every call waits for the
 // same end; a worker that never started stops too.
 func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
@@ -348,7 +350,11 @@ func (w *Worker) shutdown() error {
 	w.giveUp(errPoolStopped)
 	if w.guarding != nil {
 		w.guarding()
-		w.guards.Wait()
+		guarding, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := await(guarding, w.guards.Wait); err != nil {
+			errs = append(errs, fmt.Errorf("a driver that is asked about devices has not answered for %s: %w; look at gpumux gpus", limit, err))
+		}
 	}
 
 	stopping, cancel := context.WithTimeout(context.Background(), limit)
@@ -360,7 +366,9 @@ func (w *Worker) shutdown() error {
 	all.Wait()
 	errs = append(errs, pools...)
 	if w.templates != nil {
-		w.templates.Close()
+		if err := await(stopping, w.templates.Close); err != nil {
+			errs = append(errs, fmt.Errorf("a process that others are forked from has not ended %s after it was to: %w", limit, err))
+		}
 	}
 
 	if w.metrics != nil {
@@ -372,7 +380,14 @@ func (w *Worker) shutdown() error {
 	if w.store != nil {
 		errs = append(errs, w.store.Close())
 	}
-	errs = append(errs, w.closeInventory())
+	closing, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	closed := make(chan error, 1)
+	if err := await(closing, func() { closed <- w.closeInventory() }); err != nil {
+		errs = append(errs, fmt.Errorf("the GPU driver has not let go for %s: %w", limit, err))
+	} else {
+		errs = append(errs, <-closed)
+	}
 	if w.scratch != "" {
 		errs = append(errs, os.RemoveAll(w.scratch))
 	}
