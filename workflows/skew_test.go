@@ -25,8 +25,6 @@ type schedule struct {
 	e     *engine
 	costs []time.Duration
 	slots int
-	// ahead is how many items a slot takes before the one that runs has ended.
-	ahead int
 
 	now    time.Duration
 	queue  []handed
@@ -46,6 +44,14 @@ type event struct {
 	at     time.Duration
 	piece  gpumux.Piece
 	result gpumux.ChunkResult
+}
+
+// ahead is how many items a process is given beside the one that runs when they take so long each, as workers/slot gives them.
+func ahead(pace time.Duration) int64 {
+	if pace >= 100*time.Millisecond {
+		return 1
+	}
+	return int64(max(2, min(2048, 1+8*time.Millisecond/pace)))
 }
 
 // run returns when the last item ended.
@@ -72,13 +78,19 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			s.queue = s.queue[1:]
 			busy, half, since := time.Duration(0), time.Duration(0), int64(0)
 			next, stop, pace := h.piece.Start, h.piece.End, time.Duration(0)
+			lately, holds := time.Duration(0), next+1
 			for ; next < stop; next++ {
-				if h.limit > 0 && stop == h.piece.End && busy >= h.limit { // what the slot holds already still runs
-					stop = min(h.piece.End, next+int64(s.ahead))
+				if h.limit > 0 && stop == h.piece.End && busy >= h.limit { // what the process holds already still runs
+					stop = min(h.piece.End, max(next, holds))
 				}
 				require.False(t, done[next], "item %d runs twice", next)
 				done[next] = true
 				busy += s.costs[next]
+				if lately == 0 {
+					lately = s.costs[next]
+				}
+				lately = max(time.Microsecond, lately+(s.costs[next]-lately)/4)
+				holds = max(holds, next+1+ahead(lately))
 				if half == 0 && busy >= h.limit/2 {
 					half, since = busy, next+1
 				}
@@ -176,7 +188,7 @@ func TestSizer_SlowItemsCostLittle(t *testing.T) {
 			for _, slots := range []int{1, 2, 8, 32} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, unit, slots), func(t *testing.T) {
 					costs := distribution(enough(slots, unit), unit, rand.New(rand.NewPCG(1, uint64(slots))))
-					(&schedule{costs: costs, slots: slots, ahead: 96}).test(t)
+					(&schedule{costs: costs, slots: slots}).test(t)
 				})
 			}
 		}
@@ -194,9 +206,26 @@ func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 					for i := range n / 100 {
 						costs[at(n)+i] = 100 * unit
 					}
-					(&schedule{costs: costs, slots: slots, ahead: 2}).test(t)
+					(&schedule{costs: costs, slots: slots}).test(t)
 				})
 			}
 		}
+	}
+}
+
+// A small map suffers more: by the time at which the slow items tell of themselves, few others are left to fill the slots.
+func TestSizer_SlowItemsTogetherInASmallMap(t *testing.T) {
+	const n, slow, slots = 2000, 20, 4
+	for at := 0; at <= n-slow; at += slow {
+		costs := slices.Repeat([]time.Duration{2 * time.Millisecond}, n)
+		var sum time.Duration
+		for i := range costs {
+			if i >= at && i < at+slow {
+				costs[i] = 200 * time.Millisecond
+			}
+			sum += costs[i]
+		}
+		took := (&schedule{costs: costs, slots: slots}).run(t)
+		require.LessOrEqual(t, took, sum/slots*160/100, "the slow items begin at %d", at)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,21 +13,28 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
+// wholeFile is the size up to which a file counts by what it holds. A larger one is data that a command is given, such as a model,
+// and counts by its size and time, so that no map waits for it to be read.
+const wholeFile = 64 << 20
+
 // editionOf tells versions of a local task apart by the files that it is written in. It is empty when none is to be seen.
 func editionOf(files ...string) string {
 	hash, seen := sha256.New(), false
 	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
+		// Opening a named pipe would wait for whoever writes it.
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		info, err := file.Stat()
-		if err == nil && info.Mode().IsRegular() {
-			if _, err = io.Copy(hash, file); err == nil {
-				seen = true
-			}
+		if seen {
+			_, _ = hash.Write([]byte{0}) // so that it matters where one file ends and the next begins
 		}
-		_ = file.Close()
+		if info.Size() > wholeFile {
+			seen = true
+			_, _ = fmt.Fprint(hash, info.Size(), info.ModTime().UnixNano())
+			continue
+		}
+		seen = add(hash, name) || seen
 	}
 	if !seen {
 		return ""
@@ -34,14 +42,26 @@ func editionOf(files ...string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:6]
 }
 
-// files are what the edition of a task is of: its own file, not what that imports.
+// add puts what a file holds into a hash, and says whether it could.
+func add(hash io.Writer, name string) bool {
+	file, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	_, err = io.Copy(hash, file)
+	return err == nil
+}
+
+// files are what the edition of a task is of: its own file, not what that imports; of a command every word that names a file, but
+// not a program of the system.
 func (t localTask) files(target string) []string {
 	switch {
 	case len(t.config.Command) > 0:
 		if !strings.ContainsRune(t.config.Command[0], filepath.Separator) {
-			return nil // a program of the system
+			return t.config.Command[1:]
 		}
-		return t.config.Command[:1]
+		return t.config.Command
 	case strings.HasSuffix(target, ".py"):
 		return []string{filepath.Join(t.scope, filepath.Base(target))}
 	}
@@ -50,7 +70,7 @@ func (t localTask) files(target string) []string {
 }
 
 func (t *localTask) read(target string) {
-	t.sources = t.files(target)
+	t.sources = slices.Clip(t.files(target))
 	t.edition = editionOf(t.sources...)
 }
 
