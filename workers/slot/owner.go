@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -268,14 +269,34 @@ func (s *Slot) place(fault *gpumux.Fault, task Task) {
 
 // unstarted is the fault of a process that the system could not start.
 func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
-	fault := &gpumux.Fault{Kind: gpumux.BadInput, Message: err.Error()}
+	fault := &gpumux.Fault{Kind: gpumux.Crash, Message: err.Error()}
 	s.place(fault, task)
 	fault.Op = "start"
+	var program *programError
 	switch {
+	case scarce(err):
+		// It passes, and no item is to blame.
+		fault.Blameless = true
+		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
+		if errors.Is(err, syscall.ENOMEM) {
+			fault.Kind = gpumux.HostOOM
+		}
+	case !errors.As(err, &program):
+		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
-		fault.Hint = "install it, or name it with its full path in the task"
+		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
 	default:
-		fault.Hint = "check that the file exists in the task's folder and may be executed"
+		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
 	}
 	return fault
+}
+
+// scarce says that the worker or its machine ran out of something that comes back when others let go of it.
+func scarce(err error) bool {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }

@@ -168,7 +168,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	if err := spawn(cmd, group); err != nil {
 		out.close()
 		group.close()
-		return fmt.Errorf("start %q: %w", argv[0], err)
+		return &programError{argv[0], err}
 	}
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
 	if err := enlist(p.pid, worker.number, mark.number); err != nil {
@@ -177,6 +177,15 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	p.watch(o)
 	return nil
 }
+
+// programError says that the system did not start the task's own program.
+type programError struct {
+	program string
+	err     error
+}
+
+func (e *programError) Error() string { return fmt.Sprintf("start %q: %v", e.program, e.err) }
+func (e *programError) Unwrap() error { return e.err }
 
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {

@@ -111,6 +111,9 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, 
 			// Another one waits soon.
 			ts.distrust(t, err.Error(), false)
 			continue
+		case scarce(err):
+			// A new interpreter needs the same, and its fault says so.
+			return nil, errNoFork
 		case !errors.As(err, &stale) && !errors.Is(err, errTemplateStopped):
 			ts.distrust(t, err.Error(), false)
 		}
