@@ -174,3 +174,26 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
 	require.Equal(t, 1, f.imports())
 }
+
+// A child that dies because the call's time is over says nothing about forking, and no other interpreter starts for it.
+func TestFork_AChildThatTheFenceEndsIsNoReasonToSpawn(t *testing.T) {
+	f := newForge(t, `
+import gpumux.wire
+open(os.environ["DIR"] + "/imports", "a").write("x")
+def hello(wire, *_):
+    open(os.environ["DIR"] + "/died", "w").close()
+    os._exit(1)
+gpumux.wire.Wire.hello = hello
+def item(x): return x
+`)
+	call := slot.Call{Task: f.task("item"), Items: values(1), Held: func() error {
+		if _, err := os.Stat(filepath.Join(f.dir, "died")); err == nil {
+			return slot.ErrLapsed
+		}
+		return nil
+	}}
+	_, err := run(t, f.slot("cpu/0", nil), call)
+	require.ErrorIs(t, err, slot.ErrLapsed)
+	require.Equal(t, 1, f.imports())
+	require.Empty(t, f.logged("could not be forked"))
+}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/gpumux/gpumux"
 )
 
@@ -83,6 +85,9 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 	}
 	evidence, trace := p.greet(ctx, o, call, s.quit)
 	if p.template != nil && evidence != nil && !evidence.Canceled {
+		if err := s.lapsed(call); err != nil {
+			return nil, err
+		}
 		s.unready(p, evidence)
 		return s.start(ctx, call, false)
 	}
@@ -92,10 +97,15 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 			s.templates.trust(p.template)
 		}
 		s.enter(Ready, "task loaded")
-		if o.Loaded != nil && o.Memory > 0 && call.mode(s.o.Mode) != gpumux.Fresh {
+		fresh := call.mode(s.o.Mode) == gpumux.Fresh
+		if o.Loaded != nil && o.Memory > 0 && !fresh {
 			o.Loaded(call.Task.Name, p.memory.Measure())
 		}
-		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
+		level := zap.InfoLevel
+		if fresh {
+			level = zap.DebugLevel // one for each item
+		}
+		s.log.Log(level, "task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
 		return p, nil
 	}
 	if err := s.lapsed(call); err != nil {
@@ -208,7 +218,7 @@ func (s *Slot) retire(kindly bool, why string) {
 
 // drop is retire for a process that must not go on: no grace.
 func (s *Slot) drop(why string) {
-	killGroup(s.process.pid, 9)
+	s.process.signal(syscall.SIGKILL)
 	s.retire(false, why)
 }
 

@@ -80,7 +80,8 @@ func (t *template) live() {
 			continue
 		case <-idle.C:
 		case <-p.exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid), logWhy.text(p.ended.String()))
+			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid),
+				logWhy.text(p.ended.String()))
 		case <-t.quit:
 		}
 		break
