@@ -51,7 +51,7 @@ def item(x): return [np.random.rand(), own.random(), old.rand(), child.random(),
 	f.write("tasks.py", "import numpy as np\nnp.random.seed(3)\ndef item(x): return [np.random.rand()]\n")
 	columns(t, draw(), false)
 	require.NotEmpty(t, f.logged("template ready"))
-	require.Empty(t, f.logged("cannot be forked"))
+	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
 // columns checks which positions of the results differ from item to item.

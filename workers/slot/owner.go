@@ -42,6 +42,7 @@ func (s *Slot) own() {
 			s.retire(false, "ended while idle")
 		case <-s.quit:
 			s.retire(true, "slot stops")
+			s.templates.share(-1)
 			if s.owned {
 				s.templates.Close()
 			}
