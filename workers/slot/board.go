@@ -104,8 +104,11 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
-	killGroup(p.pid, syscall.SIGKILL)
+	p.signal(syscall.SIGKILL)
 	<-p.exited
+	if err := s.lapsed(f.call); err != nil {
+		return err
+	}
 	late := f.flight[0]
 	if err := s.look(p, f, p.board.Published()); err != nil {
 		return err

@@ -81,6 +81,9 @@ wait:
 		case <-tick.C:
 			p.out.trim(outputLimit)
 		case <-late:
+			if err := s.lapsed(call); err != nil {
+				return none, err
+			}
 			return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
 		case <-ctx.Done():
 			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())

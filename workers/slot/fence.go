@@ -61,7 +61,10 @@ func refence(change func(map[*Fence]time.Duration)) error {
 	if due == fences.due {
 		return nil
 	}
-	armed := fences.due > 0
+	// What could not be told is still to be: until then the warden goes by the deadline before.
+	if err := w.line.set(due, fences.due == 0); err != nil {
+		return err
+	}
 	fences.due = due
-	return w.line.set(due, !armed)
+	return nil
 }

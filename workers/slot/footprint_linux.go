@@ -48,7 +48,8 @@ func footprint(proc string, pid int, before, devices []string) string {
 		}
 	}
 	if at := slices.IndexFunc(files, onDevice); at >= 0 {
-		return fmt.Sprintf("its import uses the device (%s is open), which a forked process cannot go on with; use the device in the function", files[at])
+		return fmt.Sprintf(
+			"its import uses the device (%s is open), which a forked process cannot go on with; use the device in the function", files[at])
 	}
 	if len(threads) > 1 {
 		return fmt.Sprintf("its import leaves %d threads running, which a forked process would lack; start them in the function", len(threads)-1)

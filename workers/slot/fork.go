@@ -16,7 +16,7 @@ func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*
 		if mayFork && call.Task.forks() {
 			p, err := s.templates.fork(ctx, s.quit, call, o, limit)
 			if !errors.Is(err, errNoFork) {
-				return p, s.unforked(ctx, err)
+				return p, s.unforked(call, err)
 			}
 		}
 	}
@@ -28,9 +28,12 @@ func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*
 }
 
 // unforked makes the fault of a task that its template could not import, the same as if a new interpreter had been started.
-func (s *Slot) unforked(ctx context.Context, err error) error {
+func (s *Slot) unforked(call Call, err error) error {
 	var failed *unimported
 	if !errors.As(err, &failed) {
+		return err
+	}
+	if err := call.lapsed(); err != nil {
 		return err
 	}
 	fault := s.judge(failed.process, failed.evidence)

@@ -65,7 +65,7 @@ def item(x): return 'gpumux.template' in sys.modules
 			got := f.run(s, "item", ints(4)...)
 			require.Len(t, got, 4)
 			require.Equal(t, []string{"false", "false"}, got[2:])
-			require.Len(t, f.logged("cannot be forked"), 1)
+			require.Len(t, f.logged("get a new interpreter each"), 1)
 		})
 	}
 }
@@ -154,7 +154,7 @@ def slow(x):
 	}, 20*time.Second, 2*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
 	require.Len(t, <-result, 1)
-	require.Empty(t, f.logged("cannot be forked"))
+	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
 // What waits in a template to become a task process may die too.
@@ -173,4 +173,76 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	}
 	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
 	require.Equal(t, 1, f.imports())
+}
+
+// A child that dies because the call's time is over says nothing about forking, and no other interpreter starts for it.
+func TestFork_AChildThatTheFenceEndsIsNoReasonToSpawn(t *testing.T) {
+	f := newForge(t, `
+import gpumux.wire
+open(os.environ["DIR"] + "/imports", "a").write("x")
+read = gpumux.wire.Wire.read
+def once(wire):
+    read(wire) # what the worker says to a process that it has taken in
+    open(os.environ["DIR"] + "/died", "w").close()
+    os._exit(1)
+gpumux.wire.Wire.read = once
+def item(x): return x
+`)
+	call := slot.Call{Task: f.task("item"), Items: values(1), Held: func() error {
+		if _, err := os.Stat(filepath.Join(f.dir, "died")); err == nil {
+			return slot.ErrLapsed
+		}
+		return nil
+	}}
+	_, err := run(t, f.slot("cpu/0", nil), call)
+	require.ErrorIs(t, err, slot.ErrLapsed)
+	require.Equal(t, 1, f.imports())
+	require.Empty(t, f.logged("could not be forked"))
+}
+
+// A template whose import changes the code that it imports is out of date from the start; so is the next.
+func TestFork_AnImportThatWritesItsOwnCodeIsSpawned(t *testing.T) {
+	f := newForge(t, `
+open(os.environ["DIR"] + "/imports", "a").write("x")
+open(os.environ["DIR"] + "/made.py", "w").write("value = 1\n")
+import made
+def item(x): return 'gpumux.template' in sys.modules
+`)
+	s := f.slot("cpu/0", nil)
+	require.Equal(t, []string{"false"}, f.run(s, "item", 0))
+	before := f.imports()
+	require.Equal(t, []string{"false", "false", "false"}, f.run(s, "item", ints(3)...))
+	require.Equal(t, before+3, f.imports(), "no more templates")
+	said := f.logged("cannot be forked")
+	require.Len(t, said, 1)
+	require.Contains(t, said[0].ContextMap()["why"], "its import changes "+filepath.Join(f.dir, "made.py"))
+}
+
+// Idle templates cost memory that no budget counts, so there are few: those used last.
+func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
+	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"
+	for i := range 8 {
+		module += fmt.Sprintf("def item%d(x): return 'gpumux.template' in sys.modules\n", i)
+	}
+	f := newForge(t, module)
+	s := f.slot("cpu/0", nil)
+	use := func(functions ...int) {
+		t.Helper()
+		for _, i := range functions {
+			require.Equal(t, []string{"true"}, f.run(s, fmt.Sprintf("item%d", i), 0))
+		}
+	}
+	templates := func() int {
+		return len(slices.DeleteFunc(marked(t, f.mark), func(each string) bool { return !isTemplate(each) }))
+	}
+	use(0, 1, 2, 3, 4, 0, 5, 6)
+	require.Equal(t, 7, f.imports())
+	require.Eventually(t, func() bool { return templates() == 2*5 }, 20*time.Second, 5*time.Millisecond, "each has a child that waits")
+	use(0, 3, 4, 5, 6)
+	require.Equal(t, 7, f.imports(), "none of them was ended")
+	use(1)
+	require.Equal(t, 8, f.imports())
+	f.slot("cpu/1", nil) // one more slot, one more template
+	use(2, 3, 1, 4, 5, 6)
+	require.Equal(t, 9, f.imports())
 }

@@ -143,13 +143,10 @@ func (h *hygiene) ended(ran int, busy time.Duration, held, peak int64) {
 		gpumux.Size(held), gpumux.Size(h.budget), gpumux.Size(slope), soon)
 }
 
-// ahead is how many items the process may be given ahead of its work, at most most. It starts with one and doubles, so that one that leaks
-// is found out before it holds more items than its budget can take, and falls back when memory gets short.
+// ahead is how many items the process may be given ahead of its work, at most most. It starts with one and doubles, so that one
+// that leaks is found out before it holds more items than its budget can take, and falls back when memory gets short.
 func (h *hygiene) ahead(held int64, most int) int {
-	if h.budget == 0 {
-		return most
-	}
-	if held == 0 { // nobody measures
+	if h.budget == 0 || held == 0 { // nobody limits, or nobody measures
 		return most
 	}
 	h.given = min(most, max(1, 2*h.given))

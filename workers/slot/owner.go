@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 )
@@ -39,6 +42,7 @@ func (s *Slot) own() {
 			s.retire(false, "ended while idle")
 		case <-s.quit:
 			s.retire(true, "slot stops")
+			s.templates.share(-1)
 			if s.owned {
 				s.templates.Close()
 			}
@@ -82,6 +86,9 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 	}
 	evidence, trace := p.greet(ctx, o, call, s.quit)
 	if p.template != nil && evidence != nil && !evidence.Canceled {
+		if err := s.lapsed(call); err != nil {
+			return nil, err
+		}
 		s.unready(p, evidence)
 		return s.start(ctx, call, false)
 	}
@@ -91,10 +98,15 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 			s.templates.trust(p.template)
 		}
 		s.enter(Ready, "task loaded")
-		if o.Loaded != nil && o.Memory > 0 && call.mode(s.o.Mode) != gpumux.Fresh {
+		fresh := call.mode(s.o.Mode) == gpumux.Fresh
+		if o.Loaded != nil && o.Memory > 0 && !fresh {
 			o.Loaded(call.Task.Name, p.memory.Measure())
 		}
-		s.log.Info("task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
+		level := zap.InfoLevel
+		if fresh {
+			level = zap.DebugLevel // one for each item
+		}
+		s.log.Log(level, "task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
 		return p, nil
 	}
 	if err := s.lapsed(call); err != nil {
@@ -207,7 +219,7 @@ func (s *Slot) retire(kindly bool, why string) {
 
 // drop is retire for a process that must not go on: no grace.
 func (s *Slot) drop(why string) {
-	killGroup(s.process.pid, 9)
+	s.process.signal(syscall.SIGKILL)
 	s.retire(false, why)
 }
 
@@ -268,14 +280,34 @@ func (s *Slot) place(fault *gpumux.Fault, task Task) {
 
 // unstarted is the fault of a process that the system could not start.
 func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
-	fault := &gpumux.Fault{Kind: gpumux.BadInput, Message: err.Error()}
+	fault := &gpumux.Fault{Kind: gpumux.Crash, Message: err.Error()}
 	s.place(fault, task)
 	fault.Op = "start"
+	var program *programError
 	switch {
+	case scarce(err):
+		// It passes, and no item is to blame.
+		fault.Blameless = true
+		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
+		if errors.Is(err, syscall.ENOMEM) {
+			fault.Kind = gpumux.HostOOM
+		}
+	case !errors.As(err, &program):
+		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
-		fault.Hint = "install it, or name it with its full path in the task"
+		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
 	default:
-		fault.Hint = "check that the file exists in the task's folder and may be executed"
+		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
 	}
 	return fault
+}
+
+// scarce says that the worker or its machine ran out of something that comes back when others let go of it.
+func scarce(err error) bool {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }

@@ -168,7 +168,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	if err := spawn(cmd, group); err != nil {
 		out.close()
 		group.close()
-		return fmt.Errorf("start %q: %w", argv[0], err)
+		return &programError{argv[0], err}
 	}
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
 	if err := enlist(p.pid, worker.number, mark.number); err != nil {
@@ -177,6 +177,15 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	p.watch(o)
 	return nil
 }
+
+// programError says that the system did not start the task's own program.
+type programError struct {
+	program string
+	err     error
+}
+
+func (e *programError) Error() string { return fmt.Sprintf("start %q: %v", e.program, e.err) }
+func (e *programError) Unwrap() error { return e.err }
 
 // wait is the one place where the end of the process is seen.
 func (p *process) wait() {
@@ -278,7 +287,7 @@ func (p *process) death(err error) *Evidence {
 		}
 	}
 	if !e.Exited {
-		killGroup(p.pid, syscall.SIGKILL)
+		p.signal(syscall.SIGKILL)
 		<-p.exited
 	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
 		e.ExitCode = status.ExitStatus()
@@ -302,7 +311,6 @@ func raised(r wire.Raised) *Evidence {
 
 // end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
 func (p *process) end(kindly bool, grace time.Duration) {
-	pid := p.pid
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
@@ -316,7 +324,7 @@ func (p *process) end(kindly bool, grace time.Duration) {
 		case <-timer.C:
 		}
 	} else {
-		killGroup(pid, syscall.SIGTERM)
+		p.signal(syscall.SIGTERM)
 		select {
 		case <-p.exited:
 		case <-timer.C:
@@ -325,9 +333,18 @@ func (p *process) end(kindly bool, grace time.Duration) {
 	p.kill()
 }
 
+// signal reaches the group of a process that has not ended; the number of one that has may be a stranger's by now.
+func (p *process) signal(signal syscall.Signal) {
+	select {
+	case <-p.exited:
+	default:
+		killGroup(p.pid, signal)
+	}
+}
+
 // kill ends the process without asking.
 func (p *process) kill() {
-	killGroup(p.pid, syscall.SIGKILL)
+	p.signal(syscall.SIGKILL)
 	<-p.exited
 	p.out.close()
 	p.memory.group.close()

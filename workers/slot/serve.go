@@ -225,7 +225,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 		s.drop(why)
 		return
 	}
-	killGroup(p.pid, syscall.SIGTERM)
+	p.signal(syscall.SIGTERM)
 	over := make(chan struct{})
 	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()
 	for len(f.flight) > 0 {
@@ -248,7 +248,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 		case <-p.exited:
 		case <-over:
 		}
-		killGroup(p.pid, syscall.SIGKILL)
+		p.signal(syscall.SIGKILL)
 		<-p.exited
 		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
 	}

@@ -98,6 +98,7 @@ func New(o Options) *Slot {
 	if s.templates = o.Templates; s.templates == nil {
 		s.templates, s.owned = NewTemplates(o.Log), true
 	}
+	s.templates.share(1)
 	go s.own()
 	return s
 }

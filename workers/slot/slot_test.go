@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		abandoned()
 	case "fenced":
 		fenced()
+	case "starved":
+		starved()
 	case "forking":
 		forking()
 	case "task":

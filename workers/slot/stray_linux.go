@@ -33,7 +33,7 @@ func strays(mark mark) {
 	var found orphans
 	blind := 0
 	for end := time.Now().Add(strayLimit); time.Now().Before(end); {
-		found = look(mark)
+		found = orphaned(mark)
 		for _, pid := range found.marked {
 			// A whole group at once, of which none can get away by forking.
 			if group := group(pid); group != syscall.Getpgrp() && !leads(group) {
@@ -67,7 +67,7 @@ type orphans struct {
 	ended, blind   bool
 }
 
-func look(mark mark) (found orphans) {
+func orphaned(mark mark) (found orphans) {
 	kin.Lock()
 	defer kin.Unlock()
 	for _, pid := range children() {

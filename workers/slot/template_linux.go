@@ -80,7 +80,8 @@ func (t *template) live() {
 			continue
 		case <-idle.C:
 		case <-p.exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid), logWhy.text(p.ended.String()))
+			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid),
+				logWhy.text(p.ended.String()))
 		case <-t.quit:
 		}
 		break
@@ -95,7 +96,7 @@ func (t *template) start() *process {
 	began, kills := time.Now(), memoryKills()
 	channel, theirs, err := openChannel()
 	if err != nil {
-		t.all.refuse(t, err.Error())
+		t.all.refuse(t, err.Error(), true)
 		return nil
 	}
 	defer theirs.Close()
@@ -107,9 +108,9 @@ func (t *template) start() *process {
 		return nil
 	}
 	evidence, trace := p.greet(context.Background(), t.o, t.call, t.quit)
-	why := ""
+	why, passes := "", false
 	if evidence == nil {
-		why = t.unfit(p, channel)
+		why, passes = t.unfit(p, channel)
 	}
 	if evidence == nil && why == "" {
 		t.channel = channel
@@ -125,30 +126,30 @@ func (t *template) start() *process {
 	channel.Close()
 	p.kill()
 	if why != "" {
-		t.all.refuse(t, why)
+		t.all.refuse(t, why, passes)
 	}
 	return nil
 }
 
-// unfit says why a template that has imported its task must not be forked, or "".
-func (t *template) unfit(p *process, channel *net.UnixConn) string {
+// unfit says why a template that has imported its task must not be forked, or "", and whether that may pass.
+func (t *template) unfit(p *process, channel *net.UnixConn) (why string, passes bool) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
 	if err != nil {
-		return fmt.Sprintf("the template says nothing: %v", err)
+		return fmt.Sprintf("the template says nothing: %v", err), true
 	}
 	before, ok := strings.CutPrefix(string(word[:n]), "ready ")
 	if !ok {
-		return strings.TrimPrefix(string(word[:n]), "refused ")
+		return strings.TrimPrefix(string(word[:n]), "refused "), false
 	}
 	if why := footprint(procfs, p.pid, strings.Split(before, ","), deviceFiles); why != "" {
-		return why
+		return why, false
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {
-		return fmt.Sprintf("the template does not listen: %v", err)
+		return fmt.Sprintf("the template does not listen: %v", err), true
 	}
-	return ""
+	return "", false
 }
 
 // fork lets the template fork a process, and makes it one of the worker's own before it does anything.

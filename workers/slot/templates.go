@@ -31,6 +31,10 @@ const (
 	forkLimit = 10 * time.Second
 	// templateStrikes is after how many children in a row that did not get ready no more are forked.
 	templateStrikes = 3
+	// refusalLimit is how long nothing is forked after failures that may pass.
+	refusalLimit = 5 * time.Minute
+	// spareTemplates is how many templates there are at most beside one for each slot.
+	spareTemplates = 4
 	// channelDescriptor is the number under which a template inherits its end of the channel; those of its children are below.
 	channelDescriptor = 9
 )
@@ -42,6 +46,7 @@ type Templates struct {
 
 	mu     sync.Mutex // guards what follows
 	known  map[string]*lineage
+	slots  int
 	closed bool
 	all    sync.WaitGroup
 }
@@ -49,12 +54,20 @@ type Templates struct {
 // lineage are the templates of one task on one device, one after the other.
 type lineage struct {
 	now *template
+	// forked says that there is a child of now, asking how many want one, used when one last did.
+	forked bool
+	asking int
+	used   time.Time
 	// strikes counts the children in a row that did not get ready; refusal is why none are forked, while the task's file is as stamp
-	// says.
+	// says, and until then, if that is set.
 	strikes int
 	refusal string
 	stamp   string
+	until   time.Time
 }
+
+// errAskAgain says that another child may do.
+var errAskAgain = errors.New("ask again")
 
 // errNoFork says that a new interpreter is to be started instead; why was logged.
 var errNoFork = errors.New("no template")
@@ -88,35 +101,51 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, 
 		if t == nil {
 			return nil, errNoFork
 		}
-		select {
-		case <-t.ready:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-quit:
-			return nil, ErrStopped
+		p, err := ts.ask(ctx, quit, t, call.Task, o, limit)
+		ts.asked(t, err == nil)
+		if !errors.Is(err, errAskAgain) {
+			return p, err
 		}
-		switch {
-		case t.failure != nil:
-			return nil, t.failure
-		case t.process == nil:
-			return nil, errNoFork
-		}
-		p, err := t.fork(call.Task, o, limit)
-		if err == nil {
-			return p, nil
-		}
-		var stale *staleError
-		switch {
-		case errors.Is(err, errChildLost):
-			// Another one waits soon.
-			ts.distrust(t, err.Error(), false)
-			continue
-		case !errors.As(err, &stale) && !errors.Is(err, errTemplateStopped):
-			ts.distrust(t, err.Error(), false)
-		}
-		t.stop()
 	}
 	return nil, errNoFork
+}
+
+// ask waits for a template and asks it for a process. The error is like that of fork, or errAskAgain.
+func (ts *Templates) ask(
+	ctx context.Context, quit <-chan struct{}, t *template, task Task, o Options, limit int,
+) (*process, error) {
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-quit:
+		return nil, ErrStopped
+	}
+	switch {
+	case t.failure != nil:
+		return nil, t.failure
+	case t.process == nil:
+		return nil, errNoFork
+	}
+	p, err := t.fork(task, o, limit)
+	var stale *staleError
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, errChildLost):
+		// Another one waits soon.
+		ts.distrust(t, err.Error(), false)
+		return nil, errAskAgain
+	case scarce(err):
+		// A new interpreter needs the same, and its fault says so.
+		return nil, errNoFork
+	case errors.As(err, &stale):
+		ts.outdated(t, stale.file)
+	case !errors.Is(err, errTemplateStopped):
+		ts.distrust(t, err.Error(), false)
+	}
+	t.stop()
+	return nil, errAskAgain
 }
 
 // of is the template of a task, which may still import it, or nil when there is to be none.
@@ -133,32 +162,98 @@ func (ts *Templates) of(call Call, o Options) *template {
 		l = &lineage{}
 		ts.known[key] = l
 	}
-	if l.refusal != "" && l.stamp == stamp {
+	if l.refused(stamp, time.Now()) {
 		return nil
 	}
 	if l.now == nil || l.now.stopping() {
 		if l.refusal != "" {
 			l.refusal, l.strikes = "", 0
 		}
-		l.stamp = stamp
+		ts.makeRoom(l)
+		l.stamp, l.forked = stamp, false
 		l.now = newTemplate(ts, l, call, o)
 		ts.all.Go(l.now.live)
 	}
+	l.asking++
+	l.used = time.Now()
 	return l.now
 }
 
-// distrust takes down that a child did not get ready; for good says that no other is to be tried.
-func (ts *Templates) distrust(t *template, why string, forGood bool) {
+// asked takes down that a template has answered, and whether with a process.
+func (ts *Templates) asked(t *template, forked bool) {
 	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	l := t.lineage
-	l.strikes++
-	if forGood || l.strikes >= templateStrikes {
-		ts.mu.Unlock()
-		ts.refuse(t, why)
+	l.asking--
+	l.used = time.Now()
+	l.forked = l.forked || forked && l.now == t
+}
+
+// makeRoom ends the template that nobody asks and that was used least recently, where there would be one too many with that of l,
+// and forgets what has ended.
+func (ts *Templates) makeRoom(l *lineage) {
+	live, last := 0, (*lineage)(nil)
+	for key, each := range ts.known {
+		switch {
+		case each == l || each.now == nil:
+		case each.now.stopping():
+			if each.refusal == "" && each.strikes == 0 {
+				delete(ts.known, key)
+			}
+		default:
+			live++
+			if each.asking == 0 && (last == nil || each.used.Before(last.used)) {
+				last = each
+			}
+		}
+	}
+	if live >= spareTemplates+ts.slots && last != nil {
+		ts.log.Info("a template ends, since others were used more recently", logTask.text(last.now.task.Name))
+		last.now.stop()
+	}
+}
+
+// share takes down that so many more slots use the templates, or fewer.
+func (ts *Templates) share(slots int) {
+	ts.mu.Lock()
+	ts.slots += slots
+	ts.mu.Unlock()
+}
+
+// refused says whether nothing is to be forked.
+func (l *lineage) refused(stamp string, now time.Time) bool {
+	return l.refusal != "" && l.stamp == stamp && (l.until.IsZero() || now.Before(l.until))
+}
+
+// distrust takes down that a child did not get ready; atOnce says that no other is to be tried soon.
+func (ts *Templates) distrust(t *template, why string, atOnce bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	l := t.lineage
+	if l.now != t {
 		return
 	}
-	ts.mu.Unlock()
+	l.strikes++
+	if atOnce || l.strikes >= templateStrikes {
+		ts.refuseLocked(t, why, true)
+		return
+	}
 	ts.log.Warn("a fresh process could not be forked", logTask.text(t.task.Name), logWhy.text(why))
+}
+
+// outdated takes down that code has changed since a template imported it. If that is so before the first child, over and over, it
+// is the import that changes it.
+func (ts *Templates) outdated(t *template, file string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	l := t.lineage
+	if l.now != t || l.forked || t.stopping() {
+		return
+	}
+	if l.strikes++; l.strikes >= templateStrikes {
+		ts.refuseLocked(t, fmt.Sprintf("its import changes %s; write that file before the import", file), false)
+	}
+	t.stop()
 }
 
 // trust takes down that a child got ready.
@@ -168,15 +263,29 @@ func (ts *Templates) trust(t *template) {
 	ts.mu.Unlock()
 }
 
-// refuse lets no more be forked of a task and says so once.
-func (ts *Templates) refuse(t *template, why string) {
+// refuse lets no more be forked of a task and says so once: for a while where what is the matter may pass, else until the task's
+// file changes.
+func (ts *Templates) refuse(t *template, why string, passes bool) {
 	ts.mu.Lock()
-	said := t.lineage.refusal != ""
-	t.lineage.refusal = why
-	ts.mu.Unlock()
+	defer ts.mu.Unlock()
+	ts.refuseLocked(t, why, passes)
+}
+
+func (ts *Templates) refuseLocked(t *template, why string, passes bool) {
+	l := t.lineage
+	if l.now != t {
+		return
+	}
+	said := l.refusal != ""
+	l.refusal, l.until = why, time.Time{}
+	message := "fresh items of a task get a new interpreter each, which is slow: it cannot be forked"
+	if passes {
+		l.until = time.Now().Add(refusalLimit)
+		message = fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: forking it failed", refusalLimit)
+	}
 	if !said {
-		ts.log.Warn("fresh items of a task get a new interpreter each, which is slow: it cannot be forked", logTask.text(t.task.Name),
-			logDevice.text(t.o.Device), logWhy.text(why), logAdvice.text("or set fresh: spawn for the task, which ends this message"))
+		ts.log.Warn(message, logTask.text(t.task.Name), logDevice.text(t.o.Device), logWhy.text(why),
+			logAdvice.text("or set fresh: spawn for the task, which ends this message"))
 	}
 	t.stop()
 }

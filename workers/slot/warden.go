@@ -81,9 +81,20 @@ type watched struct {
 	line   *line // nil where there is no fence
 }
 
-// warden starts the one helper process of this worker. It is a shell, not this program again, because it must be small and
-// needs nothing of it.
-var warden = sync.OnceValues(func() (*watched, error) {
+// wardens has the one that runs.
+var wardens struct {
+	mu  sync.Mutex
+	now *watched
+}
+
+// warden starts the one helper process of this worker; what could not be started is tried again. It is a shell, not this program
+// again, because it must be small and needs nothing of it.
+func warden() (*watched, error) {
+	wardens.mu.Lock()
+	defer wardens.mu.Unlock()
+	if wardens.now != nil {
+		return wardens.now, nil
+	}
 	w := &watched{token: rand.Text(), number: workerNumber()}
 	hold, give, err := os.Pipe()
 	if err != nil {
@@ -112,5 +123,6 @@ var warden = sync.OnceValues(func() (*watched, error) {
 		return nil, fmt.Errorf("start the warden, which needs /bin/sh: %w", err)
 	}
 	go cmd.Wait()
+	wardens.now = w
 	return w, nil
-})
+}

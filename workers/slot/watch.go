@@ -74,11 +74,7 @@ func (p *process) watch(o Options) {
 	}
 	p.memory.Watched = o.Watch.Follow(o.Device, p.pid, o.Memory, func(held int64) {
 		p.memory.over.Store(held)
-		select {
-		case <-p.exited:
-		default:
-			killGroup(p.pid, syscall.SIGKILL)
-		}
+		p.signal(syscall.SIGKILL)
 	})
 }
 

@@ -1,0 +1,93 @@
+package slot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// starved is a worker that may open no more files for a while. It says what it sees, a line each.
+func starved() {
+	var full, none syscall.Rlimit
+	if r, w, err := os.Pipe(); err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &full) != nil {
+		os.Exit(1)
+	} else { // what Go itself needs is open now
+		r.Close()
+		w.Close()
+	}
+	none = full
+	none.Cur = 3
+	allow := func(limit syscall.Rlimit) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			fmt.Println(err)
+		}
+	}
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: slot.NewTemplates(nil)})
+	calls := []slot.Call{
+		{Task: slot.Task{Name: "command", Command: []string{"cat"}}},
+		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},
+		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Persistent},
+	}
+	each := func() {
+		for _, call := range calls {
+			call.Items, call.Done = values(1), func(slot.Done) {}
+			err := s.Run(context.Background(), call)
+			var f *gpumux.Fault
+			if errors.As(err, &f) {
+				fmt.Println(f.Kind, f.Op, f.Blameless, f.Hint)
+			} else {
+				fmt.Println(or(err))
+			}
+		}
+	}
+	allow(none)
+	each()
+	allow(full)
+	each()
+	var fence slot.Fence
+	until := slot.Uptime() + 2*time.Second
+	allow(none)
+	fmt.Println(errors.Is(fence.Hold(until), syscall.EMFILE))
+	allow(full)
+	fmt.Println(or(fence.Hold(until)))
+	for end := time.Now().Add(20 * time.Second); s.Task() != "" && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	fmt.Println(s.Task(), slot.Uptime() >= until-200*time.Millisecond)
+	os.Exit(0)
+}
+
+// A worker that is out of files for a moment has no items to blame, and goes on when it has some again.
+func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
+	t.Parallel()
+	program := exec.Command(os.Args[0])
+	program.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=starved", "DIR="+folder(t), "RUNTIME="+runtimePath(t))
+	program.Stderr = os.Stderr
+	out, err := program.Output()
+	require.NoError(t, err)
+	short := "crash start true raise the limits on open files and processes of the worker, or use fewer slots\n"
+	require.Equal(t, short+short+short+"\n\n\n"+"true\n\n"+" true\n", string(out))
+}
+
+// A program that is not there will not be there for the next item.
+func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
+	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
+		_, err := run(t, s, slot.Call{Task: slot.Task{Name: "f", Command: []string{program}, Dir: dir}, Items: values(1)})
+		f := fault(t, err)
+		require.Equal(t, gpumux.BadInput, f.Kind, program)
+		require.Equal(t, "start", f.Op)
+		require.False(t, f.Blameless)
+	}
+}

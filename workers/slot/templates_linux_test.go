@@ -1,0 +1,73 @@
+package slot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// lined is a template that has just been made.
+func lined() (*Templates, *template, *observer.ObservedLogs) {
+	core, seen := observer.New(zap.InfoLevel)
+	ts, l := NewTemplates(zap.New(core)), &lineage{stamp: "1"}
+	l.now = newTemplate(ts, l, Call{}, Options{})
+	return ts, l.now, seen
+}
+
+// What may have been a moment's load is tried again; what the import left is not, until the file changes.
+func TestTemplates_FailuresThatMayPassAreForgotten(t *testing.T) {
+	ts, child, seen := lined()
+	for range templateStrikes {
+		ts.distrust(child, "too slow", false)
+	}
+	l := child.lineage
+	require.True(t, child.stopping())
+	require.True(t, l.refused("1", time.Now()))
+	require.False(t, l.refused("2", time.Now()))
+	require.False(t, l.refused("1", time.Now().Add(refusalLimit)))
+	said := seen.FilterMessageSnippet("get a new interpreter each")
+	require.Equal(t, 1, said.Len())
+	require.NotContains(t, said.All()[0].Message, "cannot")
+
+	ts, child, _ = lined()
+	ts.refuse(child, "threads", false)
+	require.True(t, child.lineage.refused("1", time.Now().Add(1000*time.Hour)))
+	require.False(t, child.lineage.refused("2", time.Now()))
+}
+
+// What a template before did wrong is no matter of the one that there is now.
+func TestTemplates_OneThatIsReplacedIsNotAsked(t *testing.T) {
+	ts, old, seen := lined()
+	l := old.lineage
+	l.now = newTemplate(ts, l, Call{}, Options{})
+	for range templateStrikes {
+		ts.distrust(old, "too slow", true)
+		ts.outdated(old, "tasks.py")
+		ts.refuse(old, "threads", false)
+	}
+	require.Empty(t, l.refusal)
+	require.Zero(t, l.strikes)
+	require.False(t, l.now.stopping())
+	require.Zero(t, seen.Len())
+}
+
+// Code that changes now and then is imported again, however often.
+func TestTemplates_ChangedCodeIsNoReasonToRefuse(t *testing.T) {
+	ts, child, seen := lined()
+	l := child.lineage
+	for range 2 * templateStrikes {
+		l.asking++
+		ts.asked(l.now, true)
+		ts.outdated(l.now, "tasks.py")
+		l.now, l.forked = newTemplate(ts, l, Call{}, Options{}), false
+	}
+	require.Empty(t, l.refusal)
+	for range 2 * templateStrikes { // several that ask the same one count once
+		ts.outdated(l.now, "tasks.py")
+	}
+	require.Equal(t, 1, l.strikes)
+	require.Zero(t, seen.Len())
+}
