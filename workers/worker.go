@@ -60,6 +60,7 @@ type Worker struct {
 
 	starting sync.Mutex // held through Start and by shutdown
 	started  bool
+	slack    time.Duration // what Stop waits for a process or a driver beyond the grace
 	stopOnce sync.Once
 	stopped  chan struct{}
 	stopErr  error
@@ -95,7 +96,8 @@ func New(c Config, o Options) (*Worker, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{})}
+	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
 	var err error
@@ -339,7 +341,7 @@ func (w *Worker) shutdown() error {
 	all.Wait()
 
 	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
-	limit := w.o.Grace + 10*time.Second
+	limit := w.o.Grace + w.slack
 	draining, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for i, s := range w.suppliers {
