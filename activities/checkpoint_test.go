@@ -109,7 +109,7 @@ func TestReduce_AStretchThatEndsForGoodLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			runner := &mortal{after: 4 * blockItems, die: func() error {
+			runner := &mortal{after: blockItems - 1, die: func() error {
 				if !errors.As(last.end, new(*gpumux.Fault)) {
 					cancel(last.end)
 				}
@@ -124,7 +124,7 @@ func TestReduce_AStretchThatEndsForGoodLeavesNothing(t *testing.T) {
 				}
 			})
 			value := `"` + strings.Repeat("x", 40) + `"`
-			src := l.merged(slices.Repeat([]string{value}, 8*blockItems))
+			src := l.merged(slices.Repeat([]string{value}, 3*blockItems))
 			_, err := l.reduce(gpumux.ReduceInput{Reduce: "join", Source: src, Span: gpumux.Span{End: src.Items}})
 			require.Error(t, err)
 			require.NotEmpty(t, c.Key)

@@ -375,18 +375,3 @@ func (p *pool) stop(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
-
-// await returns when wait does, or with ctx's cause when ctx ends before; wait then goes on by itself.
-func await(ctx context.Context, wait func()) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

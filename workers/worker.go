@@ -60,6 +60,7 @@ type Worker struct {
 
 	starting sync.Mutex // held through Start and by shutdown
 	started  bool
+	slack    time.Duration // what Stop waits for a process or a driver beyond the grace
 	stopOnce sync.Once
 	stopped  chan struct{}
 	stopErr  error
@@ -95,7 +96,8 @@ func New(c Config, o Options) (*Worker, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{})}
+	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
 	var err error
@@ -308,95 +310,4 @@ func (w *Worker) Describe() gpumux.Describe {
 		d.Pools = append(d.Pools, info)
 	}
 	return d
-}
-
-// Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running chunks are handed back at once. Every call waits for the
-// same end; a worker that never started stops too.
-func (w *Worker) Stop(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
-	w.stopOnce.Do(func() {
-		w.end()
-		go func() {
-			defer close(w.stopped)
-			w.stopErr = w.shutdown()
-		}()
-	})
-	<-w.stopped
-	return w.stopErr
-}
-
-// shutdown undoes Start, last thing first.
-func (w *Worker) shutdown() error {
-	w.starting.Lock() // Start has returned
-	defer w.starting.Unlock()
-	var errs []error
-
-	var all sync.WaitGroup
-	for _, served := range w.serving {
-		all.Go(served.Stop)
-	}
-	all.Wait()
-
-	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
-	limit := w.o.Grace + 10*time.Second
-	draining, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for i, s := range w.suppliers {
-		if err := s.drain(draining); err != nil {
-			errs = append(errs, fmt.Errorf("pool %s: chunks still run %s after the end: %w", w.placements[i].Name, limit, err))
-		}
-	}
-	w.giveUp(errPoolStopped)
-	if w.guarding != nil {
-		w.guarding()
-		guarding, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		if err := await(guarding, w.guards.Wait); err != nil {
-			errs = append(errs, fmt.Errorf("a driver that is asked about devices has not answered for %s: %w; look at gpumux gpus", limit, err))
-		}
-	}
-
-	stopping, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	pools := make([]error, len(w.pools))
-	for i, p := range w.pools {
-		all.Go(func() { pools[i] = p.stop(stopping) })
-	}
-	all.Wait()
-	errs = append(errs, pools...)
-	if w.templates != nil {
-		if err := await(stopping, w.templates.Close); err != nil {
-			errs = append(errs, fmt.Errorf("a process that others are forked from has not ended %s after it was to: %w", limit, err))
-		}
-	}
-
-	if w.metrics != nil {
-		errs = append(errs, w.metrics.stop(stopping))
-	}
-	if w.client != nil && w.o.Client == nil {
-		w.client.Close()
-	}
-	if w.store != nil {
-		errs = append(errs, w.store.Close())
-	}
-	closing, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	closed := make(chan error, 1)
-	if err := await(closing, func() { closed <- w.closeInventory() }); err != nil {
-		errs = append(errs, fmt.Errorf("the GPU driver has not let go for %s: %w", limit, err))
-	} else {
-		errs = append(errs, <-closed)
-	}
-	if w.scratch != "" {
-		errs = append(errs, os.RemoveAll(w.scratch))
-	}
-	return errors.Join(errs...)
-}
-
-func (w *Worker) closeInventory() error {
-	if w.o.Inventory != nil {
-		return nil
-	}
-	return w.inventory.Close()
 }

@@ -77,6 +77,24 @@ func TestWorker_StopEndsAStartThatWaits(t *testing.T) {
 	require.Less(t, time.Since(start), 3*time.Second)
 }
 
+// A driver that does not answer keeps no worker from ending.
+func TestWorker_StopGivesUpADriverThatHangs(t *testing.T) {
+	w, _ := localWorker(t, "")
+	w.o.Grace, w.slack = time.Millisecond, 20*time.Millisecond
+	hangs := make(chan struct{})
+	defer close(hangs)
+	w.guarding = func() {}
+	w.guards.Go(func() { <-hangs })
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.Stop(t.Context()) }()
+	select {
+	case err := <-stopped:
+		require.ErrorContains(t, err, "a driver that is asked about devices has not answered for 21ms: context deadline exceeded; look at gpumux gpus")
+	case <-time.After(20 * time.Second):
+		t.Fatal("Stop waits for the driver")
+	}
+}
+
 func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
 	dir := site(t)
 	w, err := New(Local(LocalOptions{Pool: "cpu", Dir: dir, Store: "file://" + dir + "/plain.txt"}), Options{Inventory: onlyCPU(t), Runtime: dir})
