@@ -1,6 +1,6 @@
 // Package deploy_test reads what operators start from: the images, docker-compose.yml, the Kubernetes manifests, the systemd
-// unit and the workers' files. It holds that they parse, that what they name exists and that nothing listens beyond this
-// machine. It starts no container.
+// unit, the workers' files and what Prometheus and Grafana are given. It holds that they parse, that what they name exists and that
+// nothing listens beyond this machine, or in Kubernetes beyond the cluster. It starts no container.
 package deploy_test
 
 import (

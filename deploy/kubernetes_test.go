@@ -28,7 +28,8 @@ type manifest struct {
 		} `yaml:"selector"`
 		Template struct {
 			Metadata struct {
-				Labels map[string]string `yaml:"labels"`
+				Labels      map[string]string `yaml:"labels"`
+				Annotations map[string]string `yaml:"annotations"`
 			} `yaml:"metadata"`
 			Spec pod `yaml:"spec"`
 		} `yaml:"template"`

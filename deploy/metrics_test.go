@@ -1,0 +1,165 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// exported are the labels of each metric that a worker serves of its own.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	desc := regexp.MustCompile(`prometheus\.NewDesc\("(\w+)", "[^"]*", \[\]string\{([^}]*)\}`)
+	for _, found := range desc.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
+		for label := range strings.SplitSeq(found[2], ",") {
+			all[found[1]] = append(all[found[1]], strings.Trim(label, ` "`))
+		}
+	}
+	require.GreaterOrEqual(t, len(all), 10)
+	return all
+}
+
+// queries are the strings under the keys expr and query, wherever they are.
+func queries(node any) (found []string) {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if text, ok := value.(string); ok && (key == "expr" || key == "query") {
+				found = append(found, text)
+			}
+			found = append(found, queries(value)...)
+		}
+	case []any:
+		for _, value := range node {
+			found = append(found, queries(value)...)
+		}
+	}
+	return found
+}
+
+func TestGrafana_AsksForWhatWorkersExport(t *testing.T) {
+	var dashboard any
+	require.NoError(t, json.Unmarshal(read(t, "deploy/grafana/workers.json"), &dashboard))
+	all, shown := exported(t), map[string]bool{}
+	var (
+		metric  = regexp.MustCompile(`gpumux_\w+`)
+		grouped = regexp.MustCompile(`\bby \(([^)]*)\)`)
+		chosen  = regexp.MustCompile(`(\w+)(?:=~|!=|=)"`)
+		asked   = regexp.MustCompile(`label_values\(\w+, (\w+)\)`)
+		state   = regexp.MustCompile(`state!?="(\w+)"`)
+	)
+	for _, query := range queries(dashboard) {
+		var labels []string
+		for _, found := range slices.Concat(grouped.FindAllStringSubmatch(query, -1), chosen.FindAllStringSubmatch(query, -1), asked.FindAllStringSubmatch(query, -1)) {
+			labels = append(labels, strings.Split(found[1], ", ")...)
+		}
+		for _, name := range metric.FindAllString(query, -1) {
+			require.Contains(t, all, name, query)
+			require.Subset(t, all[name], labels, query)
+			shown[name] = true
+		}
+		for _, found := range state.FindAllStringSubmatch(query, -1) {
+			require.Contains(t, slot.States(), slot.State(found[1]), query)
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(shown)), "the dashboard shows every metric")
+}
+
+// A worker in a cluster serves its metrics where the annotations of its pod send Prometheus, and the scrape configuration reads
+// these annotations.
+func TestPrometheus_FindsTheWorkersOfTheManifests(t *testing.T) {
+	var config struct {
+		Scrape []struct {
+			Job        string `yaml:"job_name"`
+			Kubernetes []struct {
+				Role       string              `yaml:"role"`
+				Namespaces map[string][]string `yaml:"namespaces"`
+			} `yaml:"kubernetes_sd_configs"`
+			Relabel []struct {
+				Sources     []string `yaml:"source_labels"`
+				Action      string   `yaml:"action"`
+				Regex       string   `yaml:"regex"`
+				Replacement string   `yaml:"replacement"`
+				Target      string   `yaml:"target_label"`
+			} `yaml:"relabel_configs"`
+			Static []struct {
+				Targets []string `yaml:"targets"`
+			} `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	decode(t, "prometheus.yml", read(t, "deploy/prometheus/prometheus.yml"), &config)
+	require.Len(t, config.Scrape, 2)
+	pods := config.Scrape[0]
+	all := manifests(t)
+	for _, name := range pods.Kubernetes[0].Namespaces["names"] {
+		require.Contains(t, all, "Namespace/"+name)
+	}
+	for _, kind := range []string{"cpu", "gpu"} {
+		template := all["Deployment/gpumux-"+kind].Spec.Template
+		worker := loads(t, "worker.yaml", []byte(all["ConfigMap/gpumux"].Data["worker-"+kind+".yaml"]))
+		host, port, err := net.SplitHostPort(worker.Metrics)
+		require.NoError(t, err)
+		require.Equal(t, "0.0.0.0", host, "loopback of a pod is out of Prometheus's reach")
+		require.Equal(t, map[string]string{
+			"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics",
+		}, template.Metadata.Annotations)
+
+		// What Prometheus makes of the pod.
+		labels := map[string]string{"__address__": "10.0.0.7", "__meta_kubernetes_pod_name": "gpumux-" + kind}
+		for name, value := range template.Metadata.Annotations {
+			labels["__meta_kubernetes_pod_annotation_"+regexp.MustCompile(`\W`).ReplaceAllString(name, "_")] = value
+		}
+		for _, rule := range pods.Relabel {
+			var values []string
+			for _, source := range rule.Sources {
+				require.Contains(t, labels, source)
+				values = append(values, labels[source])
+			}
+			expression, replacement := "(.*)", "$1"
+			if rule.Regex != "" {
+				expression = rule.Regex
+			}
+			if rule.Replacement != "" {
+				replacement = strings.NewReplacer("$1", "${1}", "$2", "${2}").Replace(rule.Replacement)
+			}
+			whole := regexp.MustCompile("^(?:" + expression + ")$")
+			text := strings.Join(values, ";")
+			require.Regexp(t, whole, text)
+			if rule.Action != "keep" {
+				labels[rule.Target] = whole.ReplaceAllString(text, replacement)
+			}
+		}
+		require.Equal(t, "10.0.0.7:"+port, labels["__address__"])
+		require.Equal(t, "/metrics", labels["__metrics_path__"])
+	}
+}
+
+// Workers' files that people copy to hosts serve nothing unasked; what they propose is loopback.
+func TestWorkerFiles_ProposeMetricsOnLoopback(t *testing.T) {
+	for _, name := range []string{"worker.yaml", "worker-gpu.yaml"} {
+		text := string(read(t, "deploy/"+name))
+		require.Empty(t, loads(t, name, []byte(text)).Metrics)
+		proposed := strings.Replace(text, "# metrics:", "metrics:", 1)
+		require.NotEqual(t, text, proposed)
+		require.Equal(t, "127.0.0.1:9464", loads(t, name, []byte(proposed)).Metrics)
+	}
+	var targets struct {
+		Scrape []struct {
+			Static []struct {
+				Targets []string `yaml:"targets"`
+			} `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	require.NoError(t, yaml.Unmarshal(read(t, "deploy/prometheus/prometheus.yml"), &targets))
+	require.Equal(t, []string{"127.0.0.1:9464"}, targets.Scrape[1].Static[0].Targets)
+}
