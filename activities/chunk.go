@@ -185,7 +185,7 @@ func (r *run) judge(spans []gpumux.Span, err error) error {
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
 		// Temporal's own growing delay gives the device time to come back.
-		r.log.Warn("the device failed, not the item; the chunk is tried again", keys(fault)...)
+		r.log.Warn("the worker or its device failed, not the item; the chunk is tried again", keys(fault)...)
 		return again(fault, 0)
 	case fault.Op == "start":
 		return r.judgeStart(fault)

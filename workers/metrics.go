@@ -161,7 +161,7 @@ var (
 	descFreed     = prometheus.NewDesc("gpumux_freed_bytes_total", "Memory that clean-ups gave back.", []string{"pool", "slot"}, nil)
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
-	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults: of items, and ends of processes, before any retry.", []string{"pool", "kind"}, nil)
+	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
 	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
