@@ -52,7 +52,7 @@ func TestGrafana_AsksForWhatWorkersExport(t *testing.T) {
 	require.NoError(t, json.Unmarshal(read(t, "deploy/grafana/workers.json"), &dashboard))
 	all, shown := exported(t), map[string]bool{}
 	var (
-		metric  = regexp.MustCompile(`gpumux_\w+`)
+		metric  = regexp.MustCompile(`(gpumux_\w+)(\{[^}]*\})?`)
 		grouped = regexp.MustCompile(`\bby \(([^)]*)\)`)
 		chosen  = regexp.MustCompile(`(\w+)(?:=~|!=|=)"`)
 		asked   = regexp.MustCompile(`label_values\(\w+, (\w+)\)`)
@@ -60,12 +60,16 @@ func TestGrafana_AsksForWhatWorkersExport(t *testing.T) {
 	)
 	for _, query := range queries(dashboard) {
 		var labels []string
-		for _, found := range slices.Concat(grouped.FindAllStringSubmatch(query, -1), chosen.FindAllStringSubmatch(query, -1), asked.FindAllStringSubmatch(query, -1)) {
+		for _, found := range append(grouped.FindAllStringSubmatch(query, -1), asked.FindAllStringSubmatch(query, -1)...) {
 			labels = append(labels, strings.Split(found[1], ", ")...)
 		}
-		for _, name := range metric.FindAllString(query, -1) {
+		for _, each := range metric.FindAllStringSubmatch(query, -1) {
+			name := each[1]
 			require.Contains(t, all, name, query)
 			require.Subset(t, all[name], labels, query)
+			for _, found := range chosen.FindAllStringSubmatch(each[2], -1) {
+				require.Contains(t, all[name], found[1], query)
+			}
 			shown[name] = true
 		}
 		for _, found := range state.FindAllStringSubmatch(query, -1) {
