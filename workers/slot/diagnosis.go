@@ -29,8 +29,10 @@ type Evidence struct {
 	CoreDumped bool
 	// OOMKills is by how much the cgroup's oom_kill counter moved while the item ran.
 	OOMKills int
-	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes.
+	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes; Lent says that the budget was more than
+	// the slot's own, since the neighbours waited.
 	OverBudget   bool
+	Lent         bool
 	Peak, Budget int64
 	TimedOut     bool
 	Canceled     bool
@@ -87,8 +89,12 @@ func judge(e Evidence) Diagnosis {
 		if f, ok := find(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
 			return f.diagnosis()
 		}
-		return plain(gpumux.Budget, fmt.Sprintf("the task process and its children held %s, over the slot's budget of %s",
-			gpumux.Size(e.Peak), gpumux.Size(e.Budget)))
+		whose := "the slot's budget"
+		if e.Lent {
+			whose = "the budget of all slots of the device"
+		}
+		return plain(gpumux.Budget, fmt.Sprintf("the task process and its children held %s, over %s of %s",
+			gpumux.Size(e.Peak), whose, gpumux.Size(e.Budget)))
 	case e.TimedOut:
 		d := plain(gpumux.Timeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
 		f, ok := find(e.printed(), 0, always(e))

@@ -14,7 +14,7 @@ func hint(e Evidence, d Diagnosis) string {
 	case gpumux.DeviceOOM:
 		return deviceMemoryHint(f)
 	case gpumux.Budget:
-		return fmt.Sprintf("give the pool memory: %s, or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
+		return fmt.Sprintf("give the pool memory: %s or more (it was ended on its way up), or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
 	case gpumux.HostOOM:
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.Timeout:

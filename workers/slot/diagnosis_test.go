@@ -216,6 +216,7 @@ func TestDiagnose_Messages(t *testing.T) {
 		{"protocol", "frame of 3 GiB", Evidence{Protocol: "frame of 3 GiB"}},
 		{"limit", "no result after 5s", Evidence{TimedOut: true, Message: "no result after 5s"}},
 		{"budget", "the task process and its children held 9GiB, over the slot's budget of 8GiB", Evidence{OverBudget: true, Peak: 9 << 30, Budget: 8 << 30}},
+		{"budget", "the task process and its children held 9GiB, over the budget of all slots of the device of 8GiB", Evidence{OverBudget: true, Lent: true, Peak: 9 << 30, Budget: 8 << 30}},
 	} {
 		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, Diagnose(c.e).Fault.Message) })
 	}
