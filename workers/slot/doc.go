@@ -9,7 +9,7 @@
 // from a template, which has imported the task and runs nothing itself, where what the import left bears a fork.
 //
 // Files: slot.go (what others call), owner.go (the owner goroutine: which process a call gets and when one is ended),
-// serve.go (how the items of a call flow), board.go, board_linux.go and board_other.go (results in shared memory), call.go
+// serve.go (what a call does), flow.go (how its items flow), board.go, board_linux.go and board_other.go (results in shared memory), call.go
 // (what is asked), state.go (states and allowed moves), process.go (one task process: start, handshake, end), fork.go (whether
 // it is forked or started anew), templates.go (what slots fork from), template_linux.go and template_other.go (one template),
 // footprint_linux.go (what may be forked), spawn_linux.go and spawn_other.go (starting so that nothing outlives the worker),

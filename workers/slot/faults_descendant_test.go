@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -115,15 +114,7 @@ func abandoned() {
 func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
-	task, err := json.Marshal(s.task("daemon"))
-	require.NoError(t, err)
-	worker := exec.Command(os.Args[0])
-	worker.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=abandoned", "TASK="+string(task), "RUNTIME="+runtimePath(t))
-	worker.Stderr = os.Stderr
-	out, err := worker.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, worker.Start())
-	t.Cleanup(func() { worker.Process.Kill() })
+	worker, out := s.program("abandoned", s.task("daemon"))
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "running", strings.TrimSpace(line))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,6 +198,21 @@ func (s *stand) begun() []string {
 	data, err := os.ReadFile(s.log)
 	require.NoError(s.t, err)
 	return strings.Fields(string(data))
+}
+
+// program starts this test binary as another program, which is given a task and says on the reader what it sees.
+func (s *stand) program(name string, task slot.Task) (*exec.Cmd, io.Reader) {
+	s.t.Helper()
+	text, err := json.Marshal(task)
+	require.NoError(s.t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM="+name, "TASK="+string(text), "RUNTIME="+runtimePath(s.t))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() { cmd.Process.Kill() })
+	return cmd, out
 }
 
 // left are the living processes with the slot's mark, without the templates and what waits in them.

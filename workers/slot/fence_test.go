@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -89,15 +88,7 @@ func or(err error) string {
 func TestFence_TaskProcessesOfAStoppedProgramEnd(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
-	task, err := json.Marshal(s.task("daemon"))
-	require.NoError(t, err)
-	program := exec.Command(os.Args[0])
-	program.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=fenced", "TASK="+string(task), "RUNTIME="+runtimePath(t))
-	program.Stderr = os.Stderr
-	out, err := program.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, program.Start())
-	t.Cleanup(func() { program.Process.Kill() })
+	program, out := s.program("fenced", s.task("daemon"))
 	lines := bufio.NewScanner(out)
 	next := func() string {
 		require.True(t, lines.Scan(), "the program ended")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -87,15 +86,7 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	s := newStand(t, gpumux.Fresh)
 	task := s.task("daemon")
 	task.Mode = gpumux.Fresh
-	text, err := json.Marshal(task)
-	require.NoError(t, err)
-	worker := exec.Command(os.Args[0])
-	worker.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=forking", "TASK="+string(text), "RUNTIME="+runtimePath(t))
-	worker.Stderr = os.Stderr
-	out, err := worker.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, worker.Start())
-	t.Cleanup(func() { worker.Process.Kill() })
+	worker, out := s.program("forking", task)
 	require.Eventually(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, 20*time.Second, time.Millisecond)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
