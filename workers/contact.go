@@ -62,8 +62,8 @@ type fence interface {
 	Free() error
 }
 
-func newContact(c client.Client, log *zap.Logger) *contact {
-	return startContact(&contact{log: log, now: slot.Uptime, fence: &slot.Fence{}, ask: func(ctx context.Context) error {
+func newContact(c client.Client, fence fence, log *zap.Logger) *contact {
+	return startContact(&contact{log: log, now: slot.Uptime, fence: fence, ask: func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}})
@@ -85,7 +85,7 @@ func (k *contact) held() context.Context {
 }
 
 // begin lets a call run that has taken held. Until end is called, its process does not outlive contact, whatever happens to this
-// program.
+// program; where that cannot be promised it is not begun.
 func (k *contact) begin(held context.Context) (end func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,14 +96,17 @@ func (k *contact) begin(held context.Context) (end func(), err error) {
 	if k.lost {
 		return nil, errSilence
 	}
-	if k.calls++; k.calls == 1 {
-		k.hold()
+	if k.calls == 0 {
+		if err := k.hold(); err != nil {
+			return nil, &unfenced{err}
+		}
 	}
+	k.calls++
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.calls--; k.calls == 0 {
-			k.tell(k.fence.Free())
+			_ = k.tell(k.fence.Free()) // told
 		}
 	}, nil
 }
@@ -188,21 +191,28 @@ func (k *contact) answer(asked time.Duration, err error) (left time.Duration) {
 	}
 	k.answered = asked
 	if k.calls > 0 {
-		k.hold()
+		_ = k.hold() // told; what runs goes on
 	}
 	return left
 }
 
 // hold puts the fence off; the caller holds the lock.
-func (k *contact) hold() { k.tell(k.fence.Hold(k.answered + fenced)) }
+func (k *contact) hold() error { return k.tell(k.fence.Hold(k.answered + fenced)) }
 
-// tell says once that there is no fence; the caller holds the lock.
-func (k *contact) tell(err error) {
+// tell says once that the fence does not answer, until it does again; the caller holds the lock.
+func (k *contact) tell(err error) error {
 	if err != nil && !k.told {
-		k.told = true
 		k.log.Error("if this worker is stopped now, its task processes run on beside those of other workers", zap.Error(err))
 	}
+	k.told = err != nil
+	return err
 }
+
+// unfenced is the error of a call that must not begin, because nobody would end its process if this program were stopped.
+type unfenced struct{ err error }
+
+func (e *unfenced) Error() string { return e.err.Error() }
+func (e *unfenced) Unwrap() error { return e.err }
 
 // look gives up what is held once its time is over, and begins anew; the caller holds the lock.
 func (k *contact) look() {

@@ -21,13 +21,23 @@ import (
 type barrier struct {
 	mu    sync.Mutex
 	until time.Duration
+	// err is why it can not be set, or nil.
+	err error
 }
 
 func (b *barrier) Hold(until time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until = until
-	return nil
+	if b.err == nil {
+		b.until = until
+	}
+	return b.err
+}
+
+func (b *barrier) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
 }
 
 func (b *barrier) Free() error { return b.Hold(0) }
@@ -134,6 +144,30 @@ func TestContact_TheFenceStandsWhileCallsRun(t *testing.T) {
 		one()
 		require.Equal(t, last, s.barrier.deadline())
 		two()
+		require.Zero(t, s.barrier.deadline())
+	})
+}
+
+// Without a fence no call begins, and those that run go on; it is said once.
+func TestContact_WithoutAFenceNothingBegins(t *testing.T) {
+	watching(t, func(s *sight) {
+		end, err := s.begin(s.held())
+		require.NoError(t, err)
+		s.barrier.fail(errors.New("no warden"))
+		time.Sleep(3 * askEvery)
+		synctest.Wait()
+		require.NoError(t, s.check(s.held()))
+		end()
+		for range 2 {
+			_, err = s.begin(s.held())
+			require.ErrorContains(t, err, "no warden")
+		}
+		require.Len(t, s.seen.FilterLevelExact(zap.ErrorLevel).All(), 1)
+		s.barrier.fail(nil)
+		end, err = s.begin(s.held())
+		require.NoError(t, err)
+		require.NotZero(t, s.barrier.deadline())
+		end()
 		require.Zero(t, s.barrier.deadline())
 	})
 }

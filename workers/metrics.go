@@ -34,6 +34,8 @@ type metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
+	// lost is how many wardens were lost.
+	lost func() int64
 
 	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
 	slots  []counted
@@ -70,7 +72,7 @@ type faulty struct {
 }
 
 func newMetrics(log *zap.Logger) *metrics {
-	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, faults: map[faulty]int64{}}
+	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, lost: func() int64 { return 0 }, faults: map[faulty]int64{}}
 }
 
 // follow adds a slot.
@@ -162,6 +164,7 @@ var (
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
+	descWardens   = prometheus.NewDesc("gpumux_wardens_lost_total", "Wardens that ended, were stopped or did not answer, and were replaced.", nil, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
 	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
@@ -169,7 +172,7 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{
-		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descFree, descTotal,
+		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree, descTotal,
 	} {
 		to <- each
 	}
@@ -214,6 +217,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for f, n := range faults {
 		value(descFaults, prometheus.CounterValue, float64(n), f.pool, string(f.kind))
 	}
+	value(descWardens, prometheus.CounterValue, float64(g.lost()))
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
 			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)

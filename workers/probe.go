@@ -32,9 +32,9 @@ func (w *Worker) prove(ctx context.Context) {
 	}) {
 		return
 	}
-	tries := map[string]slot.Options{meansWatch: {Watch: w.watch}}
+	tries := map[string]slot.Options{meansWatch: {Watch: w.watch, Fence: w.fence}}
 	if w.cgroups != nil {
-		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups}
+		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups, Fence: w.fence}
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex

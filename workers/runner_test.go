@@ -29,6 +29,19 @@ func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
 	}, fakes
 }
 
+// A call that no fence guards is not run, and blames nobody.
+func TestRunner_ACallWithoutAFenceBlamesNobody(t *testing.T) {
+	r, fakes := newRunner(func() time.Duration { return time.Hour })
+	r.contact.fence.(*barrier).fail(errors.New("no warden"))
+	fakes[0].run = func(context.Context, slot.Call) error { panic("it ran") }
+	var fault *gpumux.Fault
+	require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}), &fault)
+	require.True(t, fault.Blameless)
+	require.Equal(t, "start", fault.Op)
+	require.Contains(t, fault.Error(), "no warden")
+	require.Equal(t, 2, r.pool.free(""), "the slot is free again")
+}
+
 // A process that the fence ended while the worker stood still is no fault of its item's.
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	clock := time.Hour

@@ -69,6 +69,11 @@ func (w *Worker) shutdown() error {
 		}
 	}
 
+	if w.fence != nil && errors.Join(errs...) == nil {
+		// What did not end is the warden's, once this program has.
+		w.fence.Close()
+	}
+
 	if w.metrics != nil {
 		errs = append(errs, w.metrics.stop(stopping))
 	}

@@ -77,6 +77,7 @@ type Worker struct {
 	cgroups    *slot.Cgroups    // nil where there are none
 	broken     map[string]error // means on the CPU that do not hold, by name
 	templates  *slot.Templates
+	fence      *slot.Fence
 	hostPIDs   bool             // the driver's process numbers are ours
 	enforced   map[string]means // by pool
 	suppliers  []*supplier
@@ -150,7 +151,9 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.fence = slot.NewFence(w.log)
 	w.metrics = newMetrics(w.log)
+	w.metrics.lost = w.fence.Lost
 	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
@@ -174,7 +177,7 @@ func (w *Worker) start(ctx context.Context) error {
 		w.enforced[p.Name] = w.means(p)
 	}
 	w.sayMeans()
-	w.contact = newContact(w.client, w.log)
+	w.contact = newContact(w.client, w.fence, w.log)
 	w.templates = slot.NewTemplates(w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
 	var queues []queue
@@ -243,7 +246,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups,
-				Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Templates: w.templates, Fence: w.fence, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,9 +84,12 @@ type stand struct {
 	log   string
 }
 
+// stands counts them, since a test may have several.
+var stands atomic.Int64
+
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	t.Helper()
-	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s", os.Getpid(), t.Name())}
+	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s/%d", os.Getpid(), t.Name(), stands.Add(1))}
 	require.NoError(t, os.WriteFile(s.log, nil, 0o644))
 	s.limit(30 * time.Second)
 	t.Cleanup(func() {

@@ -1,70 +1,68 @@
 package slot
 
 import (
+	"crypto/rand"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // ErrLapsed is in the cause of a context whose call must not go on for a moment, because its items may be running elsewhere: the
 // process is killed without grace, and what it has said does not count any more.
 var ErrLapsed = errors.New("the time of the call is over")
 
-// Fence ends every task process of this program when its deadline passes, even while the program itself is stopped, since
-// another process waits for it. Its methods may be called from any goroutine. It needs Linux; elsewhere it does nothing.
-type Fence struct{ _ byte } // of a size, so that two have two addresses
-
-// fenceGrain is by how much the warden may be early: its clock counts hundredths of a second.
-const fenceGrain = 100 * time.Millisecond
-
-// fences are the deadlines in force. The warden knows the earliest, due; 0 is none.
-var fences struct {
-	mu    sync.Mutex
-	until map[*Fence]time.Duration
-	due   time.Duration
+// Fence ends the task processes of its slots where this program cannot: at a deadline, even while the program is stopped, and
+// with their descendants when the program is gone. Another process, the warden, does it; one that ends, is stopped or does not
+// answer is replaced. Its methods may be called from any goroutine, and what one fence ends is no other's. Close ends it. It needs
+// Linux; elsewhere it does nothing.
+type Fence struct {
+	token  string
+	number uint64
+	keeper keeper
 }
+
+// NewFence makes the fence of the slots of one worker; the warden starts with the first of their processes. Log may be nil.
+func NewFence(log *zap.Logger) *Fence {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	f := &Fence{token: rand.Text(), number: workerNumber()}
+	f.keeper.open(f.token, f.number, log)
+	return f
+}
+
+// sharedFence is that of the slots that have none of their own.
+var sharedFence = sync.OnceValue(func() *Fence { return NewFence(nil) })
 
 // Hold sets the deadline, on the clock of Uptime, or puts it off. When the last one has passed it returns after everything that
-// was to be ended has been, so that what starts then lives.
-func (f *Fence) Hold(until time.Duration) error {
-	return refence(func(m map[*Fence]time.Duration) { m[f] = until })
-}
+// was to be ended has been, so that what starts then lives. An error says that there is no warden: what runs is not ended at the
+// deadline before one could be started, which is tried by itself.
+func (f *Fence) Hold(until time.Duration) error { return f.keeper.hold(until) }
 
 // Free takes the deadline back: nothing runs that would have to be ended.
-func (f *Fence) Free() error { return refence(func(m map[*Fence]time.Duration) { delete(m, f) }) }
+func (f *Fence) Free() error { return f.keeper.hold(0) }
 
-func refence(change func(map[*Fence]time.Duration)) error {
-	w, err := warden()
-	if err != nil || w.line == nil {
-		return err
+// Lost is how many wardens ended or failed and had to be replaced.
+func (f *Fence) Lost() int64 { return f.keeper.lost() }
+
+// Close ends the warden and returns when it is gone. The slots have been stopped; another process of theirs can not be started.
+func (f *Fence) Close() { f.keeper.close() }
+
+// guard makes the marks of a process that is to start, when there is a warden for it.
+func (f *Fence) guard() (mark, error) {
+	if err := f.keeper.ready(); err != nil {
+		return mark{}, err
 	}
-	fences.mu.Lock()
-	defer fences.mu.Unlock()
-	if fences.until == nil {
-		fences.until = map[*Fence]time.Duration{}
-	}
-	if fences.due > 0 && Uptime() >= fences.due-fenceGrain {
-		// What the others held was ended as well; they will hold again.
-		clear(fences.until)
-		if err := w.line.settle(); err != nil {
-			return err
-		}
-		fences.due = 0
-	}
-	change(fences.until)
-	due := time.Duration(0)
-	if len(fences.until) > 0 {
-		due = slices.Min(slices.Collect(maps.Values(fences.until)))
-	}
-	if due == fences.due {
-		return nil
-	}
-	// What could not be told is still to be: until then the warden goes by the deadline before.
-	if err := w.line.set(due, fences.due == 0); err != nil {
-		return err
-	}
-	fences.due = due
-	return nil
+	return mark{rand.Text(), processNumber(f.number)}, nil
 }
+
+// unguarded is the error of a fence whose wardens end again and again.
+type unguarded struct{ text string }
+
+func (e *unguarded) Error() string { return e.text }
+
+// unguardedHint is the next step.
+const unguardedHint = "find out what ends it and stop that: a task that kills processes which are not its own, an operator, the host's " +
+	"out-of-memory killer (dmesg)"

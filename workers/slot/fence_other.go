@@ -3,8 +3,9 @@
 package slot
 
 import (
-	"os"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 var started = time.Now().Round(0)
@@ -12,13 +13,15 @@ var started = time.Now().Round(0)
 // Uptime is the time since this program started, by the wall clock, which goes on while the system sleeps.
 func Uptime() time.Duration { return time.Now().Round(0).Sub(started) }
 
-// line does nothing here: nobody could end the processes of a stopped program.
-type line struct{}
+// keeper does nothing here: nobody could end the processes of a stopped program.
+type keeper struct{}
 
-func newLine() (*line, []*os.File, error) { return nil, nil, nil }
+func (*keeper) open(string, uint64, *zap.Logger) {}
 
-func (*line) close() {}
+func (*keeper) ready() error { return nil }
 
-func (*line) set(time.Duration, bool) error { return nil }
+func (*keeper) hold(time.Duration) error { return nil }
 
-func (*line) settle() error { return nil }
+func (*keeper) lost() int64 { return 0 }
+
+func (*keeper) close() {}

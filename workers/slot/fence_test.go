@@ -26,7 +26,7 @@ func fenced() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	var fence slot.Fence
+	fence := slot.NewFence(nil)
 	var mu sync.Mutex
 	const lease = 3 * time.Second
 	deadline, lapsed := slot.Uptime()+lease, false
@@ -53,8 +53,8 @@ func fenced() {
 			renew()
 		}
 	}()
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
-	idle := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Fence: fence})
+	idle := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Fence: fence})
 	fmt.Println("idle", or(idle.Run(context.Background(), slot.Call{Task: task, Items: values("nothing"), Done: func(slot.Done) {}})))
 	done := 0
 	call := slot.Call{Task: task, Items: values("fork", "clear", "hang"), Held: held, Done: func(slot.Done) {

@@ -1,7 +1,5 @@
 package slot
 
-import "crypto/rand"
-
 // workerToken and processToken mark every descendant of this worker in its environment, so that those that left their process
 // group are found; the numbers of mark_linux.go find those that cleared it.
 const (
@@ -14,5 +12,3 @@ type mark struct {
 	token  string
 	number uint64
 }
-
-func newMark(w *watched) mark { return mark{rand.Text(), processNumber(w.number)} }

@@ -285,7 +285,10 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	s.place(fault, task)
 	fault.Op = "start"
 	var program *programError
+	var alone *unguarded
 	switch {
+	case errors.As(err, &alone):
+		fault.Blameless, fault.Hint = true, unguardedHint
 	case scarce(err):
 		// It passes, and no item is to blame.
 		fault.Blameless = true

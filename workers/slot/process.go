@@ -137,7 +137,7 @@ func (p *process) disconnect() {
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
 // everything else that it prints to the output file.
 func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdout *os.File) error {
-	worker, err := warden()
+	mark, err := o.Fence.guard()
 	if err != nil {
 		return err
 	}
@@ -145,10 +145,10 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	if err != nil {
 		return err
 	}
-	task, mark := p.task, newMark(worker)
+	task := p.task
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = task.Dir
-	cmd.Env = environ(task, o.Env, map[string]string{workerToken: worker.token, processToken: mark.token})
+	cmd.Env = environ(task, o.Env, map[string]string{workerToken: o.Fence.token, processToken: mark.token})
 	cmd.ExtraFiles = extra
 	cmd.Stderr = out.file
 	cmd.Stdout = out.file
@@ -171,7 +171,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		return &programError{argv[0], err}
 	}
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
-	if err := enlist(p.pid, worker.number, mark.number); err != nil {
+	if err := enlist(p.pid, o.Fence.number, mark.number); err != nil {
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	p.watch(o)

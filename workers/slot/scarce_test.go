@@ -32,7 +32,9 @@ func starved() {
 			fmt.Println(err)
 		}
 	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: slot.NewTemplates(nil)})
+	fence := slot.NewFence(nil)
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: slot.NewTemplates(nil),
+		Fence: fence})
 	calls := []slot.Call{
 		{Task: slot.Task{Name: "command", Command: []string{"cat"}}},
 		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},
@@ -54,7 +56,6 @@ func starved() {
 	each()
 	allow(full)
 	each()
-	var fence slot.Fence
 	until := slot.Uptime() + 2*time.Second
 	allow(none)
 	fmt.Println(errors.Is(fence.Hold(until), syscall.EMFILE))

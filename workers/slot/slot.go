@@ -38,6 +38,8 @@ type Options struct {
 	Loaded func(task string, bytes int64)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *Templates
+	// Fence ends its processes where this program cannot. Default: one that all slots without one share, with no deadline.
+	Fence *Fence
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -90,6 +92,9 @@ func New(o Options) *Slot {
 	}
 	if o.StartLimit == 0 {
 		o.StartLimit = 5 * time.Minute
+	}
+	if o.Fence == nil {
+		o.Fence = sharedFence()
 	}
 	s := &Slot{
 		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,

@@ -33,6 +33,11 @@ func spawn(cmd *exec.Cmd, group *cgroup) error {
 	if fd, ok := group.descriptor(); ok {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
 	}
+	return startLeader(cmd)
+}
+
+// startLeader starts a command that leads a group of its own, whose end somebody awaits.
+func startLeader(cmd *exec.Cmd) error {
 	started := make(chan error)
 	spawner() <- func() {
 		kin.RLock()
@@ -46,7 +51,7 @@ func spawn(cmd *exec.Cmd, group *cgroup) error {
 	return <-started
 }
 
-// leaders are the processes that await will reap; every other child of the worker that leads no such group is an orphan.
+// leaders are the processes that somebody awaits, and reaps; every other child of the worker that leads no such group is an orphan.
 var leaders sync.Map
 
 // await blocks until the process has ended, then kills what is left of its group, then reaps it. In this order the group's

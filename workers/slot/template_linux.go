@@ -163,7 +163,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	case t.used <- struct{}{}:
 	default:
 	}
-	worker, err := warden()
+	mark, err := o.Fence.guard()
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,6 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		p.disconnect()
 		return nil, err
 	}
-	mark := newMark(worker)
 	group := confine(o)
 	defer func() {
 		if err != nil {
@@ -196,7 +195,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	if err := adopt(pid, mark.token); err != nil {
 		return nil, err
 	}
-	if err := enlist(pid, worker.number, mark.number); err != nil {
+	if err := enlist(pid, o.Fence.number, mark.number); err != nil {
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	if err := group.add(pid); err != nil {

@@ -2,10 +2,12 @@ package slot
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,18 +28,18 @@ var started = time.Now()
 // a pipe each way for what has to be noticed at once.
 type line struct {
 	deadline, out, in *os.File
-	answers           *bufio.Reader
 	asked             int
+	// answers are what it answers to settle, closed when it says nothing any more; beat says that it spoke since the last look.
+	answers chan string
+	beat    atomic.Bool
 }
 
-// newLine makes the worker's ends and those of the warden, its descriptors 3, 4 and 5.
+// newLine makes the worker's ends and those of the warden: its standard input, its standard output and its descriptor 3.
 func newLine() (ours *line, theirs []*os.File, err error) {
 	var made []*os.File
 	defer func() {
 		if err != nil {
-			for _, file := range made {
-				file.Close()
-			}
+			closeAll(made)
 		}
 	}()
 	fd, err := unix.MemfdCreate("gpumux-deadline", unix.MFD_CLOEXEC)
@@ -57,16 +59,39 @@ func newLine() (ours *line, theirs []*os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ours = &line{deadline: deadline, out: made[2], in: made[3], answers: bufio.NewReader(made[3])}
-	theirs = []*os.File{os.NewFile(uintptr(copied), deadline.Name()), made[1], made[4]}
-	return ours, theirs, ours.write(0)
+	made = append(made, os.NewFile(uintptr(copied), deadline.Name()))
+	ours = &line{deadline: deadline, out: made[2], in: made[3], answers: make(chan string, 1)}
+	if err = ours.write(0); err != nil {
+		return nil, nil, err
+	}
+	go ours.listen()
+	return ours, []*os.File{made[1], made[4], made[5]}, nil
 }
 
-func (l *line) close() {
-	for _, file := range []*os.File{l.deadline, l.out, l.in} {
-		file.Close()
+func (l *line) close() { closeAll([]*os.File{l.deadline, l.out, l.in}) }
+
+// listen takes in what the warden says until the line is closed.
+func (l *line) listen() {
+	defer close(l.answers)
+	for said := bufio.NewScanner(l.in); said.Scan(); {
+		l.beat.Store(true)
+		if said.Text() == "." {
+			continue
+		}
+		select {
+		case l.answers <- said.Text():
+		default: // an answer that nobody waited for any more
+			select {
+			case <-l.answers:
+			default:
+			}
+			l.answers <- said.Text()
+		}
 	}
 }
+
+// spoke says whether the warden said something since the last call.
+func (l *line) spoke() bool { return l.beat.Swap(false) }
 
 // set tells the deadline; wake is for a warden that waits for none.
 func (l *line) set(due time.Duration, wake bool) error {
@@ -111,14 +136,19 @@ func (l *line) settle() error {
 	if err := l.say(ask); err != nil {
 		return err
 	}
-	l.in.SetReadDeadline(time.Now().Add(wardenLimit))
+	limit := time.NewTimer(wardenLimit)
+	defer limit.Stop()
 	for {
-		answer, err := l.answers.ReadString('\n')
-		if err != nil {
-			return fmt.Errorf("the warden, which ends the task processes of a stopped worker, does not answer: %w", err)
-		}
-		if strings.TrimSpace(answer) == ask {
-			return nil
+		select {
+		case answer, ok := <-l.answers:
+			if !ok {
+				return errors.New("it said nothing any more")
+			}
+			if answer == ask {
+				return nil
+			}
+		case <-limit.C:
+			return fmt.Errorf("it did not answer for %s", wardenLimit)
 		}
 	}
 }
@@ -126,7 +156,7 @@ func (l *line) settle() error {
 func (l *line) say(text string) error {
 	l.out.SetWriteDeadline(time.Now().Add(wardenLimit))
 	if _, err := l.out.WriteString(text + "\n"); err != nil {
-		return fmt.Errorf("tell the warden, which ends the task processes of a stopped worker: %w; start the worker again", err)
+		return fmt.Errorf("tell the warden of the deadline: %w", err)
 	}
 	return nil
 }
