@@ -388,7 +388,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			} else {
 				require.Equal(t, -1, p.code())
 			}
-			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 				"task processes outlived gpumux")
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			s.write("open", "")
@@ -518,7 +518,7 @@ func TestDev_ADay(t *testing.T) {
 
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code(), dev.stderr.String())
-	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 		"processes outlived dev")
 	p = s.run(3, "ls")
 	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)

@@ -146,7 +146,7 @@ func TestFaults_CancelAndTimeoutReachGrandchildren(t *testing.T) {
 			}
 			run := s.start(in)
 			if how == "cancel" {
-				require.Eventually(t, func() bool { return len(s.pids()) == 3 }, 20*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return len(s.pids()) == 3 }, time.Minute, 5*time.Millisecond)
 				for _, pid := range s.pids() {
 					require.NoError(t, syscall.Kill(pid, 0))
 				}
@@ -270,7 +270,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 	require.Equal(t, -1, first.code())
 	for pid := range pids {
-		require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 2*time.Millisecond, "task process %d outlived its worker", pid)
+		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 2*time.Millisecond, "task process %d outlived its worker", pid)
 	}
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	h.complete("r.jsonl", n)
