@@ -45,6 +45,7 @@ func (s *shell) alone() {
 }
 
 func TestBench_Quick(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	workloads := "medium,light"
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
@@ -94,6 +95,7 @@ func TestBench_Quick(t *testing.T) {
 }
 
 func TestBench_Compare(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	p := s.run(0, "bench", "--quick", "--compare", "--items", "2000", "--slots", "2", "--python", python, "--json", "-")
 	var report struct {
@@ -149,6 +151,7 @@ func mentioning(t *testing.T, dir string) []string {
 
 // A budget ends the item that passes it and no other.
 func TestBench_OutOfMemory(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		t.Skip("this Python has no NumPy")
