@@ -249,7 +249,7 @@ func waiting(t *testing.T, st *starter.Starter, id string) []string {
 
 // A store that refuses, hangs or is slow holds the map up, says so, and costs nothing that had finished.
 func TestScale_TroubleWithTheStore(t *testing.T) {
-	t.Parallel()
+	s3test.Credentials(t)
 	for name, c := range map[string]struct {
 		trouble func(release <-chan struct{}, r *http.Request) int
 		says    string
@@ -265,7 +265,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := s3test.New(t)
+			b := s3test.Start(t)
 			s := newSite(t)
 			s.store = b.URL("")
 			h := s.hand()
@@ -304,7 +304,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 	}
 	t.Run("Slow", func(t *testing.T) {
 		t.Parallel()
-		b := s3test.New(t)
+		b := s3test.Start(t)
 		s := newSite(t)
 		s.store = b.URL("")
 		h := s.hand()

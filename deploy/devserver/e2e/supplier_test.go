@@ -113,10 +113,10 @@ func TestSupplier_IdleWorkerServesBothQueues(t *testing.T) {
 	b := newBench(t, 2)
 	b.start(t, workers.Options{})
 	pinned := "cpu@" + b.host + "/" + gpu.CPU
-	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 30*time.Second) // the process starts
+	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 2*time.Minute) // the process starts
 	for range 5 {
 		for _, rung := range []string{"cpu", pinned} {
-			sum := finish(t, b.begin(t, "nap:nap", rung, 1, "0"), 20*time.Second) // less than a poll stays open
+			sum := finish(t, b.begin(t, "nap:nap", rung, 1, "0"), 50*time.Second) // less than a poll stays open
 			require.EqualValues(t, 1, sum.Succeeded, rung)
 		}
 	}
@@ -128,14 +128,14 @@ func TestSupplier_PinnedCallPassesAFullPool(t *testing.T) {
 	b := newBench(t, 2)
 	b.start(t, workers.Options{})
 	long := b.begin(t, "nap:nap", "cpu", 1, repeat("0.2", 100)...)
-	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 30*time.Second)
+	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 2*time.Minute)
 	for range 3 {
-		finish(t, b.begin(t, "nap:nap", "cpu@"+b.host+"/"+gpu.CPU, 1, "0"), time.Minute)
+		finish(t, b.begin(t, "nap:nap", "cpu@"+b.host+"/"+gpu.CPU, 1, "0"), 2*time.Minute)
 	}
 	described, err := b.client.DescribeWorkflowExecution(t.Context(), long.GetID(), long.GetRunID())
 	require.NoError(t, err)
 	require.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, described.WorkflowExecutionInfo.Status, "the pinned calls did not wait for the map")
-	sum := finish(t, long, time.Minute)
+	sum := finish(t, long, 2*time.Minute)
 	require.EqualValues(t, 100, sum.Succeeded)
 	pids := map[string]bool{}
 	for _, r := range sum.Results {
@@ -144,15 +144,15 @@ func TestSupplier_PinnedCallPassesAFullPool(t *testing.T) {
 	require.Len(t, pids, 2, "two slots, each with one process")
 }
 
-// Two slots stay busy: 40 items of 100 ms take little more than 2 s. If a poll or a chunk that is handed back kept the slots
-// waiting between items, it would be a second or more each time.
+// Two slots stay busy: 40 items of 100 ms take little more than 2 s. If a poll of another queue kept a slot waiting, it would be
+// for a minute.
 func TestSupplier_SlotsStayBusy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
 	b.start(t, workers.Options{})
-	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0", "0", "0", "0"), 30*time.Second)
+	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0", "0", "0", "0"), 2*time.Minute)
 	began := time.Now()
-	sum := finish(t, b.begin(t, "nap:nap", "cpu", 1, repeat("0.1", 40)...), 20*time.Second)
+	sum := finish(t, b.begin(t, "nap:nap", "cpu", 1, repeat("0.1", 40)...), 50*time.Second)
 	t.Logf("40 items of 100 ms in 2 slots: %s", time.Since(began))
 	require.EqualValues(t, 40, sum.Succeeded)
 }
@@ -164,9 +164,9 @@ func TestSupplier_KilledProcess(t *testing.T) {
 	b.start(t, workers.Options{})
 	flag, err := json.Marshal(filepath.Join(t.TempDir(), "died"))
 	require.NoError(t, err)
-	sum := finish(t, b.begin(t, "nap:die_once", "cpu", 1, string(flag)), 30*time.Second)
+	sum := finish(t, b.begin(t, "nap:die_once", "cpu", 1, string(flag)), 2*time.Minute)
 	require.EqualValues(t, 1, sum.Succeeded, "%+v", sum)
-	sum = finish(t, b.begin(t, "nap:nap", "cpu", 1, repeat("0", 10)...), 20*time.Second)
+	sum = finish(t, b.begin(t, "nap:nap", "cpu", 1, repeat("0", 10)...), 2*time.Minute)
 	require.EqualValues(t, 10, sum.Succeeded)
 }
 
@@ -175,7 +175,7 @@ func TestSupplier_UnknownTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	b.start(t, workers.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	err := b.begin(t, "nap:napp", "cpu", 1, "0").Get(ctx, nil)
 	require.ErrorContains(t, err, `no task "nap:napp"; this worker has nap:die_once, nap:nap, nap:wait; did you mean "nap:nap"?`)
@@ -200,7 +200,7 @@ func TestWorker_StopHandsBack(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	b.start(t, workers.Options{})
-	sum := finish(t, run, time.Minute)
+	sum := finish(t, run, 2*time.Minute)
 	require.EqualValues(t, 4, sum.Succeeded, "%+v", sum)
 }
 
