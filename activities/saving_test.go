@@ -50,7 +50,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 		ended <- err
 	}()
 	most := int64(unstored>>20) + 1
-	require.Eventually(t, func() bool { return runner.ran.Load() >= most-1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return runner.ran.Load() >= most-1 }, time.Minute, time.Millisecond)
 	require.Never(t, func() bool { return runner.ran.Load() > most }, time.Second, 10*time.Millisecond)
 	require.NoError(t, os.Remove(obstacle))
 	require.NoError(t, <-ended)

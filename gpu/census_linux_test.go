@@ -67,7 +67,7 @@ func TestCensus_FollowsDescendantsThatAreOrphaned(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, c.Round())
 		return len(c.Tree(root).Resident) == 4
-	}, 5*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	require.NoError(t, c.Round())

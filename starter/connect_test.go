@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,15 +32,16 @@ func TestConnect_NobodyListens(t *testing.T) {
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	began := time.Now()
-	_, err = Connect(t.Context(), ConnectOptions{Address: address})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = Connect(ctx, ConnectOptions{Address: address})
+	require.NoError(t, ctx.Err(), "it gives up by itself")
 	var failed *ConnectError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, address, failed.Address)
 	for _, text := range []string{address, "connection refused", "gpumux dev", "--address", "--local"} {
 		require.ErrorContains(t, err, text)
 	}
-	require.Less(t, time.Since(began), 8*time.Second)
 }
 
 func TestConnect_SomethingElseListens(t *testing.T) {

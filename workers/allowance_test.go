@@ -110,7 +110,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 // takes lets an item take so many MiB, and says how that went and what torch's limit was.
 func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)

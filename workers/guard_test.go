@@ -50,7 +50,7 @@ func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
 	go func() { g.run(ctx); close(done) }()
 	h.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
 	h.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
-	require.Eventually(t, func() bool { return p.isCordoned("MIG-b") }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.isCordoned("MIG-b") }, time.Minute, time.Millisecond)
 	require.False(t, p.isCordoned("GPU-a"))
 	cancel()
 	<-done

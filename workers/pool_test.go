@@ -73,12 +73,12 @@ func queued(t *testing.T, p *pool, n int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.waiting) == n
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func mustTake(t *testing.T, p *pool, task, group string) *place {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	pl, err := p.take(ctx, task, group, false)
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 		require.NoError(t, err)
 		whole <- pl
 	}()
-	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Second, time.Millisecond, "the free slot is reserved")
+	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
 	late := make(chan *place)
 	go func() {
 		pl, err := p.take(t.Context(), "x", "", false)
@@ -266,7 +266,7 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { _, err := p.take(ctx, "x", "", true); done <- err }()
-	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.Equal(t, 1, p.free(""))
@@ -390,7 +390,7 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	select {
 	case err := <-stopped:
 		require.ErrorContains(t, err, "stop pool gpu: a process that was one too many has not ended: the time is over")
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("stop waits for the process")
 	}
 	close(slow)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,26 +57,20 @@ func testSupplier(perDevice int) (*supplier, *fakeSeats) {
 	return newSupplier(seats, map[string]string{queueA: "A", queueB: "B"}), seats
 }
 
-// reserve asks in the background; the channel has the permit when it comes.
+// reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
 func reserve(t *testing.T, s *supplier, queue string) <-chan *worker.SlotPermit {
-	s.mu.Lock()
-	before := len(s.asking) + len(s.idle)
-	s.mu.Unlock()
+	t.Helper()
 	got := make(chan *worker.SlotPermit, 1)
-	ctx := t.Context()
 	go func() {
-		if permit, err := s.ReserveSlot(ctx, permitInfo{queue: queue}); err == nil {
+		if permit, err := s.ReserveSlot(t.Context(), permitInfo{queue: queue}); err == nil {
 			got <- permit
 		}
 	}()
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.asking)+len(s.idle) > before
-	}, 5*time.Second, time.Millisecond)
+	synctest.Wait()
 	return got
 }
 
+// now waits for a permit; in a bubble that is seconds of its own clock.
 func now(t *testing.T, got <-chan *worker.SlotPermit) *worker.SlotPermit {
 	t.Helper()
 	select {
@@ -93,204 +88,225 @@ func (s *supplier) mark(p *worker.SlotPermit) { s.MarkSlotUsed(permitUse{permit:
 func (s *supplier) done(p *worker.SlotPermit) { s.ReleaseSlot(permitUse{permit: p}) }
 
 func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
-	s, _ := testSupplier(2)
-	start := time.Now()
-	for range 4 {
-		now(t, reserve(t, s, poolQueue))
-	}
-	require.Less(t, time.Since(start), time.Second)
-	require.Equal(t, 4, s.MaxSlots())
-	require.Nil(t, s.TryReserveSlot(permitInfo{queue: poolQueue}))
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(2)
+		start := time.Now()
+		for range 4 {
+			now(t, reserve(t, s, poolQueue))
+		}
+		require.Zero(t, time.Since(start))
+		require.Equal(t, 4, s.MaxSlots())
+		require.Nil(t, s.TryReserveSlot(permitInfo{queue: poolQueue}))
+	})
 }
 
 func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
-	s, _ := testSupplier(1)
-	first, second := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
-	third := reserve(t, s, poolQueue)
-	s.done(second) // an empty poll ends
-	second = now(t, third)
-	s.mark(first)
-	s.mark(second)
-	fourth := reserve(t, s, poolQueue)
-	require.False(t, granted(fourth), "both slots are taken")
-	s.done(first)
-	now(t, fourth)
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		first, second := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
+		third := reserve(t, s, poolQueue)
+		s.done(second) // an empty poll ends
+		second = now(t, third)
+		s.mark(first)
+		s.mark(second)
+		fourth := reserve(t, s, poolQueue)
+		require.False(t, granted(fourth), "both slots are taken")
+		s.done(first)
+		now(t, fourth)
+	})
 }
 
 // The pool's polls stay open for a minute without work; they must not keep the device's queue from being asked.
 func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
-	s, _ := testSupplier(1)
-	start := time.Now()
-	now(t, reserve(t, s, poolQueue))
-	now(t, reserve(t, s, poolQueue))
-	a, b := reserve(t, s, queueA), reserve(t, s, queueB)
-	require.False(t, granted(a), "the polls of the pool are young: they may bring work for both slots")
-	now(t, a)
-	now(t, b)
-	require.GreaterOrEqual(t, time.Since(start), young)
-	require.Less(t, time.Since(start), 20*young)
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		start := time.Now()
+		now(t, reserve(t, s, poolQueue))
+		now(t, reserve(t, s, poolQueue))
+		a, b := reserve(t, s, queueA), reserve(t, s, queueB)
+		require.False(t, granted(a), "the polls of the pool are young: they may bring work for both slots")
+		now(t, a)
+		now(t, b)
+		require.Equal(t, young, time.Since(start))
+	})
 }
 
 // With one slot and a pool queue that always has work, a device's queue gets its turn and then costs nothing.
 func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
-	s, _ := testSupplier(1)
-	s.seats.(*fakeSeats).all = map[string]int{"A": 1}
-	work := now(t, reserve(t, s, poolQueue))
-	s.mark(work)
-	device := reserve(t, s, queueA)
-	next := reserve(t, s, poolQueue)
-	s.done(work)
-	poll := now(t, device) // asked first
-	work = now(t, next)    // when the device's poll has proved idle
-	s.mark(work)
-	s.done(work)
-	start := time.Now()
-	for range 20 { // the idle poll of the device no longer counts
-		work = now(t, reserve(t, s, poolQueue))
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		s.seats.(*fakeSeats).all = map[string]int{"A": 1}
+		work := now(t, reserve(t, s, poolQueue))
+		s.mark(work)
+		device := reserve(t, s, queueA)
+		next := reserve(t, s, poolQueue)
+		s.done(work)
+		poll := now(t, device) // asked first
+		work = now(t, next)    // when the device's poll has proved idle
 		s.mark(work)
 		s.done(work)
-	}
-	require.Less(t, time.Since(start), 20*young)
-	s.done(poll)
+		start := time.Now()
+		for range 20 { // the idle poll of the device no longer counts
+			work = now(t, reserve(t, s, poolQueue))
+			s.mark(work)
+			s.done(work)
+		}
+		require.Zero(t, time.Since(start))
+		s.done(poll)
+	})
 }
 
 func TestSupplier_ABusyDeviceIsNotAskedFor(t *testing.T) {
-	s, seats := testSupplier(1)
-	seats.mu.Lock()
-	seats.busy["A"] = 1 // by a call of the pool
-	seats.mu.Unlock()
-	a, b := reserve(t, s, queueA), reserve(t, s, queueB)
-	now(t, b)
-	time.Sleep(2 * young) // long enough for a wrong grant
-	require.False(t, granted(a))
-	seats.mu.Lock()
-	seats.busy["A"] = 0
-	seats.mu.Unlock()
-	s.wake()
-	now(t, a)
+	synctest.Test(t, func(t *testing.T) {
+		s, seats := testSupplier(1)
+		seats.mu.Lock()
+		seats.busy["A"] = 1 // by a call of the pool
+		seats.mu.Unlock()
+		a, b := reserve(t, s, queueA), reserve(t, s, queueB)
+		now(t, b)
+		time.Sleep(2 * young) // long enough for a wrong grant
+		require.False(t, granted(a))
+		seats.mu.Lock()
+		seats.busy["A"] = 0
+		seats.mu.Unlock()
+		s.wake()
+		now(t, a)
+	})
 }
 
 func TestSupplier_ADeviceRunsNoMoreThanItsSlots(t *testing.T) {
-	s, _ := testSupplier(1)
-	s.mark(now(t, reserve(t, s, queueA)))
-	a := reserve(t, s, queueA) // before the call has taken its place in the pool
-	now(t, reserve(t, s, poolQueue))
-	require.False(t, granted(a))
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		s.mark(now(t, reserve(t, s, queueA)))
+		a := reserve(t, s, queueA) // before the call has taken its place in the pool
+		now(t, reserve(t, s, poolQueue))
+		require.False(t, granted(a))
+	})
 }
 
 func TestSupplier_CordonTakesSlotsAway(t *testing.T) {
-	s, seats := testSupplier(1)
-	seats.mu.Lock()
-	seats.all = map[string]int{}
-	seats.mu.Unlock()
-	got := reserve(t, s, poolQueue)
-	require.False(t, granted(got))
-	seats.mu.Lock()
-	seats.all = map[string]int{"B": 1}
-	seats.mu.Unlock()
-	s.wake()
-	now(t, got)
+	synctest.Test(t, func(t *testing.T) {
+		s, seats := testSupplier(1)
+		seats.mu.Lock()
+		seats.all = map[string]int{}
+		seats.mu.Unlock()
+		got := reserve(t, s, poolQueue)
+		require.False(t, granted(got))
+		seats.mu.Lock()
+		seats.all = map[string]int{"B": 1}
+		seats.mu.Unlock()
+		s.wake()
+		now(t, got)
+	})
 }
 
 func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
-	s, _ := testSupplier(1)
-	one, two := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() { _, err := s.ReserveSlot(ctx, permitInfo{queue: poolQueue}); failed <- err }()
-	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.asking) == 1 }, 5*time.Second, time.Millisecond)
-	cancel()
-	require.ErrorIs(t, <-failed, context.Canceled)
-	s.done(one)
-	s.done(two)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Empty(t, s.asking)
-	require.Empty(t, s.idle)
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		one, two := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, err := s.ReserveSlot(ctx, permitInfo{queue: poolQueue}); failed <- err }()
+		synctest.Wait()
+		require.Len(t, s.asking, 1)
+		cancel()
+		require.ErrorIs(t, <-failed, context.Canceled)
+		s.done(one)
+		s.done(two)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Empty(t, s.asking)
+		require.Empty(t, s.idle)
+	})
 }
 
 func TestSupplier_DrainWaitsForWork(t *testing.T) {
-	s, _ := testSupplier(1)
-	require.NoError(t, s.drain(t.Context()))
-	work := now(t, reserve(t, s, poolQueue))
-	require.NoError(t, s.drain(t.Context()), "an idle poll is no work")
-	s.mark(work)
-	s.mark(work) // twice changes nothing
-	drained := make(chan error, 1)
-	go func() { drained <- s.drain(t.Context()) }()
-	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.drained) == 1 }, 5*time.Second, time.Millisecond)
-	s.done(work)
-	require.NoError(t, <-drained)
-	short, cancel := context.WithCancel(t.Context())
-	cancel()
-	s.mark(now(t, reserve(t, s, poolQueue)))
-	require.ErrorIs(t, s.drain(short), context.Canceled)
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := testSupplier(1)
+		require.NoError(t, s.drain(t.Context()))
+		work := now(t, reserve(t, s, poolQueue))
+		require.NoError(t, s.drain(t.Context()), "an idle poll is no work")
+		s.mark(work)
+		s.mark(work) // twice changes nothing
+		drained := make(chan error, 1)
+		go func() { drained <- s.drain(t.Context()) }()
+		synctest.Wait()
+		require.Len(t, s.drained, 1)
+		s.done(work)
+		require.NoError(t, <-drained)
+		short, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.mark(now(t, reserve(t, s, poolQueue)))
+		require.ErrorIs(t, s.drain(short), context.Canceled)
+	})
 }
 
 // Pollers of three queues over one pool, with work that comes at random: at no time runs more than the slots hold and the
 // open polls can have brought, the slots themselves are never overbooked, and at the end nothing is left over.
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
-	const perDevice, pollers = 2, 3
-	p, _ := fakePool(perDevice, "A", "B")
-	groups := map[string]string{queueA: "A", queueB: "B"}
-	s := newSupplier(p, groups)
-	p.changed = s.wake
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer cancel()
-	var begun, held, most, mostHeld, finished atomic.Int32
-	counted := map[string]*atomic.Int32{poolQueue: {}, queueA: {}, queueB: {}}
-	raise := func(to *atomic.Int32, n int32) {
-		for old := to.Load(); n > old && !to.CompareAndSwap(old, n); old = to.Load() {
+	synctest.Test(t, func(t *testing.T) {
+		const perDevice, pollers = 2, 3
+		p, _ := fakePool(perDevice, "A", "B")
+		groups := map[string]string{queueA: "A", queueB: "B"}
+		s := newSupplier(p, groups)
+		p.changed = s.wake
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		var begun, held, most, mostHeld, finished atomic.Int32
+		counted := map[string]*atomic.Int32{poolQueue: {}, queueA: {}, queueB: {}}
+		raise := func(to *atomic.Int32, n int32) {
+			for old := to.Load(); n > old && !to.CompareAndSwap(old, n); old = to.Load() {
+			}
 		}
-	}
-	var all sync.WaitGroup
-	for queue, count := range counted {
-		for range pollers {
-			all.Go(func() {
-				for {
-					permit, err := s.ReserveSlot(ctx, permitInfo{queue: queue})
-					if err != nil {
-						return
-					}
-					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the server answers
-					if rand.IntN(4) == 0 {                                     // with nothing
-						s.done(permit)
-						continue
-					}
-					all.Go(func() { // the SDK polls on while work runs
-						s.mark(permit)
-						defer s.done(permit)
-						raise(&most, begun.Add(1))
-						defer begun.Add(-1)
-						pl, err := p.take(context.WithoutCancel(ctx), "x", groups[queue], false)
+		var all sync.WaitGroup
+		for queue, count := range counted {
+			for range pollers {
+				all.Go(func() {
+					for {
+						permit, err := s.ReserveSlot(ctx, permitInfo{queue: queue})
 						if err != nil {
-							t.Error(err)
 							return
 						}
-						raise(&mostHeld, held.Add(1))
-						time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
-						held.Add(-1)
-						p.give(pl)
-						count.Add(1)
-						finished.Add(1)
-					})
-				}
-			})
+						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the server answers
+						if rand.IntN(4) == 0 {                                     // with nothing
+							s.done(permit)
+							continue
+						}
+						all.Go(func() { // the SDK polls on while work runs
+							s.mark(permit)
+							defer s.done(permit)
+							raise(&most, begun.Add(1))
+							defer begun.Add(-1)
+							pl, err := p.take(context.WithoutCancel(ctx), "x", groups[queue], false)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							raise(&mostHeld, held.Add(1))
+							time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+							held.Add(-1)
+							p.give(pl)
+							count.Add(1)
+							finished.Add(1)
+						})
+					}
+				})
+			}
 		}
-	}
-	all.Wait()
-	slots := int32(2 * perDevice)
-	require.LessOrEqual(t, mostHeld.Load(), slots)
-	// Each queue may have as many polls open as it has slots when the last slot is taken.
-	require.LessOrEqual(t, most.Load(), slots+slots+2*perDevice)
-	for queue, count := range counted {
-		require.Greater(t, count.Load(), int32(20), queue)
-	}
-	require.Greater(t, finished.Load(), int32(200))
-	require.Equal(t, int(slots), p.free(""))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Zero(t, s.total)
-	require.Empty(t, s.idle)
-	require.Empty(t, s.asking)
+		all.Wait()
+		slots := int32(2 * perDevice)
+		require.LessOrEqual(t, mostHeld.Load(), slots)
+		// Each queue may have as many polls open as it has slots when the last slot is taken.
+		require.LessOrEqual(t, most.Load(), slots+slots+2*perDevice)
+		for queue, count := range counted {
+			require.Greater(t, count.Load(), int32(20), queue)
+		}
+		require.Greater(t, finished.Load(), int32(200))
+		require.Equal(t, int(slots), p.free(""))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Zero(t, s.total)
+		require.Empty(t, s.idle)
+		require.Empty(t, s.asking)
+	})
 }

@@ -123,7 +123,7 @@ func (b *workbench) task(function string) slot.Task {
 
 func run(s *slot.Slot, task slot.Task, items ...any) ([]slot.Done, error) {
 	var got []slot.Done
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := s.Run(ctx, slot.Call{
 		Task: task,
@@ -362,7 +362,7 @@ func TestHygiene_TrimsWhenNobodyWaits(t *testing.T) {
 	s := b.slot(gpu.CPU, 200<<20)
 	_, err := run(s, b.task("litter"), 110)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.Stats().Trims == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Trims == 1 }, time.Minute, 10*time.Millisecond)
 	require.Greater(t, s.Stats().Freed, int64(100<<20))
 	require.Equal(t, slot.Ready, s.State())
 	got, err := run(s, b.task("litter"), 110)

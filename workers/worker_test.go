@@ -53,11 +53,12 @@ func TestWorker_NoServer(t *testing.T) {
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
 	w, _ := localWorker(t, address)
-	start := time.Now()
-	err = w.Start(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*dialLimit)
+	defer cancel()
+	err = w.Start(ctx)
+	require.NoError(t, ctx.Err(), "it gives up by itself")
 	require.ErrorContains(t, err, "reach Temporal at "+address+" (namespace default): ")
 	require.ErrorContains(t, err, "start one with gpumux dev")
-	require.Less(t, time.Since(start), dialLimit+5*time.Second)
 	require.NoError(t, w.Stop(t.Context()))
 }
 
@@ -71,10 +72,8 @@ func TestWorker_StopEndsAStartThatWaits(t *testing.T) {
 	conn, err := l.Accept()
 	require.NoError(t, err)
 	defer conn.Close()
-	start := time.Now()
 	require.NoError(t, w.Stop(t.Context()))
-	require.Error(t, <-started)
-	require.Less(t, time.Since(start), 3*time.Second)
+	require.ErrorContains(t, <-started, context.Canceled.Error(), "it does not wait until it gives up by itself")
 }
 
 // A driver that does not answer keeps no worker from ending.
@@ -90,7 +89,7 @@ func TestWorker_StopGivesUpADriverThatHangs(t *testing.T) {
 	select {
 	case err := <-stopped:
 		require.ErrorContains(t, err, "a driver that is asked about devices has not answered for 21ms: context deadline exceeded; look at gpumux gpus")
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Stop waits for the driver")
 	}
 }

@@ -106,7 +106,7 @@ func echoActivity(_ context.Context, text string) (string, error) { return text,
 // longActivity runs an activity without heartbeats that lasts until it is cancelled.
 func longActivity(ctx workflow.Context) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute, WaitForCancellation: true,
+		StartToCloseTimeout: time.Hour, WaitForCancellation: true,
 	})
 	return workflow.ExecuteActivity(ctx, "long").Get(ctx, nil)
 }

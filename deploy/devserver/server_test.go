@@ -101,16 +101,12 @@ func TestStart_ReadyAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{"memory": "", "file": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
 			s := start(t, Options{Data: data, Headless: true})
 			require.Empty(t, s.UI())
-			require.Less(t, time.Since(began), 5*time.Second)
 			c := dial(t, s.Address())
 			work(t, c)
 			require.Equal(t, "done", execute(t, c, "w", oneActivity))
-			began = time.Now()
 			require.NoError(t, s.Stop())
-			require.Less(t, time.Since(began), 5*time.Second)
 		})
 	}
 }
@@ -203,9 +199,11 @@ func TestServer_WaitersDoNotStall(t *testing.T) {
 	c := dial(t, start(t, Options{Headless: true}).Address())
 	work(t, c)
 	for i := range 150 {
-		began := time.Now()
-		execute(t, c, strconv.Itoa(i), oneActivity)
-		require.Less(t, time.Since(began), 10*time.Second)
+		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: strconv.Itoa(i), TaskQueue: gpumux.Queue}, oneActivity)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // less than the server's own long poll
+		require.NoError(t, run.Get(ctx, nil))
+		cancel()
 	}
 }
 
@@ -220,8 +218,9 @@ func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, c.CancelWorkflow(t.Context(), "w", ""))
 	var canceled *temporal.CanceledError
-	require.ErrorAs(t, run.Get(t.Context(), nil), &canceled)
-	require.Less(t, time.Since(began), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.ErrorAs(t, run.Get(ctx, nil), &canceled, "the activity has an hour, so that nothing else ends it")
 	t.Log("cancelled after", time.Since(began))
 }
 
@@ -236,7 +235,7 @@ func TestServer_PauseActivityAndListWorkers(t *testing.T) {
 		answer, err := c.WorkflowService().ListWorkers(context.Background(), &workflowservice.ListWorkersRequest{Namespace: "default"})
 		require.NoError(t, err)
 		require.NotEmpty(t, answer.GetWorkers())
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	described, err := c.DescribeWorkflowExecution(t.Context(), "w", "")
 	require.NoError(t, err)
 	require.Len(t, described.GetPendingActivities(), 1)

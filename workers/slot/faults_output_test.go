@@ -45,7 +45,7 @@ func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got[0].Output)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, time.Minute, time.Millisecond)
 	got, err = s.run(slot.Call{Task: s.task("late"), Items: values(nil, nil)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
@@ -85,5 +85,5 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 	}
 	s.works()
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
-		20*time.Second, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
+		time.Minute, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
 }

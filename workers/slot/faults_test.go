@@ -69,7 +69,7 @@ var endings = []ending{
 	{how: "recursion", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "maximum recursion depth"},
 }
 
-// patience bounds an item and a start where something hangs on purpose. Nothing else in these tests takes nearly as long.
+// patience bounds an item where something hangs on purpose. Nothing else that these items do takes nearly as long.
 const patience = 1200 * time.Millisecond
 
 // stand is a slot with tasks that end badly. Its processes carry a mark of their own, so that what is left of them is
@@ -119,6 +119,15 @@ func (s *stand) limit(start time.Duration) {
 	})
 }
 
+// limitStart lets a start that hangs on purpose last many times as long as a good one does on this machine just now.
+func (s *stand) limitStart() {
+	s.t.Helper()
+	began := time.Now()
+	s.works()
+	s.limit(max(patience, 6*time.Since(began)))
+	require.NoError(s.t, os.WriteFile(s.log, nil, 0o644))
+}
+
 // task is a function of testdata/faults.py; env are pairs of a name and a value.
 func (s *stand) task(function string, env ...string) slot.Task {
 	dir, err := filepath.Abs("testdata")
@@ -155,7 +164,7 @@ func (s *stand) canceled(call slot.Call) {
 	ended := make(chan error, 1)
 	call.Done = func(slot.Done) {}
 	go func() { ended <- s.Run(ctx, call) }()
-	require.Eventually(s.t, func() bool { return len(s.begun()) == before+n }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
 	cancel(why)
 	require.ErrorIs(s.t, <-ended, why)
 	require.Empty(s.t, s.left())
@@ -330,6 +339,7 @@ func TestSlot_Faults(t *testing.T) {
 	t.Run("Table", func(t *testing.T) {
 		for _, e := range endings {
 			t.Run(e.how, func(t *testing.T) {
+				t.Parallel()
 				if e.native && native() == "" {
 					t.Skip("needs a C or C++ compiler")
 				}
@@ -396,7 +406,7 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	s := newStand(t, mode)
 	if e.late {
-		s.limit(patience)
+		s.limitStart()
 	}
 	got, err := s.run(slot.Call{Task: s.task("item", "END_IMPORT", e.how), Items: values(object{"i": 0})})
 	require.Empty(t, got)
@@ -419,7 +429,7 @@ func whileIdle(t *testing.T, e ending) {
 	require.Len(t, got, 1)
 	require.Equal(t, slot.Ready, s.State())
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	require.Eventually(t, func() bool { return s.State() == slot.Vacant }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return s.State() == slot.Vacant }, time.Minute, 2*time.Millisecond)
 	require.Empty(t, s.left())
 	s.works()
 }
@@ -429,9 +439,7 @@ func whileStopping(t *testing.T, e ending) {
 	s := newStand(t, gpumux.Persistent)
 	_, err := s.run(slot.Call{Task: s.task("item", "END_EXIT", e.how), Items: values(object{"i": 0})})
 	require.NoError(t, err)
-	began := time.Now()
 	// Another task takes the place of the first one, which is asked to end.
 	s.works()
-	require.Less(t, time.Since(began), 10*time.Second)
 	require.Len(t, s.left(), 1)
 }

@@ -177,7 +177,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 			t.Parallel()
 			s := newStand(t, gpumux.Persistent)
 			if want.late && want.op == "start" {
-				s.limit(patience)
+				s.limitStart()
 			}
 			call := slot.Call{Task: s.faulty(how), Items: values(0, strings.Repeat("large ", 1<<20), 2)}
 			if want.late && want.op == "run" {
@@ -236,7 +236,7 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	require.Eventually(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
 	_, err = s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1}), Timeout: patience})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())

@@ -87,14 +87,14 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	task := s.task("daemon")
 	task.Mode = gpumux.Fresh
 	worker, out := s.program("forking", task)
-	require.Eventually(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "running", strings.TrimSpace(line))
 	require.NoError(t, worker.Process.Kill())
 	io.Copy(io.Discard, out)
 	worker.Wait()
-	require.Eventually(t, func() bool { return len(s.marked()) == 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
 // forking is a worker that somebody kills: two of its slots have a forked process each, one that hangs and one with a descendant
@@ -129,7 +129,7 @@ def slow(x):
 	require.Len(t, f.run(s, "item", 1), 1)
 	for n := range 2 {
 		require.NoError(t, syscall.Kill(f.pid(), syscall.SIGKILL))
-		require.Eventually(t, func() bool { return len(f.logged("a template ended")) == n+1 }, 20*time.Second, 2*time.Millisecond)
+		require.Eventually(t, func() bool { return len(f.logged("a template ended")) == n+1 }, time.Minute, 2*time.Millisecond)
 		require.True(t, f.seen(f.run(s, "item", 2))[0].forked, "round %d", n)
 		require.Equal(t, n+2, f.imports())
 	}
@@ -137,12 +137,12 @@ def slow(x):
 	// An item that runs is no business of its template's.
 	result := make(chan []string, 1)
 	go func() { result <- f.run(s, "slow", 1) }()
-	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, 20*time.Second, 2*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, 2*time.Millisecond)
 	template := f.pid()
 	require.NoError(t, syscall.Kill(template, syscall.SIGKILL))
 	require.Eventually(t, func() bool {
 		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", template)) })
-	}, 20*time.Second, 2*time.Millisecond)
+	}, time.Minute, 2*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
 	require.Len(t, <-result, 1)
 	require.Empty(t, f.logged("get a new interpreter each"))
@@ -228,7 +228,7 @@ func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	}
 	use(0, 1, 2, 3, 4, 0, 5, 6)
 	require.Equal(t, 7, f.imports())
-	require.Eventually(t, func() bool { return templates() == 2*5 }, 20*time.Second, 5*time.Millisecond, "each has a child that waits")
+	require.Eventually(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
 	use(0, 3, 4, 5, 6)
 	require.Equal(t, 7, f.imports(), "none of them was ended")
 	use(1)

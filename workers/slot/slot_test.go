@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +57,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		// Most of what parallel tests do here is waiting.
+		if err := parallel.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
 	}
 	code := m.Run()
 	if nativeDir != "" {
@@ -193,7 +202,7 @@ func run(t *testing.T, s *slot.Slot, call slot.Call) ([]slot.Done, error) {
 	t.Helper()
 	var got []slot.Done
 	call.Done = func(d slot.Done) { got = append(got, d) }
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := s.Run(ctx, call)
 	return got, err
@@ -422,16 +431,13 @@ func TestSlot_CancellationReachesTheProcess(t *testing.T) {
 	file := filepath.Join(dir, "hang")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
+	ended := make(chan error, 1)
 	go func() {
-		for {
-			if data, _ := os.ReadFile(file); len(data) > 0 {
-				cancel(why)
-				return
-			}
-		}
+		ended <- s.Run(ctx, slot.Call{Task: python(dir, "family"), Items: values(file), Done: func(slot.Done) {}})
 	}()
-	err := s.Run(ctx, slot.Call{Task: python(dir, "family"), Items: values(file), Done: func(slot.Done) {}})
-	require.ErrorIs(t, err, why)
+	require.Eventually(t, func() bool { data, _ := os.ReadFile(file); return len(data) > 0 }, time.Minute, time.Millisecond)
+	cancel(why)
+	require.ErrorIs(t, <-ended, why)
 	for _, pid := range pidsIn(t, file) {
 		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 	}
@@ -444,9 +450,7 @@ func TestSlot_StopEndsARunningCall(t *testing.T) {
 	go func() {
 		ended <- s.Run(context.Background(), slot.Call{Task: python(dir, "hang"), Items: values("long"), Done: func(slot.Done) {}})
 	}()
-	for s.State() != slot.Busy {
-		time.Sleep(time.Millisecond)
-	}
+	require.Eventually(t, func() bool { return s.State() == slot.Busy }, time.Minute, time.Millisecond)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ErrorIs(t, <-ended, slot.ErrStopped)
 	require.ErrorIs(t, s.Run(context.Background(), slot.Call{}), slot.ErrStopped)
@@ -591,12 +595,12 @@ func TestSlot_NothingOutlivesAKilledWorker(t *testing.T) {
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	file := filepath.Join(dir, "hang")
-	require.Eventually(t, func() bool { data, _ := os.ReadFile(file); return len(strings.Fields(string(data))) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { data, _ := os.ReadFile(file); return len(strings.Fields(string(data))) == 3 }, time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Kill())
 	io.Copy(io.Discard, out)
 	cmd.Wait()
 	for _, pid := range pidsIn(t, file) {
-		require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, time.Millisecond, "process %d lives on", pid)
+		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, time.Millisecond, "process %d lives on", pid)
 	}
 }
 

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +26,11 @@ import (
 // built is the folder of binary; TestMain deletes it.
 var built string
 
-// binary is the all-in-one program, built once by the first test that wants it.
+// binary is the all-in-one program: GPUMUX_BINARY, or built once by the first test that wants it.
 var binary = sync.OnceValues(func() (_ string, err error) {
+	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
+		return filepath.Abs(given)
+	}
 	if built, err = os.MkdirTemp("", "gpumux-e2e-"); err != nil {
 		return "", err
 	}
@@ -37,6 +43,13 @@ var binary = sync.OnceValues(func() (_ string, err error) {
 })
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		// Most of what parallel tests do here is waiting.
+		if err := parallel.Value.Set(strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built)
@@ -177,6 +190,7 @@ func (s *shell) state() []string {
 }
 
 func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	s.write("items.csv", "a,b\n1,x\n2,y\n")
 	s.write("show.py", "def show(row):\n    print('row', row['b'])\n    return row\n")
@@ -289,6 +303,7 @@ func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
 }
 
 func TestLocal_FailedItemsAreRetried(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
 	p := s.run(1, args...)
@@ -307,6 +322,7 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 
 // A task whose file has changed is a new map, unless the old one is asked for.
 func TestLocal_AChangedTaskIsANewMap(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	const task = `
 import os, time
@@ -350,6 +366,7 @@ def gate(item):
 
 // Failed items are retried with the file that was mended meanwhile.
 func TestLocal_ARetryTakesTheMendedTask(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	s.write("odd.py", "def odd(item):\n    if item % 2: raise ValueError(item)\n    return 'first'\n")
 	s.run(1, "map", "odd.py:odd", "--range", "0:4", "--local", "--out", "r.jsonl")
@@ -388,7 +405,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			} else {
 				require.Equal(t, -1, p.code())
 			}
-			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 				"task processes outlived gpumux")
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			s.write("open", "")
@@ -406,6 +423,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 
 // A map whose state finds no room says which disk is full, waits, and goes on when there is room.
 func TestLocal_WaitsForRoomOnItsDisk(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	disk := s.path("disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
@@ -437,18 +455,27 @@ func children(t *testing.T, dir string) []string {
 	return found
 }
 
+// ports counts what freePort has given.
+var ports atomic.Int32
+
+// freePort is below those that the system gives to whoever asks for any, and given once: nobody takes it before it is used.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
+	const first, end = 16384, 32768
+	for range end - first {
+		port := strconv.Itoa(first + (61*os.Getpid()+int(ports.Add(1)))%(end-first))
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // TestDev_ADay walks through the commands that a person uses beside `gpumux dev`.
 func TestDev_ADay(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	port, uiPort := freePort(t), freePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--slots", "8")
@@ -518,7 +545,7 @@ func TestDev_ADay(t *testing.T) {
 
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code(), dev.stderr.String())
-	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 		"processes outlived dev")
 	p = s.run(3, "ls")
 	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)
@@ -566,6 +593,7 @@ func (s *shell) failedLines(name string) string {
 
 // TestWorker_StopsOnTerm runs the worker's file against a server of its own.
 func TestWorker_StopsOnTerm(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	port := freePort(t)
 	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)

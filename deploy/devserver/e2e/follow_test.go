@@ -111,6 +111,7 @@ func (s *shell) at(there *site) {
 }
 
 func TestResults_FollowOnTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	h := s.hand()
 	s.serve(h.config(2))

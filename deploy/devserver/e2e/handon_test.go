@@ -23,7 +23,7 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		return strings.Count(string(data), "\n")
 	}
-	require.Eventually(t, func() bool { return began() == 1 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return began() == 1 }, time.Minute, 5*time.Millisecond)
 	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
 	n, err := st.HandOn(t.Context(), func(string) bool { return false })
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, asked, "/")
-	require.Eventually(t, func() bool { return began() == 2 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return began() == 2 }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
 	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
 }

@@ -41,10 +41,11 @@ func (s *shell) left() []string {
 func (s *shell) alone() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
-		20*time.Second, 20*time.Millisecond, "processes outlived gpumux")
+		time.Minute, 20*time.Millisecond, "processes outlived gpumux")
 }
 
 func TestBench_Quick(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	workloads := "medium,light"
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
@@ -94,6 +95,7 @@ func TestBench_Quick(t *testing.T) {
 }
 
 func TestBench_Compare(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	p := s.run(0, "bench", "--quick", "--compare", "--items", "2000", "--slots", "2", "--python", python, "--json", "-")
 	var report struct {
@@ -149,6 +151,7 @@ func mentioning(t *testing.T, dir string) []string {
 
 // A budget ends the item that passes it and no other.
 func TestBench_OutOfMemory(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		t.Skip("this Python has no NumPy")

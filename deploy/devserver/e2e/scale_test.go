@@ -13,12 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflow/v1"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
@@ -209,6 +210,7 @@ func peak(t *testing.T, pid int) int64 {
 
 // An item of 100 MB goes in and comes out through the store, and costs the worker a few times its size.
 func TestScale_AnItemOfAHundredMegabytes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	h := s.hand()
 	w := h.start(t)
@@ -247,6 +249,7 @@ func waiting(t *testing.T, st *starter.Starter, id string) []string {
 
 // A store that refuses, hangs or is slow holds the map up, says so, and costs nothing that had finished.
 func TestScale_TroubleWithTheStore(t *testing.T) {
+	s3test.Credentials(t)
 	for name, c := range map[string]struct {
 		trouble func(release <-chan struct{}, r *http.Request) int
 		says    string
@@ -261,7 +264,8 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		}, "a write has taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := s3test.New(t)
+			t.Parallel()
+			b := s3test.Start(t)
 			s := newSite(t)
 			s.store = b.URL("")
 			h := s.hand()
@@ -277,12 +281,16 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 				return slices.ContainsFunc(why, func(text string) bool { return strings.Contains(text, c.says) })
 			}, time.Minute, 200*time.Millisecond, "people are told what the map waits for")
 			// Longer than a heartbeat may be silent: the chunks must stay where they are.
-			held, calls := b.Written(), 0
-			for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(time.Second) {
-				calls = len(s.seen())
-			}
+			held, since := b.Written(), time.Now()
+			require.Eventually(t, func() bool {
+				d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+				require.NoError(t, err)
+				return slices.ContainsFunc(d.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
+					return p.LastHeartbeatTime.AsTime().Sub(since) > gpumux.HeartbeatTimeout && p.Attempt == 1
+				})
+			}, time.Minute, 100*time.Millisecond)
 			require.Equal(t, held, b.Written())
-			require.Less(t, calls, n, "the map must wait, not run on and hold everything in memory")
+			require.Less(t, len(s.seen()), n, "the map must wait, not run on and hold everything in memory")
 			b.Trouble(nil)
 			close(release)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -295,28 +303,42 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		})
 	}
 	t.Run("Slow", func(t *testing.T) {
-		b := s3test.New(t)
+		t.Parallel()
+		b := s3test.Start(t)
 		s := newSite(t)
 		s.store = b.URL("")
 		h := s.hand()
 		s.serve(h.config(2))
-		var inside, most atomic.Int32
+		const n = 1000
+		var mu sync.Mutex
+		writes, began, meanwhile := 0, 0, 0
+		count := func(more int) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen := len(s.seen())
+			if writes > 0 {
+				meanwhile += seen - began
+			}
+			writes, began = writes+more, seen
+		}
 		b.Trouble(func(*http.Request) int {
-			most.Store(max(most.Load(), inside.Add(1)))
+			count(1)
 			time.Sleep(400 * time.Millisecond)
-			inside.Add(-1)
+			count(-1)
 			return 0
 		})
-		sum, err := s.run(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: 1000}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
+		sum, err := s.run(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
 		require.NoError(t, err)
-		require.EqualValues(t, 1000, sum.Succeeded)
-		s.calledOnce(1000)
-		require.Less(t, time.Duration(sum.Elapsed), 20*time.Second)
+		require.EqualValues(t, n, sum.Succeeded)
+		s.calledOnce(n)
+		t.Logf("%d of %d items ran while the store was asked", meanwhile, n)
+		require.Greater(t, meanwhile, n/2, "items do not wait for the store")
 	})
 }
 
 // A disk that is full or read-only holds the map up until there is room again.
 func TestScale_AFullDisk(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	disk := filepath.Join(s.dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
@@ -355,7 +377,7 @@ func TestScale_AFullDisk(t *testing.T) {
 	some(200)
 	require.Eventually(t, func() bool {
 		return unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil // not while a file is being written
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	says("read-only file system")
 	require.NoError(t, unix.Mount("", disk, "", unix.MS_REMOUNT, "size=16m"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

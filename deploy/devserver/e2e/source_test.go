@@ -30,6 +30,7 @@ func packed(t *testing.T, n int) string {
 
 // A compressed file is a source in the store and on the command line, from a file, a stream and a URL.
 func TestLocal_CompressedInputAndReduce(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	text := packed(t, 3000)
 	s.write("items.jsonl.gz", text)
@@ -50,6 +51,7 @@ func TestLocal_CompressedInputAndReduce(t *testing.T) {
 
 // A URL in the workers' store is read by them where it lies; any other is read here.
 func TestMap_InputFromAURL(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	h := s.hand()
 	s.serve(h.config(2))

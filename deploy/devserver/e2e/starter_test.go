@@ -114,7 +114,7 @@ func (s *stage) allow(name string) {
 // until polls a condition.
 func (s *stage) until(what string, ok func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, ok, 30*time.Second, 20*time.Millisecond, what)
+	require.Eventually(s.t, ok, time.Minute, 20*time.Millisecond, what)
 }
 
 // results are the lines of a finished map.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,13 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -40,6 +40,7 @@ def careful(i):
     for pid, runs in begun.items():
         if runs and pid != str(os.getpid()) and alive(pid): tell("overlap", i, pid)
     time.sleep(float(os.environ["SECONDS"]))
+    while os.path.exists(os.environ["HOLD"] + str(i)): time.sleep(0.005)
     tell("end", i, os.getpid())
     return i
 `
@@ -48,7 +49,7 @@ def careful(i):
 // item runs twice at once, and when it goes on it drops what was left of its chunks and serves as before.
 func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	h := newCareful(t, 0.4)
+	h := newCareful(t, 2, 0.4)
 	h.server()
 	first := h.worker()
 	const n = 100
@@ -60,7 +61,7 @@ func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
 	lost := h.busy(first)
 	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
 	for pid := range lost {
-		require.Eventually(t, func() bool { return gone(pid) }, 30*time.Second, 2*time.Millisecond, "task process %d outlived the worker's time", pid)
+		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 2*time.Millisecond, "task process %d outlived the worker's time", pid)
 	}
 	mine := map[string]bool{}
 	for _, item := range lost {
@@ -95,58 +96,68 @@ func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
 // What the server gives to a worker that is stopped while it waits for work has been given to others when it goes on.
 func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	t.Parallel()
-	h := newCareful(t, 6)
+	h := newCareful(t, 1, 0.2)
 	h.server()
 	first := h.worker()
-	h.run(0, "map", "careful", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "warm.jsonl")
-	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
-	h.write("calls", "")
-	id := strings.TrimSpace(h.run(0, "map", "careful", "--range", "10:11", "--pool", "cpu", "--chunk", "1", "--detach").stdout.String())
 	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
 	require.NoError(t, err)
 	defer c.Close()
-	// A worker of workflows alone: the chunks are left to the stopped one.
-	w := worker.New(c, gpumux.Queue, worker.Options{})
+	// A worker of workflows alone, on a queue of its own: the stopped one is given nothing but the chunk.
+	w := worker.New(c, "careful", worker.Options{})
 	workflows.Register(w)
-	st, err := store.Open(t.Context(), "file://"+h.path("store"))
-	require.NoError(t, err)
-	defer st.Close()
-	(&activities.Light{Store: st}).Register(w)
 	require.NoError(t, w.Start())
 	defer w.Stop()
-	waits := func() bool {
-		described, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+	begin := func(item int64) client.WorkflowRun {
+		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "careful"}, gpumux.MapWorkflow,
+			gpumux.MapInput{Task: "careful", Range: &gpumux.Range{Start: item, End: item + 1}, Ladder: []string{"cpu"}})
+		require.NoError(t, err)
+		return run
+	}
+	require.NoError(t, begin(0).Get(t.Context(), nil))
+	// The poll that brought the item in ended before it ran; the next one stays open at the server while the worker is stopped.
+	ran, err := os.Stat(h.path("calls"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		queue, err := c.DescribeTaskQueue(t.Context(), gpumux.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
+		require.NoError(t, err)
+		return slices.ContainsFunc(queue.Pollers, func(p *taskqueue.PollerInfo) bool { return p.LastAccessTime.AsTime().After(ran.ModTime()) })
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
+	h.write("calls", "")
+	h.write("hold10", "")
+	run := begin(10)
+	require.Eventually(t, func() bool {
+		described, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 		require.NoError(t, err)
 		return slices.ContainsFunc(described.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
 			return p.State == enums.PENDING_ACTIVITY_STATE_STARTED
 		})
-	}
-	// On a machine so busy that the workflow comes late, the server has ended the stopped worker's polls before.
-	for end := time.Now().Add(time.Minute); !waits(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Skip("the stopped worker's polls ended before the chunk came, so none waits in its connection")
-		}
-	}
+	}, time.Minute, 10*time.Millisecond, "the chunk waits in the connection of the stopped worker")
 	second := h.worker()
 	require.Eventually(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-	require.Eventually(t, func() bool { return strings.Contains(first.stderr.String(), "; nothing ran on it") }, time.Minute, 5*time.Millisecond)
-	h.run(0, "wait", id)
+	// The only slot of the other worker is taken, so this runs in the one that was stopped, once it is done with what waited there.
+	require.NoError(t, begin(20).Get(t.Context(), nil))
+	require.Len(t, h.runners(second), 1)
+	require.Equal(t, 1, strings.Count(first.stderr.String(), "; nothing ran on it"), first.stderr.String())
+	require.NoError(t, os.Remove(h.path("hold10")))
+	require.NoError(t, run.Get(t.Context(), nil))
 	require.NotContains(t, h.file("calls"), "overlap")
-	require.Equal(t, 1, strings.Count(h.file("calls"), "begin "), h.file("calls"))
+	require.Equal(t, 1, strings.Count(h.file("calls"), "begin 10 "), h.file("calls"))
 	for _, each := range []*program{first, second} {
 		require.NoError(t, each.Process.Signal(syscall.SIGTERM))
 		require.Equal(t, 0, each.code(), each.stderr.String())
 	}
 }
 
-// newCareful is a host whose workers have the task careful.
-func newCareful(t *testing.T, seconds float64) *host {
+// newCareful is a host whose workers have the task careful, which takes so many seconds, and longer while the item is held.
+func newCareful(t *testing.T, slots int, seconds float64) *host {
 	t.Helper()
 	h := newHost(t)
 	h.write("stopped.py", stoppedPy)
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
-		"tasks: {careful: {python: \"stopped.py:careful\", env: {CALLS: %q, SECONDS: \"%g\"}}}\n", h.path("store"), h.path("calls"), seconds))
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\n"+
+		"tasks: {careful: {python: \"stopped.py:careful\", env: {CALLS: %q, HOLD: %q, SECONDS: \"%g\"}}}\n",
+		h.path("store"), slots, h.path("calls"), h.path("hold"), seconds))
 	return h
 }
 
