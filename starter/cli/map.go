@@ -82,11 +82,14 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if !f.local && strings.Contains(f.in, "://") {
 		return a.mapURL(ctx, f, m, out)
 	}
-	over, err := a.readItems(ctx, f.in, f.rng, f.glob)
+	over, err := a.readItems(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer over.remove()
+	if over.isOneList() {
+		a.console.note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.label)
+	}
 	over.put(&m)
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -110,8 +113,8 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 	}
 	defer conn.close()
 	over := items{source: f.in, label: f.in}
-	if !conn.Holds(ctx, f.in) {
-		if over, err = a.readItems(ctx, f.in, "", ""); err != nil {
+	if f.comma != 0 || !conn.Holds(ctx, f.in) {
+		if over, err = a.readItems(ctx, f); err != nil {
 			return err
 		}
 	}
