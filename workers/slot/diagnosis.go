@@ -163,13 +163,15 @@ func fromDeath(e Evidence) Diagnosis {
 	case sig != 0 && !shell:
 		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+after(words))
 	case e.Silent != "":
-		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e), after(cmp.Or(words, lastLine(e.Tail)))))
+		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
+			after(cmp.Or(words, lastLine(e.Tail)))))
 	case e.Loading && !shell && e.ExitCode != wireLost:
 		module := "the task's module"
 		if place, _, ok := strings.Cut(e.Target, ":"); ok {
 			module = place
 		}
-		d = plain(gpumux.Crash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e), after(cmp.Or(words, lastLine(e.Tail), e.Protocol))))
+		d = plain(gpumux.Crash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
+			after(cmp.Or(words, lastLine(e.Tail), e.Protocol))))
 	case !ended:
 		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+after(e.Protocol))
 	default:

@@ -75,9 +75,8 @@ def _module(place: str, folder: str) -> ModuleType:
 def _failure(error: BaseException, place: str) -> dict:
     fault = describe(error)
     if isinstance(error, SystemExit):
-        fault["message"] = (
-            f"the import of {place} called sys.exit({error.code!r}); take that out of it, or put it under if __name__ == \"__main__\""
-        )
+        instead = 'take that out of it, or put it under if __name__ == "__main__"'
+        fault["message"] = f"the import of {place} called sys.exit({error.code!r}); {instead}"
     return fault
 
 
