@@ -68,7 +68,7 @@ func TestSpool_ReadsThroughCompression(t *testing.T) {
 }
 
 func TestFormatOf_LooksBehindTheCompression(t *testing.T) {
-	for name, want := range map[string]Format{"a.jsonl.gz": JSONLines, "b.ndjson.ZST": JSONLines, "c.csv.zst": CSV, "d.CSV.gzip": CSV, "e.csv": CSV} {
+	for name, want := range map[string]Format{"a.jsonl.gz": JSONLines, "b.ndjson.ZST": JSONLines, "c.csv.zst": CSV, "d.CSV.gzip": CSV, "e.csv": CSV, "f.tsv.gz": TSV} {
 		got, err := FormatOf(name)
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)

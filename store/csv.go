@@ -39,12 +39,19 @@ func (g *guard) Read(data []byte) (int, error) {
 	return n, err
 }
 
-func newCSVRows(r *bufio.Reader, name string) (*csvRows, error) {
+// newCSVRows reads the header. A delimiter of 0 is the format's.
+func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*csvRows, error) {
 	if head, _ := r.Peek(len(bom)); string(head) == bom {
 		r.Discard(len(bom))
 	}
 	g := &guard{r, maxLine}
 	c := &csvRows{r: csv.NewReader(g), guard: g, name: name}
+	switch {
+	case delimiter != 0:
+		c.r.Comma = delimiter
+	case format == TSV:
+		c.r.Comma = '\t'
+	}
 	c.r.ReuseRecord = true
 	c.r.FieldsPerRecord = -1
 	header, err := c.r.Read()
@@ -58,9 +65,18 @@ func newCSVRows(r *bufio.Reader, name string) (*csvRows, error) {
 	for i, column := range header {
 		line, _ := c.r.FieldPos(i)
 		bad := func(problem, hint string) error {
-			return &SourceError{name, line, problem, strings.Join(header[:min(len(header), 8)], ","), hint}
+			return &SourceError{name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint}
 		}
 		switch before, again := first[column]; {
+		case strings.Contains(column, "\r"):
+			return nil, bad("the header has a carriage return inside", crHint)
+		case strings.ContainsRune(column, 0):
+			return nil, bad("the header has a NUL byte", nulHint)
+		case delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
+			other := column[strings.IndexAny(column, ";\t|,")]
+			return nil, bad(fmt.Sprintf("the header is one column with %q in it", other),
+				fmt.Sprintf("if that stands between the columns, give --delimiter %s; if it belongs to the name, --delimiter %s",
+					delimiterText(rune(other)), delimiterText(c.r.Comma)))
 		case !utf8.ValidString(column):
 			return nil, bad("the header is not UTF-8", "convert the file with iconv")
 		case strings.TrimSpace(column) == "":
@@ -90,7 +106,7 @@ func (c *csvRows) next() ([]byte, int64, error) {
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
 		return nil, 0, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
-			start([]byte(strings.Join(cells, ","))), "put cells that hold a comma, a quote or a line break in double quotes"}
+			start([]byte(strings.Join(cells, string(c.r.Comma)))), "put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
 	if cap(c.row) > keepLine {
 		c.row = nil
@@ -100,6 +116,10 @@ func (c *csvRows) next() ([]byte, int64, error) {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
 			return nil, 0, &SourceError{c.name, line, "not UTF-8", start([]byte(cell)), "convert the file with iconv"}
+		}
+		if strings.IndexByte(cell, 0) >= 0 {
+			line, _ := c.r.FieldPos(i)
+			return nil, 0, &SourceError{c.name, line, "a NUL byte", start([]byte(cell)), nulHint}
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
@@ -129,6 +149,26 @@ func (c *csvRows) failed(err error) error {
 		return &SourceError{c.name, parse.Line, problem, "", "put the cell in double quotes and double each quote inside it"}
 	}
 	return fmt.Errorf("read %s: %w", c.name, err)
+}
+
+// ParseDelimiter reads what stands between the cells of a CSV file, as people write it: one character, or "tab".
+func ParseDelimiter(text string) (rune, error) {
+	if text == "tab" || text == `\t` {
+		return '\t', nil
+	}
+	delimiter, size := utf8.DecodeRuneInString(text)
+	if size == 0 || size != len(text) || delimiter == utf8.RuneError || delimiter == '"' || delimiter == '\r' || delimiter == '\n' || delimiter == 0 {
+		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", text)
+	}
+	return delimiter, nil
+}
+
+// delimiterText is a delimiter as a shell takes it.
+func delimiterText(delimiter rune) string {
+	if delimiter == '\t' {
+		return "tab"
+	}
+	return "'" + string(delimiter) + "'"
 }
 
 func isNumber(cell string) bool {

@@ -166,6 +166,10 @@ func (l *checkedLines) invalid(item []byte) error {
 	hint := "write one JSON value per line; text goes in double quotes"
 	text := string(item)
 	switch {
+	case strings.ContainsRune(text, 0):
+		hint = nulHint
+	case strings.Contains(text, "\r"):
+		hint = crHint
 	case strings.HasPrefix(text, "NaN") || strings.Contains(text, ":NaN") || strings.Contains(text, " NaN") ||
 		strings.Contains(text, "Infinity"):
 		hint = "JSON has no NaN and no Infinity; write null"
@@ -177,11 +181,17 @@ func (l *checkedLines) invalid(item []byte) error {
 	return &SourceError{l.name, l.number, fmt.Sprintf("not JSON: %v", err), start(item), hint}
 }
 
+// What is wrong with the whole file when a line has one of these bytes.
+const (
+	nulHint = "the file has NUL bytes, so a crash or a full disk cut it off while it was written, or it is not UTF-8; write it again"
+	crHint  = "the lines end in CR alone; convert the file with tr '\\r' '\\n'"
+)
+
 const bom = "\xef\xbb\xbf"
 
 // openItems walks over an input of either format, compressed or not, checking every item. Inputs that are plainly something
 // else are named. Packed says that the input was compressed.
-func openItems(r io.Reader, name string, format Format) (from items, packed bool, err error) {
+func openItems(r io.Reader, name string, format Format, delimiter rune) (from items, packed bool, err error) {
 	text, packed, err := unpack(r, name)
 	if err != nil {
 		return nil, packed, err
@@ -208,8 +218,12 @@ func openItems(r io.Reader, name string, format Format) (from items, packed bool
 			return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
 		}
 	}
-	if format == CSV {
-		from, err = newCSVRows(text, name)
+	if len(head) > 1 && (head[0] == 0 || head[1] == 0) {
+		return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: "it has NUL bytes; if it is UTF-16, convert it " +
+			"with iconv -f UTF-16LE -t UTF-8, else write it again"}
+	}
+	if format != JSONLines {
+		from, err = newCSVRows(text, name, format, delimiter)
 		return from, packed, err
 	}
 	return &checkedLines{jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil

@@ -63,8 +63,8 @@ const (
 	packedGrowth = 16
 )
 
-// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson or .csv, plain or with .gz or
-// .zst behind it, and writes its index. The Source it returns is the file itself, or for CSV and compressed files their items
+// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson, .csv or .tsv, plain or with .gz
+// or .zst behind it, and writes its index. The Source it returns is the file itself, or for CSV and compressed files their items
 // as JSON lines, which are written beside the index. Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
 	format, err := FormatOf(name)
@@ -79,7 +79,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 		return gpumux.Source{}, err
 	}
 	defer in.Close()
-	from, packed, err := openItems(in, in.url, format)
+	from, packed, err := openItems(in, in.url, format, 0)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
@@ -92,7 +92,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 
 	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size()}
 	modified := int64(0)
-	if format == CSV || packed {
+	if format != JSONLines || packed {
 		growth := int64(csvGrowth)
 		if packed {
 			growth *= packedGrowth

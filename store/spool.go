@@ -21,8 +21,10 @@ type Format int
 const (
 	// JSONLines is one JSON value per line.
 	JSONLines Format = iota
-	// CSV is a header and an object per row.
+	// CSV is a header and an object per row, with commas between the cells.
 	CSV
+	// TSV is CSV with tabs in place of the commas.
+	TSV
 )
 
 // FormatOf tells the format from a file's name, which may end in .gz or .zst as well.
@@ -33,9 +35,11 @@ func FormatOf(name string) (Format, error) {
 		return JSONLines, nil
 	case ".csv":
 		return CSV, nil
+	case ".tsv":
+		return TSV, nil
 	default:
 		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
-			Hint: "name it .jsonl (one JSON value per line) or .csv (with a header), with .gz or .zst behind it when compressed"}
+			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed"}
 	}
 }
 
@@ -45,6 +49,9 @@ type SpoolOptions struct {
 	Name string
 	// Format is what the input is written in. Default JSONLines.
 	Format Format
+	// Delimiter stands between the cells of a CSV file. Default what the format says, and then a header of one column that seems to
+	// be several is an error.
+	Delimiter rune
 	// Dir is the folder for the temporary files, which hold as much as the input. Default os.TempDir().
 	Dir string
 }
@@ -66,7 +73,7 @@ func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
 	if o.Name == "" {
 		o.Name = "input"
 	}
-	from, _, err := openItems(r, o.Name, o.Format)
+	from, _, err := openItems(r, o.Name, o.Format, o.Delimiter)
 	if err != nil {
 		return nil, err
 	}

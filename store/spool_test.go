@@ -66,6 +66,38 @@ func TestSpool_CSV(t *testing.T) {
 	}
 }
 
+func TestSpool_Delimiter(t *testing.T) {
+	require.Equal(t, []string{`{"a":1,"b":"x,y"}`}, lines(t, spool(t, "a\tb\n1\tx,y\n", TSV)))
+	for _, c := range []struct {
+		delimiter rune
+		format    Format
+		text      string
+		want      string
+	}{
+		{';', CSV, "a;b\n1;\"2;5\"\n", `{"a":1,"b":"2;5"}`},
+		{'\t', CSV, "a\tb\n1\t2\n", `{"a":1,"b":2}`},
+		{',', CSV, "a;b\n1;2\n", `{"a;b":"1;2"}`},
+		{',', TSV, "a,b\n1,2\n", `{"a":1,"b":2}`},
+	} {
+		s, err := Spool(strings.NewReader(c.text), SpoolOptions{Format: c.format, Delimiter: c.delimiter, Dir: t.TempDir()})
+		require.NoError(t, err)
+		require.Equal(t, []string{c.want}, lines(t, s))
+		require.NoError(t, s.Remove())
+	}
+}
+
+func TestParseDelimiter(t *testing.T) {
+	for text, want := range map[string]rune{";": ';', "tab": '\t', `\t`: '\t', "\t": '\t', "¦": '¦', " ": ' '} {
+		got, err := ParseDelimiter(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", ";;", `"`, "\n", "\r", "\xff", "\x00", "comma"} {
+		_, err := ParseDelimiter(text)
+		require.ErrorContains(t, err, "give one character, such as ';', or tab", "%q", text)
+	}
+}
+
 func TestSpool_SaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		format     Format
@@ -89,6 +121,17 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		{CSV, "a\nx\"y\n", `in:2: bare " in non-quoted-field; put the cell in double quotes`},
 		{CSV, "a\n\xff\n", "in:2: not UTF-8"},
 		{CSV, "\xffa\n", "in:1: the header is not UTF-8"},
+		{CSV, "a;b\n1;2\n", `in:1: the header is one column with ';' in it: "a;b"; if that stands between the columns, give --delimiter ';'; if`},
+		{CSV, "a\tb\n1\t2\n", "in it: \"a\\tb\"; if that stands between the columns, give --delimiter tab; if it belongs to the name, --delimiter ','"},
+		{TSV, "a,b\n1,2\n", "give --delimiter ','; if it belongs to the name, --delimiter tab"},
+		{TSV, "a\tb\n1\t2\t3\n", `in:2: 3 cells, but the header has 2: "1\t2\t3"`},
+		{CSV, "a,b\r1,2\r3,4\r", `in:1: the header has a carriage return inside: "a,b\r1,2\r3,4"; the lines end in CR alone; convert the file with tr`},
+		{CSV, "a,b\n1,x\x00\n", `in:2: a NUL byte: "x\x00"; the file has NUL bytes`},
+		{CSV, "a,b\x00\n", "in:1: the header has a NUL byte"},
+		{CSV, "a\x00,\x00b\x00\n\x00", "iconv -f UTF-16LE"},
+		{JSONLines, "1\x00\n\x002", "iconv -f UTF-16LE"},
+		{JSONLines, "1\n2\n\x00\x00\x00\x00", "in:3: not JSON: invalid character '\\x00' looking for beginning of value: \"\\x00\\x00\\x00\\x00\"; the file has NUL bytes"},
+		{JSONLines, "{\"a\":1}\r{\"a\":2}\r", `the lines end in CR alone; convert the file with tr '\r' '\n'`},
 	} {
 		dir := t.TempDir()
 		_, err := Spool(strings.NewReader(c.text), SpoolOptions{Name: "in", Format: c.format, Dir: dir})

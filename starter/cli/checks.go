@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,6 +22,9 @@ import (
 // probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
+// pythonVersion is the answer of a Python.
+var pythonVersion = regexp.MustCompile(`^\d+\.\d+\.\d+ `)
+
 // checkPython starts the interpreter and reads its version.
 func checkPython(ctx context.Context, python string) finding {
 	f := finding{Check: "python", Verdict: bad}
@@ -29,12 +33,15 @@ func checkPython(ctx context.Context, python string) finding {
 	out, err := exec.CommandContext(ctx, python, "-c",
 		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
 	f.Detail = oneLine(string(out), 200)
+	said := pythonVersion.MatchString(f.Detail)
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil && said:
 		f.Verdict = good
-	case errors.As(err, &exit) && len(out) > 0:
+	case said:
 		f.Fix = "gpumux needs Python 3.9 or newer; give one with --python"
+	case err == nil, errors.As(err, &exit) && len(out) > 0:
+		f.Fix = "this is not how Python 3.9 or newer answers; give one with --python"
 	default:
 		f.Detail = oneLine(err.Error(), 200)
 		f.Fix = "install Python 3.9 or newer, or give one with --python; commands need none"

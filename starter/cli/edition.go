@@ -53,25 +53,39 @@ func add(hash io.Writer, name string) bool {
 	return err == nil
 }
 
-// files are what the edition of a task is of: its own file, not what that imports; of a command every word that names a file, but
-// not a program of the system.
+// files are what the edition of a task is of: its own file and the modules beside it that it imports; of a command every word that
+// names a file, but not a program of the system.
 func (t localTask) files(target string) []string {
 	switch {
 	case len(t.config.Command) > 0:
-		if !strings.ContainsRune(t.config.Command[0], filepath.Separator) {
-			return t.config.Command[1:]
+		files := t.config.Command
+		if !strings.ContainsRune(files[0], filepath.Separator) {
+			files = files[1:]
 		}
-		return t.config.Command
+		for _, file := range files {
+			if strings.HasSuffix(file, ".py") {
+				files = append(slices.Clip(files), withImports(filepath.Dir(file), file)[1:]...)
+			}
+		}
+		return files
 	case strings.HasSuffix(target, ".py"):
-		return []string{filepath.Join(t.scope, filepath.Base(target))}
+		return withImports(t.scope, filepath.Join(t.scope, filepath.Base(target)))
 	}
 	module := filepath.Join(t.dir, filepath.Join(strings.Split(target, ".")...))
-	return []string{module + ".py", filepath.Join(module, "__init__.py")}
+	return withImports(t.dir, module+".py", filepath.Join(module, "__init__.py"))
 }
 
 func (t *localTask) read(target string) {
 	t.sources = slices.Clip(t.files(target))
 	t.edition = editionOf(t.sources...)
+}
+
+// whole is the edition of the task and of its reduce, where that is a task, too.
+func (t *localTask) whole() string {
+	if t.reduce == nil || t.reduce.edition == "" {
+		return t.edition
+	}
+	return editionOf(append(t.sources, t.reduce.sources...)...)
 }
 
 // earlier are the maps of the same task, input and options whose state is kept here but whose task had another edition, newest
@@ -127,7 +141,7 @@ func (a *app) resolve(m starter.Map) string {
 			return other
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
-			a.console.say("%s has changed since map %s was stopped, so this is a new map; to go on with that one: the same command with --id %s",
+			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; to go on with that one: the same command with --id %s",
 				m.Input.Task, other, other)
 			break
 		}

@@ -35,6 +35,16 @@ func (i items) put(m *starter.Map) {
 	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.rng, i.source, i.label
 }
 
+// isOneList says that the input is a single item, a list, which people may have meant to be the items.
+func (i items) isOneList() bool {
+	const most = 16 << 20
+	if i.spooled == nil || i.spooled.Items != 1 || i.spooled.Bytes > most {
+		return false
+	}
+	all, err := i.spooled.All()
+	return err == nil && all[0][0] == '['
+}
+
 func (i items) remove() {
 	if i.spooled != nil {
 		_ = i.spooled.Remove()
@@ -42,7 +52,8 @@ func (i items) remove() {
 }
 
 // readItems reads what --in, --range or --glob name. Files are checked to the last line before anything else happens.
-func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error) {
+func (a *app) readItems(ctx context.Context, f *mapFlags) (items, error) {
+	in, rng, glob := f.in, f.rng, f.glob
 	switch {
 	case rng != "":
 		r, err := parseRange(rng)
@@ -50,16 +61,26 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 	case glob != "":
 		return globItems(ctx, glob)
 	case in == "-":
-		return spool(ctx, a.Stdin, "standard input", "", store.JSONLines)
+		format := store.JSONLines
+		if f.comma != 0 {
+			format = store.CSV
+		}
+		return spool(ctx, a.Stdin, store.SpoolOptions{Name: "standard input", Format: format, Delimiter: f.comma}, "standard input")
 	}
-	file, _, _ := strings.Cut(in, "?")
+	name, _, _ := strings.Cut(in, "?")
 	isURL := strings.Contains(in, "://")
 	if !isURL {
-		file = in
+		name = in
 	}
-	format, err := store.FormatOf(file)
-	if err != nil && (isURL || refusedEnding(file)) {
-		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv), plain or compressed (.gz, .zst)%s",
+	format, err := store.FormatOf(name)
+	switch {
+	case f.comma != 0 && err == nil && format == store.JSONLines:
+		return items{}, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
+	case f.comma != 0:
+		format, err = store.CSV, nil
+	}
+	if err != nil && (isURL || refusedEnding(name)) {
+		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), plain or compressed (.gz, .zst)%s",
 			in, convertHint(in))
 	}
 	if isURL {
@@ -68,26 +89,26 @@ func (a *app) readItems(ctx context.Context, in, rng, glob string) (items, error
 			return items{}, usage("--in: %v", err)
 		}
 		defer body.Close()
-		return spool(ctx, body, in, in, format)
+		return spool(ctx, body, store.SpoolOptions{Name: in, Format: format, Delimiter: f.comma}, in)
 	}
-	f, err := os.Open(in)
+	file, err := os.Open(in)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return items{}, usage("--in %s: there is no such file; give JSON lines or .csv, or - for standard input", in)
 		}
 		return items{}, usage("--in: %v", err)
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return items{}, usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
 	}
-	return spool(ctx, f, in, filepath.Base(in), format)
+	return spool(ctx, file, store.SpoolOptions{Name: in, Format: format, Delimiter: f.comma}, filepath.Base(in))
 }
 
 // refusedEnding says that a name is plainly of something else; other names are taken for JSON lines.
 func refusedEnding(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
-	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".tsv", ".arrow", ".bz2", ".xz", ".zip":
+	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".arrow", ".bz2", ".xz", ".zip":
 		return true
 	}
 	return false
@@ -100,13 +121,10 @@ func convertHint(in string) string {
 	return ""
 }
 
-func spool(ctx context.Context, from io.Reader, name, label string, format store.Format) (items, error) {
-	if label == "" {
-		label = name
-	}
+func spool(ctx context.Context, from io.Reader, o store.SpoolOptions, label string) (items, error) {
 	reader := until(ctx, from)
 	defer reader.Close()
-	spooled, err := store.Spool(reader, store.SpoolOptions{Name: name, Format: format})
+	spooled, err := store.Spool(reader, o)
 	return items{spooled: spooled, label: label}, err
 }
 
@@ -146,7 +164,7 @@ func globItems(ctx context.Context, pattern string) (items, error) {
 		writer.CloseWithError(to.Flush())
 	}()
 	defer reader.Close()
-	return spool(ctx, reader, "--glob "+pattern, "glob "+pattern, store.JSONLines)
+	return spool(ctx, reader, store.SpoolOptions{Name: "--glob " + pattern}, "glob "+pattern)
 }
 
 // matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.

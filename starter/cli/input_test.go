@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,9 +46,39 @@ func TestReadItems_Glob(t *testing.T) {
 	}
 }
 
+func TestReadItems_Delimiter(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write(t, "x.csv", "a;b\n1;2\n")
+	write(t, "x.tsv", "a\tb\n1\t2\n")
+	write(t, "x.jsonl", "[1,2]\n")
+	write(t, "list", "[1]\n[2]\n")
+	a := &app{Options: Options{Stdin: strings.NewReader("a;b\n1;2\n")}}
+	for _, f := range []mapFlags{{in: "x.csv", comma: ';'}, {in: "x.tsv"}, {in: "-", comma: ';'}} {
+		over, err := a.readItems(t.Context(), &f)
+		require.NoError(t, err)
+		all, err := over.spooled.All()
+		require.NoError(t, err)
+		require.Equal(t, []json.RawMessage{json.RawMessage(`{"a":1,"b":2}`)}, all)
+		require.False(t, over.isOneList())
+		over.remove()
+	}
+	_, err := a.readItems(t.Context(), &mapFlags{in: "x.csv"})
+	require.ErrorContains(t, err, "give --delimiter ';'")
+	require.Equal(t, ExitUsage, exitCode(err))
+	_, err = a.readItems(t.Context(), &mapFlags{in: "x.jsonl", comma: ';'})
+	require.ErrorContains(t, err, "--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
+	for name, want := range map[string]bool{"x.jsonl": true, "list": false} {
+		over, err := a.readItems(t.Context(), &mapFlags{in: name})
+		require.NoError(t, err)
+		require.Equal(t, want, over.isOneList(), name)
+		over.remove()
+	}
+}
+
 func TestReadItems_Range(t *testing.T) {
 	a := &app{}
-	over, err := a.readItems(t.Context(), "", "5:1005", "")
+	over, err := a.readItems(t.Context(), &mapFlags{rng: "5:1005"})
 	require.NoError(t, err)
 	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, over.rng)
 }
@@ -59,7 +91,7 @@ func TestReadItems_InterruptedWhileTheStreamBlocks(t *testing.T) {
 	a := &app{Options: Options{Stdin: silent}}
 	ended := make(chan error)
 	go func() {
-		_, err := a.readItems(ctx, "-", "", "")
+		_, err := a.readItems(ctx, &mapFlags{in: "-"})
 		ended <- err
 	}()
 	cancel(errInterrupted)

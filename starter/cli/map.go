@@ -30,7 +30,8 @@ again after it was stopped it goes on with the items that have no result, given 
 it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
 with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
 results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
-file, or one that the command names, has changed it is a new map, unless --id or --retry ask for the old one.`,
+file, a module beside it that it imports, or a file that the command names has changed it is a new map, unless
+--id or --retry ask for the old one.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
@@ -74,19 +75,20 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
 			return err
 		}
-		if local.reduce != nil && local.edition != "" {
-			m.Edition = editionOf(append(local.sources, local.reduce.sources...)...)
-		}
+		m.Edition = local.whole()
 	}
 	ctx := c.Context()
 	if !f.local && strings.Contains(f.in, "://") {
 		return a.mapURL(ctx, f, m, out)
 	}
-	over, err := a.readItems(ctx, f.in, f.rng, f.glob)
+	over, err := a.readItems(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer over.remove()
+	if over.isOneList() {
+		a.console.note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.label)
+	}
 	over.put(&m)
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -110,8 +112,8 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 	}
 	defer conn.close()
 	over := items{source: f.in, label: f.in}
-	if !conn.Holds(ctx, f.in) {
-		if over, err = a.readItems(ctx, f.in, "", ""); err != nil {
+	if f.comma != 0 || !conn.Holds(ctx, f.in) {
+		if over, err = a.readItems(ctx, f); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -18,16 +19,19 @@ import (
 type mapFlags struct {
 	taskFlags
 	in, rng, glob, out string
-	attempts           int
-	failFast           bool
-	chunk, window      int
-	priority           int
-	fairness           string
-	reduce             string
-	id                 string
-	detach, noWait     bool
-	retry              bool
-	json, quiet        bool
+	delimiter          string
+	// comma is the delimiter as it was read, or 0.
+	comma          rune
+	attempts       int
+	failFast       bool
+	chunk, window  int
+	priority       int
+	fairness       string
+	reduce         string
+	id             string
+	detach, noWait bool
+	retry          bool
+	json, quiet    bool
 }
 
 // taskFlags say where and how a task runs; `map` and `run` share them.
@@ -64,7 +68,8 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.in, "in", "", "items: JSON lines or .csv, plain, .gz or .zst: a file, - for standard input, or a URL such as s3://bucket/items.jsonl")
+	flags.StringVar(&f.in, "in", "", "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a file, - for standard input, or a URL such as s3://bucket/items.jsonl")
+	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
 	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
@@ -158,6 +163,14 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
 	} else if given > 1 {
 		m.add("give only one of --in, --range and --glob")
+	}
+	if changed("delimiter") {
+		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
+			m.add("--delimiter: %v", err)
+		}
+		if !changed("in") {
+			m.add("--delimiter goes with --in")
+		}
 	}
 	f.taskFlags.check(&m, changed)
 	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {

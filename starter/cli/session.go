@@ -64,6 +64,9 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		if err := checkWorker(config); err != nil {
 			return nil, inFlags(err)
 		}
+		if err := startable(ctx, o.tasks); err != nil {
+			return nil, err
+		}
 	}
 	log := a.log()
 	if o.calm && !a.verbose {
@@ -149,6 +152,22 @@ func checkWorker(config workers.Config) error {
 		return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
 	}
 	return errors.Join(config.Validate(inventory), inventory.Close())
+}
+
+// startable tries the interpreters that --python gave.
+func startable(ctx context.Context, tasks map[string]workers.TaskConfig) error {
+	tried := map[string]bool{"": true}
+	for _, task := range tasks {
+		python := task.Interpreter
+		if tried[python] {
+			continue
+		}
+		tried[python] = true
+		if f := checkPython(ctx, python); f.Verdict != good {
+			return usage("--python %s: %s; %s", python, cmp.Or(f.Detail, "it said nothing when asked for its version"), f.Fix)
+		}
+	}
+	return nil
 }
 
 // inFlags says the mistakes of a configuration that flags made in terms of the flags.

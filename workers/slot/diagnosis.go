@@ -3,6 +3,7 @@ package slot
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/gpumux/gpumux"
@@ -20,6 +21,10 @@ type Evidence struct {
 	Code int
 	// Loading says that the process had not yet finished importing the task.
 	Loading bool
+	// Target is the Python function that the task names, as in the worker's file.
+	Target string
+	// Silent is the program that ended before it had said a word on the wire.
+	Silent string
 	// Command says that the task is a plain program, which reports a failure of its own by a non-zero exit status.
 	Command bool
 	// Exited and what follows describe the death of the process, as the system reported it.
@@ -157,8 +162,16 @@ func fromDeath(e Evidence) Diagnosis {
 		d = plain(gpumux.TaskError, cmp.Or(words, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
 	case sig != 0 && !shell:
 		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+after(words))
-	case !ended && e.Loading:
-		d = plain(gpumux.Crash, "the task's module ended the process with exit status 0 while it was imported"+after(e.Protocol))
+	case e.Silent != "":
+		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
+			after(cmp.Or(words, lastLine(e.Tail)))))
+	case e.Loading && !shell && e.ExitCode != wireLost:
+		module := "the task's module"
+		if place, _, ok := strings.Cut(e.Target, ":"); ok {
+			module = place
+		}
+		d = plain(gpumux.Crash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
+			after(cmp.Or(words, lastLine(e.Tail), e.Protocol))))
 	case !ended:
 		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+after(e.Protocol))
 	default:

@@ -249,7 +249,7 @@ func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
 
 // gather adds what the process leaves behind to the evidence; kills is memoryKills of a time before.
 func (p *process) gather(e *Evidence, kills int) {
-	e.Budget, e.Peak = int64(p.budget), p.memory.Peak()
+	e.Budget, e.Peak, e.Target = int64(p.budget), p.memory.Peak(), p.task.Python
 	p.testify(e, kills)
 	if e.Tail == "" {
 		e.Tail = p.out.tail()

@@ -19,6 +19,8 @@ import (
 // process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
 type process struct {
 	task Task
+	// program is what was started: the interpreter, or the task's own.
+	program string
 	// child is this process to the system, pid its number and that of its group.
 	child  *os.Process
 	pid    int
@@ -170,6 +172,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		group.close()
 		return &programError{argv[0], err}
 	}
+	p.program = argv[0]
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
 	if err := enlist(p.pid, o.Fence.number, mark.number); err != nil {
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
@@ -227,6 +230,7 @@ func (p *process) speak() {
 // greet does the handshake and waits until the task is loaded.
 // The traceback goes with an exception of the task's module.
 func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *Evidence, traceback string) {
+	spoke := false
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
 		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Context: call.Context,
@@ -242,6 +246,7 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 		case h := <-p.heard:
 			switch m := h.message.(type) {
 			case wire.ProcessHello:
+				spoke = true
 			case wire.Cap:
 				p.capped(o, m)
 			case wire.Ready:
@@ -252,7 +257,11 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 			case wire.Fault:
 				return raised(m.Raised), m.Raised.Traceback
 			default:
-				return p.death(h.err), ""
+				e := p.death(h.err)
+				if !spoke && e.Exited {
+					e.Silent = p.program
+				}
+				return e, ""
 			}
 		case <-limit.C:
 			return &Evidence{TimedOut: true, Message: fmt.Sprintf("the task process was not ready after %s", o.StartLimit)}, ""
@@ -283,7 +292,7 @@ func (p *process) death(err error) *Evidence {
 		case <-p.exited:
 			e.Exited = true
 		case <-time.After(time.Second):
-			e.Protocol = "the task process closed its wire and went on"
+			e.Protocol = closedWire
 		}
 	}
 	if !e.Exited {
@@ -298,6 +307,12 @@ func (p *process) death(err error) *Evidence {
 	e.Tail = p.out.tail()
 	return e
 }
+
+// closedWire is how a process breaks the protocol whose wire ends while it lives.
+const closedWire = "the task closed the descriptor of the wire, which is not its own, and went on"
+
+// wireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
+const wireLost = 64
 
 // cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
 // The system reports a reset instead of an end when the process had not read everything.

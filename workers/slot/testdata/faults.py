@@ -150,6 +150,8 @@ WAYS = {
     "garbage": lambda: garbage(b"\x00\x00\x00\x05hello"),
     "length": lambda: garbage(b"\xff\xff\xff\xff"),
     "close_wire": close_wire,
+    "lose_wire": lambda: os.closerange(3, 2048),
+    "replace_wire": lambda: [os.dup2(os.open(os.devnull, os.O_RDWR), fd) for fd in list(sockets())],
     "sys_exit": lambda: sys.exit(3),
     "interrupt": lambda: (_ for _ in ()).throw(KeyboardInterrupt()),
     "exception": lambda: {}["missing"],

@@ -6,7 +6,6 @@ next one starts, so that a death loses none that is finished.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import sys
@@ -19,12 +18,11 @@ import gpumux
 
 from .encode import rows
 from .fault import describe, is_memory
+from .item import read
 from .memory import trim
 from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
-_decode = json.JSONDecoder().decode
-_scan = json.JSONDecoder().scan_once
 # Micro-batches that must succeed before a limit that had been halved grows, at first and at most.
 _PATIENCE = 4
 _MOST_PATIENCE = 256
@@ -113,7 +111,7 @@ class Caller:
             self._wire.go_on()
 
     def _one(self, raw: memoryview) -> bytes | Raw:
-        value = self._function(_item(raw))
+        value = self._function(read(raw))
         if type(value) is CoroutineType:
             value = self._await(value)
         return pack(value)
@@ -169,7 +167,7 @@ class Caller:
 
     def _many(self, raws: list[memoryview]) -> list:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
-        values = self._function([_item(raw) for raw in raws])
+        values = self._function([read(raw) for raw in raws])
         if type(values) is CoroutineType:
             values = self._await(values)
         values = split(values) or rows(values)
@@ -293,31 +291,9 @@ def _fork_mark() -> Callable[[], bool]:
     return lambda: os.getpid() != process
 
 
-def _item(raw: memoryview) -> Any:
-    text = ""
-    try:
-        text = str(raw, "utf-8")
-        item, end = _scan(text, 0)
-        if end == len(text):
-            return item
-    except StopIteration:
-        pass
-    except ValueError as error:
-        raise _not_json(raw, error) from None
-    try:
-        # White space around it, or no JSON at all.
-        return _decode(text)
-    except ValueError as error:
-        raise _not_json(raw, error) from None
-
-
 def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except Exception:
         # None, closed or replaced by the task: its output is its own affair.
         pass
-
-
-def _not_json(raw: memoryview, error: ValueError) -> ValueError:
-    return ValueError(f"the item is not JSON: {error}: {bytes(raw[:80])!r}")

@@ -34,7 +34,7 @@ def encode(value: Any, name: str = "result") -> bytes:
         text = _fast(value)
     except (TypeError, ValueError):
         pass
-    if text is None:
+    if text is None or _mixed(value):
         value = _walk(value, name, set())
         text = _fast(value)
     try:
@@ -70,7 +70,30 @@ def _hook(value: Any) -> Any:
     if type(plain) is type(value):
         # Nothing was won; the slow way finds the words.
         raise TypeError
+    if _mixed(plain):
+        raise TypeError
     return plain
+
+
+_LEAVES = frozenset((str, int, float, bool, type(None)))
+
+
+def _mixed(value: Any) -> bool:
+    """Whether a dict in value has keys of more than one type, of which two may be the same text: the encoder would write both."""
+    if not isinstance(value, (dict, list, tuple)):
+        return False
+    seen, pending = set(), [value]
+    for each in pending:
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            if len(set(map(type, each))) > 1:
+                return True
+            each = each.values()
+        if not _LEAVES.issuperset(map(type, each)):
+            pending += [x for x in each if isinstance(x, (dict, list, tuple))]
+    return False
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_hook).encode
@@ -106,7 +129,7 @@ def _walk(value: Any, path: str, above: set) -> Any:
     above.add(id(value))
     try:
         if isinstance(value, dict):
-            return {_key(key, path): _walk(each, path + _step(key), above) for key, each in value.items()}
+            return _object(value, path, above)
         if isinstance(value, (list, tuple)):
             return [_walk(each, f"{path}[{i}]", above) for i, each in enumerate(value)]
         convert = _converter(type(value))
@@ -121,6 +144,17 @@ def _walk(value: Any, path: str, above: set) -> Any:
         return _walk(plain, path, above)
     finally:
         above.discard(id(value))
+
+
+def _object(value: dict, path: str, above: set) -> dict:
+    plain: dict[str, Any] = {}
+    for key, each in value.items():
+        text = _key(key, path)
+        if text in plain:
+            first = next(other for other in value if _key(other, path) == text)
+            raise ValueError(f"{path} has the keys {first!r} and {key!r}, which are both {text!r} in JSON; give one another name")
+        plain[text] = _walk(each, path + _step(key), above)
+    return plain
 
 
 def _key(key: Any, path: str) -> str:

@@ -17,6 +17,9 @@ WIRE, LOAD, TERMINATED = 64, 65, 143
 
 
 def main() -> int:
+    if sys.version_info < (3, 9):
+        print("gpumux: %s is Python %d.%d.%d; gpumux needs 3.9 or newer" % (sys.executable, *sys.version_info[:3]), file=sys.stderr)
+        return WIRE
     # This file's folder must not offer its modules by their bare names.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [os.path.dirname(here)] + [p for p in sys.path if os.path.abspath(p or ".") != here]
@@ -24,7 +27,7 @@ def main() -> int:
     from gpumux import wire as wires
 
     _streams()
-    forks = None
+    wire = forks = None
     if sys.argv[1:2] == ["template"]:
         from gpumux import template
 
@@ -41,9 +44,14 @@ def main() -> int:
     except wires.WireError as error:
         print(f"gpumux: {error}", file=sys.stderr)
         return WIRE
-    except (BrokenPipeError, ConnectionResetError):
-        # The worker is gone; nobody waits for the rest.
-        return 0
+    except OSError as error:
+        if wire is not None and wire.lost():
+            print("gpumux: the task closed or replaced a descriptor that it had not opened: that of the wire", file=sys.stderr)
+            return WIRE
+        if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+            # The worker is gone; nobody waits for the rest.
+            return 0
+        raise
 
 
 def _greet(wire):

@@ -53,7 +53,7 @@ def _file(place: str, folder: str) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(stem, None)
-        raise LoadError(describe(error)) from error
+        raise LoadError(_failure(error, place)) from error
     # A module may put something else in its place while it is imported.
     return sys.modules.get(stem, module)
 
@@ -69,7 +69,15 @@ def _module(place: str, folder: str) -> ModuleType:
         message = f"there is no module {error.name}; {folder} has: {_files(folder)}"
         raise LoadError(plain("ModuleNotFoundError", message)) from error
     except BaseException as error:
-        raise LoadError(describe(error)) from error
+        raise LoadError(_failure(error, place)) from error
+
+
+def _failure(error: BaseException, place: str) -> dict:
+    fault = describe(error)
+    if isinstance(error, SystemExit):
+        instead = 'take that out of it, or put it under if __name__ == "__main__"'
+        fault["message"] = f"the import of {place} called sys.exit({error.code!r}); {instead}"
+    return fault
 
 
 def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:

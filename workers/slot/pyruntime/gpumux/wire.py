@@ -79,6 +79,7 @@ class Wire:
     def __init__(self, sock: socket.socket, output: int = 1) -> None:
         """The socket is the worker's; output is a descriptor of the file that the process prints to."""
         self._sock = sock
+        self._identity = os.fstat(sock.fileno())
         self._lock = threading.Lock()
         self._main = threading.get_ident()
         self._waiting = bytearray()
@@ -89,6 +90,13 @@ class Wire:
         self._told, self._when = 0, 0.0
         self.sending = False
         """The main thread is answering: a signal handler lets it come to the end of the answer."""
+
+    def lost(self) -> bool:
+        """Whether the task has closed the socket's descriptor, or put something else in its place."""
+        try:
+            return not os.path.samestat(os.fstat(self._sock.fileno()), self._identity)
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Close this process's copy of the socket."""
@@ -308,7 +316,12 @@ class Wire:
         """Where the output so far ends, or 0 when that is where it ended at the last answer."""
         if self._out is None:
             return 0
-        size = self._out()
+        try:
+            size = self._out()
+        except OSError:
+            # The task closed the descriptor, which is not its own; without it, output is parted by time.
+            self._out = None
+            return 0
         if size == self._printed:
             return 0
         self._printed = size

@@ -48,6 +48,10 @@ class Array:
         return self.plain
 
 
+class Holder(Array):
+    """Its plain value is a dict."""
+
+
 class Tensor:
     """Stands in for TensorFlow's."""
 
@@ -141,6 +145,25 @@ class TestEncode(unittest.TestCase):
             encode(circle)
         with self.assertRaisesRegex(TypeError, "progress is a object"):
             encode(object(), "progress")
+
+    def test_keys_that_become_one_are_refused(self):
+        circle = {"a": 1}
+        circle[1] = [circle]
+        for value, words in [
+            ({1: "a", "1": "b"}, r"^result has the keys 1 and '1', which are both '1' in JSON; give one another name$"),
+            ({"x": [{None: 1, "null": 2}]}, r"^result\.x\[0\] has the keys None and 'null'"),
+            (({"true": 1, True: 2},), r"^result\[0\] has the keys 'true' and True"),
+            ({1.5: 1, "1.5": 2}, "the keys 1.5 and '1.5'"),
+            ({float("nan"): 1, float("nan"): 2}, "the keys nan and nan"),
+            ({Color.RED: 1, "red": 2}, "which are both 'red'"),
+            (Point(1.5, [{2: 1, "2": 2}]), r"^result\.y\[0\] has the keys 2 and '2'"),
+            (Array([{2: 1, "2": 2}]), r"^result\[0\] has the keys 2 and '2'"),
+            ({"k": Holder({3: 1, "3": 2})}, r"^result\.k has the keys 3 and '3'"),
+            (circle, r"^result\[1\]\[0\]|^result\['1'\]\[0\] contains itself"),
+        ]:
+            with self.subTest(words):
+                with self.assertRaisesRegex(ValueError, words):
+                    encode(value)
 
     def test_conversion_that_fails_is_explained(self):
         class Gone:

@@ -1,0 +1,67 @@
+"""Reads an item's JSON.
+
+Owns what Python makes of it. Never changes a value silently: whole numbers stay exact, and one beyond a float is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import math
+import struct
+from typing import Any
+
+_decode = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once
+
+
+def read(raw: memoryview) -> Any:
+    """The item whose JSON lies in raw. Raises ValueError or OverflowError that says what is wrong with it."""
+    text = ""
+    try:
+        text = str(raw, "utf-8")
+        item, end = _scan(text, 0)
+        if end != len(text):
+            raise StopIteration
+    except StopIteration:
+        try:
+            # White space around it, or no JSON at all.
+            item = _decode(text)
+        except ValueError as error:
+            raise _not_json(raw, error) from None
+    except ValueError as error:
+        raise _not_json(raw, error) from None
+    if type(item) not in _BOUNDED and _endless(item):
+        _exact(text)
+    return item
+
+
+# What holds no float, and the bytes of the infinities.
+_BOUNDED = frozenset((int, str, bool, type(None)))
+_INFINITY, _MINUS_INFINITY = struct.pack("<d", math.inf), struct.pack("<d", -math.inf)
+
+
+def _endless(item: Any) -> bool:
+    """Whether there may be an infinity in item. Far cheaper than a look at every float while it is read."""
+    try:
+        data = marshal.dumps(item, 2)
+    except ValueError:
+        # Nested more deeply than that goes.
+        return True
+    return _INFINITY in data or _MINUS_INFINITY in data
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        shown = digits if len(digits) <= 40 else digits[:40] + "…"
+        raise OverflowError(f"the item holds {shown}, and a float of Python ends at 1.8e308; make it a string")
+    return number
+
+
+_exact = json.JSONDecoder(parse_float=_float).decode
+
+
+def _not_json(raw: memoryview, error: ValueError) -> ValueError:
+    what = "is not JSON" if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)) else "holds what Python does not read"
+    return ValueError(f"the item {what}: {error}: {bytes(raw[:80])!r}")
