@@ -58,15 +58,16 @@ func (w *Worker) prove(ctx context.Context) {
 }
 
 // errUntried says that a probe took no memory, which proves nothing.
-var errUntried = errors.New("the throw-away process, which needs sh, head and tr, took no memory")
+var errUntried = errors.New("the throw-away process, which needs sh, head, tail and wc, took no memory")
 
 // probe lets a process in a slot of its own take more than its budget, and says why it was not ended for it.
 func probe(ctx context.Context, o slot.Options) error {
 	o.Name, o.Device, o.Memory, o.Grace = "probe", gpu.CPU, probeBudget, time.Second
 	s := slot.New(o)
 	defer s.Stop(context.WithoutCancel(ctx))
+	// tail holds all of a line until it ends, which it does after a while.
 	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
-		fmt.Sprintf(`x=$(head -c %d /dev/zero | tr '\0' x); [ ${#x} = %[1]d ] || exit 9; sleep %d`, probeTakes, int(probeHolds.Seconds()))}}
+		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`, probeTakes, int(probeHolds.Seconds()))}}
 	var failed *gpumux.Fault
 	err := s.Run(ctx, slot.Call{Task: task, Timeout: probeLimit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
 	var fault *gpumux.Fault

@@ -56,7 +56,7 @@ func TestProbe_WithoutItsToolsNothingIsProved(t *testing.T) {
 	require.Equal(t, []string{"watch every 100ms"}, w.proved(t))
 	lines := seen.FilterMessage("whether a budget is enforced by watch is not known").All()
 	require.Len(t, lines, 1)
-	require.Contains(t, lines[0].ContextMap()["error"], "which needs sh, head and tr, took no memory")
+	require.Contains(t, lines[0].ContextMap()["error"], "which needs sh, head, tail and wc, took no memory")
 }
 
 func TestProbe_MeansThatDoNotHoldAreSaid(t *testing.T) {

@@ -86,7 +86,9 @@ func openCgroups(root string) (*Cgroups, error) {
 			return nil, fmt.Errorf("limit memory below cgroup %s: %w", path, err)
 		}
 	}
-	return &Cgroups{home: home}, nil
+	c := &Cgroups{home: home}
+	c.clear()
+	return c, nil
 }
 
 // moveAside moves this process and its children from a cgroup into one below it.
@@ -116,11 +118,8 @@ func moveAside(home string) error {
 
 // make makes a cgroup with a limit. The caller closes it when its processes are gone.
 func (c *Cgroups) make(limit gpumux.Size) (*cgroup, error) {
-	c.mu.Lock()
-	c.made++
-	g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf("gpumux-%d-%d", os.Getpid(), c.made))}
-	c.mu.Unlock()
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
+	g, err := c.folder()
+	if err != nil {
 		return nil, fmt.Errorf("make a cgroup for a task process: %w", err)
 	}
 	for _, set := range []struct {
@@ -137,13 +136,48 @@ func (c *Cgroups) make(limit gpumux.Size) (*cgroup, error) {
 			return nil, fmt.Errorf("limit a task process's memory: %w", err)
 		}
 	}
-	var err error
 	if g.file, err = os.Open(g.dir); err != nil {
 		g.close()
 		return nil, fmt.Errorf("open a task process's cgroup: %w", err)
 	}
 	return g, nil
 }
+
+// folder makes an empty cgroup under a name that nobody has.
+func (c *Cgroups) folder() (*cgroup, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		c.made++
+		g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf(cgroupName, os.Getpid(), c.made))}
+		// A killed worker that had this process's number may have left one, as may other Cgroups of this process.
+		if err := os.Mkdir(g.dir, 0o755); err == nil || !errors.Is(err, os.ErrExist) {
+			return g, err
+		}
+	}
+}
+
+// cgroupName has the worker's number and one for each task process.
+const cgroupName = "gpumux-%d-%d"
+
+// clear removes the empty cgroups that workers left which were killed. A process that is still ending there is awaited for a moment;
+// what stays is nothing but a name.
+func (c *Cgroups) clear() {
+	left, _ := filepath.Glob(filepath.Join(c.home, "gpumux-*-*"))
+	end := time.Now().Add(clearLimit)
+	for _, dir := range left {
+		var worker, number int
+		if n, _ := fmt.Sscanf(filepath.Base(dir), cgroupName, &worker, &number); n != 2 || unix.Kill(worker, 0) != unix.ESRCH {
+			continue
+		}
+		for unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// clearLimit is how long a start waits for the last processes of workers before it.
+const clearLimit = time.Second
 
 // cgroup holds one task process and its descendants. A nil cgroup is none.
 type cgroup struct {
@@ -170,15 +204,16 @@ func (g *cgroup) add(pid int) error {
 	return nil
 }
 
-// kills is how many of the cgroup's processes the kernel killed because its memory ran out, and the most that it held.
-func (g *cgroup) kills() (killed int, peak int64) {
+// kills is how many of the cgroup's processes the kernel killed because memory ran out, whether it was the cgroup's own limit that
+// they met and not one further up or the end of the host's memory, and the most that it held.
+func (g *cgroup) kills() (killed int, own bool, peak int64) {
 	if g == nil {
-		return 0, 0
+		return 0, false, 0
 	}
-	killed = countKills(filepath.Join(g.dir, "memory.events"))
+	events := filepath.Join(g.dir, "memory.events")
 	data, _ := os.ReadFile(filepath.Join(g.dir, "memory.peak"))
 	peak, _ = strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	return killed, peak
+	return counter(events, "oom_kill"), counter(events, "oom") > 0, peak
 }
 
 // closeLimit is how long the end of a cgroup's last processes is awaited.
@@ -260,12 +295,12 @@ func memoryKills() int {
 	if file == "" {
 		return 0
 	}
-	return countKills(file)
+	return counter(file, "oom_kill")
 }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
-// findKills finds the counter in version 2, else in version 1.
+// findKills finds the counter in version 2, else in version 1, else, as outside of all cgroups, that of the whole host.
 func findKills(root string) string {
 	var candidates []string
 	if mount, path := ownCgroup(root); mount != "" {
@@ -282,6 +317,7 @@ func findKills(root string) string {
 			}
 		}
 	}
+	candidates = append(candidates, filepath.Join(root, "proc/vmstat"))
 	for _, file := range candidates {
 		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte("oom_kill ")) {
 			return file
@@ -290,11 +326,11 @@ func findKills(root string) string {
 	return ""
 }
 
-// countKills reads the line oom_kill of a file of counters.
-func countKills(file string) int {
+// counter reads the line of a name in a file of counters.
+func counter(file, name string) int {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "oom_kill "); ok {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
 			n, _ := strconv.Atoi(strings.TrimSpace(rest))
 			return n
 		}

@@ -56,11 +56,12 @@ func TestCgroups_InAContainerTheWorkerMakesRoom(t *testing.T) {
 	fd, ok := g.descriptor()
 	require.True(t, ok)
 	require.Positive(t, fd)
-	killed, _ := g.kills()
+	killed, _, _ := g.kills()
 	require.Zero(t, killed)
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte("low 0\nhigh 0\nmax 31\noom 1\noom_kill 3\noom_group_kill 1\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.peak"), []byte("536870912\n"), 0o644))
-	killed, peak := g.kills()
+	killed, own, peak := g.kills()
+	require.True(t, own)
 	require.Equal(t, 3, killed)
 	require.EqualValues(t, 512<<20, peak)
 
@@ -102,6 +103,32 @@ func TestCgroups_OnlyWhereTheyWereHandedOver(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(service, "worker"))
 }
 
+// What a killed worker left is removed by the next one, and only that.
+func TestCgroups_OfAKilledWorkerAreRemoved(t *testing.T) {
+	root := tree(t, map[string]string{
+		"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2,
+		"sys/fs/cgroup/cgroup.controllers": "memory\n", "sys/fs/cgroup/cgroup.subtree_control": "memory\n",
+		"sys/fs/cgroup/cgroup.procs": fmt.Sprintln(os.Getpid()),
+	})
+	killed := exec.Command("true")
+	require.NoError(t, killed.Run())
+	home := filepath.Join(root, "sys/fs/cgroup")
+	folder := func(worker int) string { return filepath.Join(home, fmt.Sprintf(cgroupName, worker, 1)) }
+	stay := []string{folder(os.Getpid()), folder(os.Getppid()), filepath.Join(home, "gpumux-none-1")}
+	for _, dir := range append(stay, folder(killed.Process.Pid)) {
+		require.NoError(t, os.Mkdir(dir, 0o755))
+	}
+	c, err := openCgroups(root)
+	require.NoError(t, err)
+	require.NoDirExists(t, folder(killed.Process.Pid))
+	for _, dir := range stay {
+		require.DirExists(t, dir)
+	}
+	g, err := c.make(1 << 20)
+	require.NoError(t, err)
+	require.NotEqual(t, folder(os.Getpid()), g.dir, "the name is taken")
+}
+
 func TestCgroups_SayWhyThereAreNone(t *testing.T) {
 	_, err := openCgroups(t.TempDir())
 	require.EqualError(t, err, "no cgroup of version 2 is mounted")
@@ -120,18 +147,22 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	const events = "sys/fs/cgroup/memory.events"
 	root := tree(t, map[string]string{"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, events: "oom 2\noom_kill 5\n"})
 	require.Equal(t, filepath.Join(root, events), findKills(root))
-	require.Equal(t, 5, countKills(findKills(root)))
+	require.Equal(t, 5, counter(findKills(root), "oom_kill"))
 	root = tree(t, map[string]string{
 		"proc/self/cgroup":                              "9:name=systemd:/\n4:memory,hugetlb:/box/7\n0::/\n",
 		"proc/self/mountinfo":                           "31 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory,hugetlb\n",
 		"sys/fs/cgroup/memory/box/7/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
 	})
-	require.Equal(t, 2, countKills(findKills(root)))
+	require.Equal(t, 2, counter(findKills(root), "oom_kill"))
+	root = tree(t, map[string]string{
+		"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, "proc/vmstat": "pgfault 9\noom_kill 4\n",
+	})
+	require.Equal(t, 4, counter(findKills(root), "oom_kill"), "the root of all cgroups counts nothing by itself")
 	require.Empty(t, findKills(t.TempDir()))
-	require.Zero(t, countKills("/nowhere"))
+	require.Zero(t, counter("/nowhere", "oom_kill"))
 	var none *cgroup
 	none.close()
-	killed, peak := none.kills()
+	killed, _, peak := none.kills()
 	require.Zero(t, killed+int(peak))
 	require.GreaterOrEqual(t, memoryKills(), 0)
 }
@@ -189,7 +220,7 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 
 func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom_kill 2\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 2\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.peak"), []byte("536870912\n"), 0o644))
 	p := &process{budget: 512 << 20, memory: memory{Watched: unwatched{}, group: &cgroup{dir: dir}}}
 	e := Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
@@ -198,6 +229,15 @@ func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
 	require.Equal(t, 2, e.OOMKills)
 	f := Diagnose(e).Fault
 	require.Equal(t, gpumux.Budget, f.Kind)
+	require.EqualValues(t, 512<<20, f.Peak)
+
+	// The kernel ran out of memory elsewhere, in the host or the worker's container, and took this process.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 0\noom_kill 1\n"), 0o644))
+	e = Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
+	p.testify(&e, memoryKills())
+	require.False(t, e.OverBudget)
+	f = Diagnose(e).Fault
+	require.Equal(t, gpumux.HostOOM, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
 	// The exception of a task whose child was killed.

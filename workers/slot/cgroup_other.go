@@ -20,7 +20,7 @@ func (*Cgroups) make(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
 
 type cgroup struct{}
 
-func (*cgroup) kills() (int, int64) { return 0, 0 }
-func (*cgroup) close()              {}
+func (*cgroup) kills() (int, bool, int64) { return 0, false, 0 }
+func (*cgroup) close()                    {}
 
 func memoryKills() int { return 0 }

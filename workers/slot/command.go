@@ -172,6 +172,7 @@ func (s *Slot) run(call Call) (p *process, in, out *os.File, err error) {
 		s.enter(Vacant, "did not start")
 		return nil, nil, nil, s.unstarted(task, err)
 	}
+	p.expose(o, taskExposure)
 	s.hold(p)
 	go p.wait()
 	return p, in, out, nil

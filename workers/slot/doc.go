@@ -17,7 +17,8 @@
 // it), keeper_linux.go (replacing them), line_linux.go (what they are told), mark.go, mark_linux.go and mark_other.go (what descendants are known by), stray_linux.go and stray_other.go (those
 // that left the process group), environ.go and interpreter.go (what a task process may see, and which Python it is), watch.go
 // (its memory), cap.go (its frameworks' own limits), hygiene.go and trend.go (when it trims and when it is recycled for its
-// memory), tidy.go (how), cgroup_linux.go and cgroup_other.go (its limit in the kernel), stats.go (counts), output.go (what it
+// memory), tidy.go (how), cgroup_linux.go and cgroup_other.go (its limit in the kernel), exposure_linux.go and
+// exposure_other.go (what the kernel kills first), stats.go (counts), output.go (what it
 // prints), command.go (tasks that are plain programs), diagnosis.go, diagnosis_rules.go, diagnosis_tail.go, diagnosis_sizes.go
 // and diagnosis_hints.go (from evidence to a fault), log.go (keys of log fields).
 package slot

@@ -82,6 +82,11 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 		p.disconnect()
 		return nil, err
 	}
+	exposure := taskExposure
+	if channel != nil {
+		exposure = templateExposure
+	}
+	p.expose(o, exposure)
 	p.live()
 	return p, nil
 }
@@ -179,6 +184,13 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	}
 	p.watch(o)
 	return nil
+}
+
+// expose is expose for this process, which runs all the same where it fails.
+func (p *process) expose(o Options, by int) {
+	if err := expose(p.pid, by); err != nil {
+		o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", logSlot.text(o.Name), logWhy.text(err.Error()))
+	}
 }
 
 // programError says that the system did not start the task's own program.

@@ -203,6 +203,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	}
 	p.child, _ = os.FindProcess(pid)
 	p.pid, p.mark, p.out, p.memory.group, p.template = pid, mark, out, group, t
+	p.expose(o, taskExposure)
 	p.watch(o)
 	go p.wait()
 	go p.speak()

@@ -119,10 +119,10 @@ func (p *process) testify(e *Evidence, before int) {
 		e.OverBudget, e.Peak = true, max(over, e.Peak)
 		return
 	}
-	if kills, peak := p.memory.group.kills(); kills > 0 {
-		// The limit of the process's own cgroup is its budget.
+	if kills, own, peak := p.memory.group.kills(); kills > 0 {
+		// The limit of the process's own cgroup is its budget. Killed for another one's, it may have kept to it.
 		e.OOMKills += kills
-		e.OverBudget, e.Peak = e.Exited, max(peak, e.Peak)
+		e.OverBudget, e.Peak = e.Exited && own, max(peak, e.Peak)
 		return
 	}
 	if now := memoryKills(); now > before {

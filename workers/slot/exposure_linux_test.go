@@ -1,0 +1,61 @@
+package slot_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+const exposed = `
+import subprocess
+def item(x):
+    own = open("/proc/self/oom_score_adj").read()
+    return [int(own), int(subprocess.check_output(["cat", "/proc/self/oom_score_adj"]))]
+`
+
+// exposure is what a process is exposed by to the kernel's out-of-memory killer.
+func exposure(t *testing.T, pid any) int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%v/oom_score_adj", pid))
+	require.NoError(t, err)
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	require.NoError(t, err)
+	return n
+}
+
+// When memory runs out the kernel takes a task process first, then a template, and the worker last.
+func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
+	t.Parallel()
+	f := newForge(t, exposed)
+	s := f.slot("cpu/0", nil)
+	worker := exposure(t, "self")
+	task := min(worker+500, 1000)
+	both := fmt.Sprintf("[%d,%[1]d]", task)
+	require.Equal(t, []string{both}, f.run(s, "item", 0))
+	require.Equal(t, min(worker+250, 1000), exposure(t, f.pid()), "its template")
+
+	for name, change := range map[string]func(*slot.Task){
+		"persistent": func(t *slot.Task) { t.Mode = gpumux.Persistent },
+		"spawn":      func(t *slot.Task) { t.Fresh = slot.Spawn },
+	} {
+		of := f.task("item")
+		change(&of)
+		got, err := run(t, s, slot.Call{Task: of, Mode: of.Mode, Items: values(0)})
+		require.NoError(t, err)
+		require.Equal(t, both, string(got[0].Value), name)
+	}
+
+	// A command may run before the worker has had the time.
+	wait := fmt.Sprintf("while read -r by </proc/$$/oom_score_adj; [ $by = %d ]; do sleep 0.01; done; echo $by", worker)
+	got, err := run(t, s, slot.Call{Task: slot.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, Timeout: time.Minute, Items: values(0)})
+	require.NoError(t, err)
+	require.Equal(t, strconv.Itoa(task), string(got[0].Value))
+}
