@@ -136,9 +136,9 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 // guess in the next process, also of the next worker.
 func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	c := newCUDA(t, true, false)
-	how, limit := c.takes(t, 7500)
+	how, limit := c.takes(t, 7100)
 	require.Equal(t, "taken", how)
-	require.EqualValues(t, 8192-512, limit/(1<<20), "nobody knows better yet")
+	require.EqualValues(t, 8192-1024, limit/(1<<20), "nobody knows better yet")
 	lines := c.log.FilterMessage("the framework's own limit was tried and holds").All()
 	require.Len(t, lines, 1)
 	require.Equal(t, "300MiB", lines[0].ContextMap()["context"])

@@ -170,7 +170,7 @@ func (w *Worker) sayRoom(p placement) {
 	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: %s was seen to take %s for its CUDA context and libraries",
 			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
-	case kind != gpu.CPU && takes == 0 && per <= 2*contextRoom:
+	case kind != gpu.CPU && takes == 0 && per <= contextRoom:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
 			per, room(per, 0)), zap.String(logPool, p.Name))
 	}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the driver and the frameworks answer on this machine, raw, before anything is concluded from it.
 
-    facts.py FILE             all of it as JSON, written anew after each part, so that one that hangs costs only itself
+    facts.py FILE             all of it as JSON; each part is a process of its own, so that one that hangs or dies costs only itself
+    facts.py part NAME FILE   one part of it
     facts.py hold BYTES       a process that holds device memory until its standard input is closed
 
 Owns what is asked. Never judges an answer, changes a setting of a GPU, or leaves a process behind. Every call of NVML that gpumux
@@ -20,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -28,7 +30,7 @@ from nvml import NVML, device_files, ms
 
 GIB = 1 << 30
 HOLDERS = 4
-# How long a part may take, in seconds.
+# How long what is waited for may take, in seconds.
 SMI, HOLD, RETURN = 15, 30, 10
 # The variables that are written down: never one that may be a secret.
 TELLING = re.compile("^(?!.*(KEY|TOKEN|SECRET|PASS)).*(CUDA|NVIDIA|^LD_|XLA|JAX|TORCH|CUPY|^TF_|^OMP_|^HOME$|^PATH$|^TMPDIR$)")
@@ -107,6 +109,11 @@ def nvml():
     library = NVML()
     return {"library": library.name, "start": library.started, "files": device_files(), "system": library.system(),
             "devices": [library.all_of(device) for device in library.devices]}
+
+
+def events():
+    library = NVML()
+    return {"devices": [library.events(device) for device in library.devices]}
 
 
 class Holder:
@@ -209,7 +216,28 @@ def hold(size):
     sys.stdin.read()
 
 
-PARTS = {"host": host, "python": python, "nvml": nvml, "holding": holding, "smi": smi, "frameworks": frameworks.everything}
+# What each part is, and how long it may take in seconds.
+PARTS = {
+    "host": (host, 10), "python": (python, 20), "nvml": (nvml, 20), "holding": (holding, 60), "smi": (smi, 30),
+    "frameworks": (frameworks.everything, 80), "events": (events, 10),
+}
+
+
+def part(name, path):
+    """One part, in a process of its own."""
+    command = [sys.executable, os.path.abspath(__file__), "part", name, path]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True)
+    try:
+        said, _ = process.communicate(timeout=PARTS[name][1])
+        with open(path) as file:
+            return json.load(file)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        return {"failed": f"took longer than {PARTS[name][1]} s: {said[-1500:]}"}
+    except (OSError, ValueError):
+        return {"failed": f"exit status {process.returncode}: {said[-1500:].strip()}"}
 
 
 def each_context(facts):
@@ -245,25 +273,30 @@ def told(facts):
         left = steps.get("import", {})
         opened = f"; its import opens {left['files']}" if left.get("files") else ""
         threads = f"; its import leaves {left['threads'] - 1} threads" if left.get("threads", 1) > 1 else ""
-        out.append(f"{name} {left.get('version', left.get('failed', ''))}: {took}{opened}{threads}")
+        forked = f"; in a fork {steps['in a fork'].get('value')}" if "in a fork" in steps else ""
+        out.append(f"{name} {left.get('version', left.get('failed', ''))}: {took}{opened}{threads}{forked}")
     return out
 
 
 def main():
     if sys.argv[1] == "hold":
         return hold(int(sys.argv[2]))
+    if sys.argv[1] == "part":
+        return write(sys.argv[3], PARTS[sys.argv[2]][0]())
     facts = {}
-    for name, part in PARTS.items():
-        began = time.perf_counter()
-        try:
-            facts[name] = part()
-        except Exception as error:
-            facts[name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        facts.setdefault("ms", {})[name] = ms(began)
-        print(f"{name}: {ms(began):.0f} ms{', ' + facts[name]['failed'] if 'failed' in facts[name] else ''}", flush=True)
-        with open(sys.argv[1] + ".tmp", "w") as file:
-            json.dump(facts, file, indent=1, default=str)
-        os.replace(sys.argv[1] + ".tmp", sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        for name in PARTS:
+            began = time.perf_counter()
+            facts[name] = part(name, os.path.join(folder, name))
+            facts.setdefault("ms", {})[name] = ms(began)
+            print(f"{name}: {ms(began):.0f} ms{', ' + facts[name]['failed'] if 'failed' in facts[name] else ''}", flush=True)
+            write(sys.argv[1], facts)
+
+
+def write(path, what):
+    with open(path + ".tmp", "w") as file:
+        json.dump(what, file, indent=1, default=str)
+    os.replace(path + ".tmp", path)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ STEPS = {
         "convolution": "m.nn.functional.conv2d(*(m.ones(8, 3, n, n, device='cuda') for n in (64, 3))).sum().item()",
         "allocator": "[m.cuda.memory_reserved(), m.cuda.mem_get_info(), m.cuda.get_device_properties(0).total_memory]",
     },
+    "torch forked": {
+        "reaches": "m.cuda.is_available()",
+        "in a fork": "forked(lambda: m.zeros(1, device='cuda').item())",
+    },
     "jax": {
         "reaches": "m.default_backend() == 'gpu'",
         "devices": "[[d.platform, d.device_kind] for d in m.devices()]",
@@ -44,8 +48,9 @@ STEPS = {
         "allocator": "(lambda p: [p.total_bytes(), p.get_limit(), m.cuda.runtime.memGetInfo()])(m.get_default_memory_pool())",
     },
 }
-# As a slot of 8 GiB would have it, so that what comes of it is seen.
+# As a slot of 8 GiB would have it, so that what comes of it is seen, and for "torch forked" the question that leaves CUDA alone.
 CAPS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_CLIENT_MEM_FRACTION": ".05", "CUPY_GPU_MEMORY_LIMIT": str(7 * GIB)}
+ASKING = {"torch forked": {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}}
 
 
 def steps(name):
@@ -57,25 +62,42 @@ def steps(name):
         print(json.dumps({"step": step, "took": ms(began), "files": files, "threads": len(os.listdir("/proc/self/task")), **more},
                          default=str), flush=True)
 
-    if importlib.util.find_spec(name) is None:
+    package = name.split()[0]
+    if importlib.util.find_spec(package) is None:
         say("import", failed="not installed")
         return
-    module = importlib.import_module(name)
-    if name == "jax":
+    module = importlib.import_module(package)
+    if package == "jax":
         importlib.import_module("jax.numpy")
     say("import", version=module.__version__)
     library = None
     for step, expression in STEPS[name].items():
         try:
-            answer = {"value": eval(expression, {"m": module})}
+            answer = {"value": eval(expression, {"m": module, "forked": forked})}
         except Exception as error:
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         took = ms(began)
-        if step not in ("reaches", "devices"):
+        if step not in ("reaches", "devices", "in a fork"):
             # Not before the framework itself has opened the device.
             library = library or NVML()
             answer["held"] = held(library)
         say(step, took=took, **answer)
+
+
+def forked(action):
+    """What an action comes to in a child that was forked from this process."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(tell, repr(action()).encode())
+        except BaseException as error:
+            os.write(tell, f"{type(error).__name__}: {error}"[:500].encode())
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(told) as answer:
+        text = answer.read()
+    return [text, os.waitpid(pid, 0)[1]]
 
 
 def held(library):
@@ -88,8 +110,8 @@ def everything():
     """All side by side, since most of it is reading files."""
     started = {
         name: subprocess.Popen([sys.executable, os.path.abspath(__file__), name], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env={**os.environ, **CAPS})
-        for name in FRAMEWORKS
+                               stderr=subprocess.PIPE, text=True, env={**os.environ, **CAPS, **ASKING.get(name, {})})
+        for name in STEPS
     }
     end, out = time.monotonic() + LIMIT, {}
     for name, process in started.items():
@@ -109,6 +131,8 @@ def lacks(facts):
     """Why a framework cannot be used, by its name; those of which nothing is known are left out."""
     answer = {}
     for name, about in facts.get("frameworks", {}).items():
+        if name not in FRAMEWORKS:
+            continue
         steps = {each["step"]: each for each in about.get("steps", ())}
         if "failed" in steps.get("import", {}):
             answer[name] = steps["import"]["failed"]

@@ -83,6 +83,7 @@ type machine struct {
 	device gpu.Device
 	dir    string
 	tasks  string
+	said   string // what the last command said on standard error
 }
 
 // onGPU skips the test where there is no GPU to run it on.
@@ -203,6 +204,7 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, io.MultiWriter(&errs, os.Stderr)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(m.dir, "state"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"))
 	err = cmd.Run()
+	m.said = errs.String()
 	require.NoError(m.t, ctx.Err(), "gpumux %v took more than %s", args, mapLimit)
 	require.NotNil(m.t, cmd.ProcessState, "%v", err)
 	require.Equal(m.t, code, cmd.ProcessState.ExitCode(), "gpumux %v\n%s", args, &out)

@@ -153,7 +153,7 @@ class NVML:
         address = ctypes.create_string_buffer(128)
         out = {"uuid": self.text("nvmlDeviceGetUUID", device), "name": self.text("nvmlDeviceGetName", device),
                "pci": self.call("nvmlDeviceGetPciInfo_v3", device, address), "now": self.now(device),
-               "recovery": self.recovery(device), "events": self.events(device)}
+               "recovery": self.recovery(device)}
         out["pci"]["value"] = address.raw[36:68].rstrip(b"\0").decode(errors="replace")
         for name, given, kind, whole in NUMBERS:
             out[name] = self.numbers(device, name, given, kind, whole)

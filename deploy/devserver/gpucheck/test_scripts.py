@@ -265,6 +265,20 @@ class TestWhole(Folder):
         refused("there is no bundle in", "make gpu-bundle")
 
 
+class TestFacts(Folder):
+    def test_a_part_that_hangs_or_dies_costs_only_itself(self):
+        self.addCleanup(facts.PARTS.update, dict(facts.PARTS))
+        facts.PARTS["host"] = (facts.host, 0.01)
+        self.assertIn("took longer than 0.01 s", facts.part("host", self.path("host"))["failed"])
+        facts.PARTS["host"] = (facts.host, 60)
+        self.assertRegex(facts.part("host", self.path("missing", "host"))["failed"], "(?s)^exit status 1: .*FileNotFoundError")
+        self.assertEqual(facts.part("host", self.path("host"))["processors"], os.cpu_count())
+
+    def test_no_secret_is_written_down(self):
+        told = [name for name in ("CUDA_HOME", "NVIDIA_API_KEY", "JAX_TOKEN", "HOME", "USER", "XLA_FLAGS") if facts.TELLING.search(name)]
+        self.assertEqual(told, ["CUDA_HOME", "HOME", "XLA_FLAGS"])
+
+
 class TestBundle(Folder):
     def test_a_bundle_over_the_limit_is_none(self):
         path = self.path("noise")
