@@ -42,8 +42,8 @@ func environment(p PoolConfig, g group, context gpumux.Size) map[string]string {
 }
 
 // contextRoom is what a process takes on a device beside its framework's own allocations, until it is measured: the CUDA context,
-// code, the libraries' workspaces.
-const contextRoom = 512 << 20
+// code, the libraries' workspaces. On the largest devices the context alone is some 500 MiB.
+const contextRoom = 1 << 30
 
 // room is what a budget leaves for a framework's allocations. The framework's own limit has to be the first that is met: the
 // task can go on after it, and cannot after the memory watch, which counts everything. A measured context may still grow by a

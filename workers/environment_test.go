@@ -17,8 +17,8 @@ func TestEnvironment_GPU(t *testing.T) {
 	env := environment(PoolConfig{Slots: 4, GPUsPerSlot: 1, Memory: 8 << 30}, g, 0)
 	require.Equal(t, map[string]string{
 		"CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-		"XLA_CLIENT_MEM_FRACTION": ".0937", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-		"CUPY_GPU_MEMORY_LIMIT": "8053063680", "JULIA_CUDA_HARD_MEMORY_LIMIT": "8053063680",
+		"XLA_CLIENT_MEM_FRACTION": ".0875", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+		"CUPY_GPU_MEMORY_LIMIT": "7516192768", "JULIA_CUDA_HARD_MEMORY_LIMIT": "7516192768",
 	}, env)
 
 	// One slot without a budget has the device to itself: frameworks may do as they like.
@@ -35,11 +35,11 @@ func TestEnvironment_GPU(t *testing.T) {
 	small.Memory = 40 << 30
 	env = environment(PoolConfig{Slots: 1, GPUsPerSlot: 2, Memory: 20 << 30}, group{name: "GPU-aaaa,GPU-bbbb", devices: []gpu.Device{d, small}}, 0)
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", env["CUDA_VISIBLE_DEVICES"])
-	require.Equal(t, ".2375", env["XLA_CLIENT_MEM_FRACTION"])
+	require.Equal(t, ".2250", env["XLA_CLIENT_MEM_FRACTION"])
 
 	// The whole device, and a device whose size the driver does not tell.
 	env = environment(PoolConfig{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, g, 0)
-	require.Equal(t, ".9937", env["XLA_CLIENT_MEM_FRACTION"])
+	require.Equal(t, ".9875", env["XLA_CLIENT_MEM_FRACTION"])
 	env = environment(PoolConfig{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, group{name: "x", devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "x"}}}, 0)
 	require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
 }

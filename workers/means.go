@@ -74,12 +74,39 @@ func (w *Worker) blind(p placement) string {
 	}
 	for _, g := range p.groups {
 		for _, d := range g.devices {
+			if w.unseen[d.UUID] {
+				return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
+					"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
+			}
 			if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
 				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
 			}
 		}
 	}
 	return ""
+}
+
+// overlooked takes in that a process of a group uses its devices and that the driver does not list it: whatever its version promises,
+// no budget is watched there. It is said once.
+func (w *Worker) overlooked(in group) {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	news := false
+	for _, d := range in.devices {
+		news = news || !w.unseen[d.UUID]
+		w.unseen[d.UUID] = true
+	}
+	if !news || !w.hostPIDs {
+		return
+	}
+	for _, p := range w.placements {
+		if p.Memory > 0 && slices.ContainsFunc(p.groups, func(g group) bool {
+			return slices.ContainsFunc(g.devices, func(d gpu.Device) bool { return w.unseen[d.UUID] })
+		}) {
+			w.enforced[p.Name] = w.means(p)
+			w.sayPool(p)
+		}
+	}
 }
 
 // confine opens what limits task processes on the CPU in the kernel, where a pool wants it and the system allows it.
@@ -98,24 +125,10 @@ func (w *Worker) confine() {
 // sayMeans tells the operator what keeps each pool within its budget, and whether the devices have room for it now.
 func (w *Worker) sayMeans() {
 	for _, p := range w.placements {
-		if p.Memory == 0 {
-			continue
+		if p.Memory > 0 {
+			w.sayPool(p)
+			w.sayRoom(p)
 		}
-		m := w.enforced[p.Name]
-		text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
-		switch {
-		case len(m.list) == 0:
-			w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host", p.Memory),
-				zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
-		case m.lack == "":
-			w.log.Info(text, zap.String(logPool, p.Name))
-		case p.groups[0].devices[0].Kind == gpu.KindCPU:
-			w.log.Warn(text+" only", zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
-		default:
-			w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
-				zap.String(logWhy, m.lack))
-		}
-		w.sayRoom(p)
 	}
 	for _, want := range budgets(w.placements) {
 		status, err := w.inventory.Status(want.device.UUID)
@@ -124,6 +137,24 @@ func (w *Worker) sayMeans() {
 		}
 		w.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", want.bytes, gpumux.Size(status.Memory.Free)),
 			zap.String(logDevice, want.device.UUID), zap.String(logWhy, "something else holds memory there; end it, or lower memory or slots"))
+	}
+}
+
+// sayPool says what keeps a pool within its budget.
+func (w *Worker) sayPool(p placement) {
+	m := w.enforced[p.Name]
+	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
+	switch {
+	case len(m.list) == 0:
+		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host", p.Memory),
+			zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+	case m.lack == "":
+		w.log.Info(text, zap.String(logPool, p.Name))
+	case p.groups[0].devices[0].Kind == gpu.KindCPU:
+		w.log.Warn(text+" only", zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+	default:
+		w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
+			zap.String(logWhy, m.lack))
 	}
 }
 
@@ -139,7 +170,7 @@ func (w *Worker) sayRoom(p placement) {
 	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: %s was seen to take %s for its CUDA context and libraries",
 			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
-	case kind != gpu.CPU && takes == 0 && per <= 2*contextRoom:
+	case kind != gpu.CPU && takes == 0 && per <= contextRoom:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
 			per, room(per, 0)), zap.String(logPool, p.Name))
 	}

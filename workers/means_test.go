@@ -21,7 +21,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(
 		Store: "file://" + t.TempDir(), Pools: []PoolConfig{p}, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
-	w.hostPIDs, w.enforced, w.allowances = true, map[string]means{}, openAllowances("", w.tasks, w.log)
+	w.hostPIDs, w.allowances = true, openAllowances("", w.tasks, w.log)
 	if change != nil {
 		change(w)
 	}
@@ -83,6 +83,45 @@ func TestMeans_OnAGPU(t *testing.T) {
 	machine.Update(func(s *gputest.State) { s.GPUs[0].Free = 50 << 30 })
 	_, seen = enforced(t, inventory, pool, nil)
 	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now").FilterLevelExact(zap.WarnLevel).Len())
+}
+
+// A driver that should list our processes and does not is found out by the first one that is known to use a device.
+func TestMeans_OfADriverThatListsOthers(t *testing.T) {
+	c := newCUDA(t, true, false)
+	c.machine.Update(func(s *gputest.State) { s.PIDShift = 100_000 })
+	c.takes(t, 1)
+	require.True(t, c.cap.Unseen)
+	require.Zero(t, c.allowances.of(c.device.Name, "takes"), "nothing was measured")
+
+	core, seen := observer.New(zap.InfoLevel)
+	pools := []PoolConfig{
+		{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30}, {Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
+		{Name: "free", Devices: gpu.Selection{"0"}},
+	}
+	w, err := New(Config{
+		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
+	}, Options{Inventory: c.inventory, Log: zap.New(core)})
+	require.NoError(t, err)
+	w.hostPIDs, w.allowances = true, openAllowances("", w.tasks, w.log)
+	for _, p := range w.placements {
+		w.enforced[p.Name] = w.means(p)
+	}
+	require.Equal(t, []string{"framework caps", "watch every 100ms"}, w.Describe().Pools[0].Means)
+	for range 2 {
+		w.overlooked(w.placements[0].groups[0])
+	}
+	require.Equal(t, []string{"framework caps"}, w.Describe().Pools[0].Means)
+	require.Equal(t, []string{"watch every 100ms"}, w.Describe().Pools[1].Means)
+	said := seen.All()
+	require.Len(t, said, 1, "once, and of the pool that has a budget there")
+	require.Equal(t, zap.WarnLevel, said[0].Level)
+	require.Contains(t, said[0].Message, "budget 8GiB enforced by: framework caps only")
+	require.Contains(t, said[0].ContextMap()["why"], "does not list its memory")
+
+	c.machine.Update(func(s *gputest.State) { s.PIDShift = 0 })
+	require.NoError(t, c.slot.Clear(t.Context()))
+	c.takes(t, 1)
+	require.False(t, c.cap.Unseen)
 }
 
 func TestMeans_BudgetsOfAllPoolsAddUpOnADevice(t *testing.T) {

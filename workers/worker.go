@@ -79,7 +79,9 @@ type Worker struct {
 	templates  *slot.Templates
 	fence      *slot.Fence
 	hostPIDs   bool             // the driver's process numbers are ours
+	telling    sync.RWMutex     // guards enforced and unseen once the worker has started
 	enforced   map[string]means // by pool
+	unseen     map[string]bool  // devices on which the driver does not list processes that use them
 	suppliers  []*supplier
 	sizings    []*sizing // of pools with slots: auto
 	guarding   context.CancelFunc
@@ -98,7 +100,7 @@ func New(c Config, o Options) (*Worker, error) {
 		o.Log = zap.NewNop()
 	}
 	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
-		slack: 10 * time.Second}
+		slack: 10 * time.Second, enforced: map[string]means{}, unseen: map[string]bool{}}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
 	var err error
@@ -167,16 +169,18 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.allowances = openAllowances(w.cache, w.tasks, w.log)
-	w.watch, w.enforced = newWatch(w.inventory, w.hostPIDs, w.log), map[string]means{}
+	w.watch = newWatch(w.inventory, w.hostPIDs, w.log)
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel
 	w.guards.Go(func() { w.watch.run(guarding) })
 	w.prove(ctx)
+	w.telling.Lock()
 	for _, p := range w.placements {
 		w.enforced[p.Name] = w.means(p)
 	}
 	w.sayMeans()
+	w.telling.Unlock()
 	w.contact = newContact(w.client, w.fence, w.log)
 	w.templates = slot.NewTemplates(w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
@@ -247,7 +251,12 @@ func (w *Worker) open(p placement, runtime string) *pool {
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups,
 				Templates: w.templates, Fence: w.fence, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-				Capped: func(c slot.Cap) { w.allowances.capped(p.Name, kind, len(g.devices), c) },
+				Capped: func(c slot.Cap) {
+					w.allowances.capped(p.Name, kind, len(g.devices), c)
+					if c.Unseen {
+						w.overlooked(g)
+					}
+				},
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
 			})
@@ -298,6 +307,8 @@ func (w *Worker) Failed() <-chan error { return w.failed }
 
 // Describe is what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
+	w.telling.RLock()
+	defer w.telling.RUnlock()
 	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
 	for i, p := range w.placements {
 		info := gpumux.PoolInfo{Name: p.Name, Slots: p.sure() * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}

@@ -12,6 +12,9 @@ type State struct {
 	Init   int    // code that nvmlInit returns; default 0, success
 	GPUs   []GPU
 	Links  []Link
+	// PIDShift is by how much the numbers that the driver tells of processes differ from those that they have here, as in a sandbox
+	// whose processes are another kernel's.
+	PIDShift int
 
 	events []event
 }
@@ -112,6 +115,7 @@ func (s State) text() string {
 	line("init %d", s.Init)
 	line("driver %s", s.Driver)
 	line("cuda %d", s.CUDA)
+	line("shift %d", s.PIDShift)
 	processes := func(uuid string, list []Process) {
 		for _, p := range list {
 			memory, kind := fmt.Sprint(p.Memory), p.Type

@@ -12,6 +12,8 @@ type Cap struct {
 	// Context is how many bytes the process and its descendants held on all devices of the slot, beside what the framework's
 	// allocator had taken. 0: not measured.
 	Context int64
+	// Unseen says that the watch saw nothing of a process whose framework was at work on the device.
+	Unseen bool
 }
 
 // capped takes in what a process says of a framework's limit. A process that waits does nothing meanwhile, so that what it holds
@@ -19,7 +21,8 @@ type Cap struct {
 func (p *process) capped(o Options, m wire.Cap) {
 	c := Cap{Task: p.task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
-		c.Context = max(0, p.memory.Measure()-m.Reserved)
+		held := p.memory.Measure()
+		c.Context, c.Unseen = max(0, held-m.Reserved), held == 0 && o.Watch != nil
 	}
 	if o.Capped != nil {
 		o.Capped(c)

@@ -4,9 +4,10 @@
     make gpu-check            or, without make:   python3 deploy/devserver/gpucheck/check.py
 
 Needs the bundle that `make gpu-bundle` left in .gpu, Python 3.10 and, for what it is about, an NVIDIA GPU with its driver; neither
-Go nor a network. Tests come first, then benchmarks; each step has a time limit and all of them one together. The table also goes
-to the folder $OUT, as summary.txt and summary.json, with all that the steps printed in steps.log. The exit code is 0 when
-everything that this machine can run passed, 1 when not, and 2 when nothing could be run.
+Go nor a network. First comes what the machine answers, raw, then tests, then benchmarks. Each step has a time limit, all of them
+one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, with
+the answers in facts.json and all that the steps printed in steps.log. The exit code is 0 when everything that this machine can run
+passed, 1 when not, and 2 when nothing could be run.
 
 It never changes a setting of a GPU and leaves no process behind.
 """
@@ -24,6 +25,8 @@ import sys
 import tempfile
 import time
 
+from frameworks import FRAMEWORKS
+from reading import REACH, read_bench, read_facts, read_reach, read_test
 from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,68 +34,26 @@ ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 LIMIT = 9 * 60
 # What is kept back for the table and for ending the last step.
 CLOSING = 10
-GOAL = 97
-FRAMEWORKS = ("torch", "jax", "cupy")
-REACH = """
-import importlib.util, json, sys
-name = sys.argv[1]
-if importlib.util.find_spec(name) is None:
-    print(json.dumps({"why": "not installed"})); sys.exit()
-module = importlib.import_module(name)
-reached = {"torch": lambda: module.cuda.is_available(), "jax": lambda: module.default_backend() == "gpu",
-           "cupy": lambda: module.cuda.runtime.getDeviceCount() > 0}[name]
-try:
-    why = "" if reached() else "reaches no GPU"
-except Exception as error:
-    why = f"reaches no GPU: {error}"[:200]
-print(json.dumps({"version": module.__version__, "why": why}))
-"""
+FACTS = os.path.join(HERE, "facts.py")
+# The tests in the order in which they are worth running: what is asked of the driver, what needs no framework, what does.
+ORDER = (
+    "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Health", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs", "CostOfALook",
+    "GPUsCommand", "DoctorCommand", "SlotsSideBySide", "BudgetOverrun", "RecycledProcessGivesBack", "MapOfEachFramework", "Caps",
+    "Packing", "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
+)
+# The longest last: what is left out for want of time should be one test, not many.
+LAST = ORDER[-1]
+# Those with a part for each framework, which is a step of its own.
+BY_FRAMEWORK = {
+    "MapOfEachFramework": ("torch", "jax", "cupy"), "Caps": ("torch", "jax", "cupy"), "RuinedContext": ("torch", "cupy"),
+    "OutOfMemory": ("torch", "jax", "cupy"), "Packing": ("torch",),
+}
+# Of what a step prints, so much from its begin and its end is kept: a file that is too large may not come back at all.
+KEPT = 1 << 20
 
 
 class Unusable(Exception):
     """Nothing can be run; the message says what to do."""
-
-
-def read_test(step, text):
-    """Figures and skips of `go test -v`."""
-    marks = re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.M)
-    step.figures = re.findall(r"_test\.go:\d+: figure: (.*)", text)
-    skips = list(dict.fromkeys(re.findall(r"_test\.go:\d+: skip: (.*)", text)))
-    parents = {name.rpartition("/")[0] for _, name in marks}
-    leaves = [mark for mark, name in marks if name not in parents]
-    if step.result == PASSED and not leaves:
-        step.result, step.why = FAILED, "no test ran"
-    elif step.result == PASSED and all(mark == "SKIP" for mark in leaves):
-        step.result, step.why = SKIPPED, "; ".join(skips)
-    elif skips:
-        step.figures += ["skipped: " + why for why in skips]
-
-
-def read_bench(path, step, text):
-    """Throughput beside bare processes, from the JSON of gpumux bench."""
-    if step.result != PASSED:
-        return
-    with open(path) as file:
-        report = json.load(file)
-    machine = report["machine"]
-    step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
-    for row in report["rows"]:
-        if row["way"] in ("persistent", "fresh") and row["ofBare"]:
-            name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
-            goal = f" (goal {GOAL} %)" if name.startswith("medium") and row["way"] == "persistent" and not report.get("quick") else ""
-            step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare processes"
-                                f"{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
-    step.figures += ["note: " + note for note in report.get("notes") or ()]
-    step.report = report
-
-
-def read_reach(step, text):
-    answer = next((json.loads(line) for line in text.splitlines() if line.startswith("{")), None)
-    step.lacks = "its import failed" if answer is None else answer["why"]
-    if step.result == PASSED and step.lacks:
-        step.result, step.why = SKIPPED, step.lacks
-    elif step.result == PASSED:
-        step.figures = [answer["version"]]
 
 
 def unpack(bundle, into):
@@ -142,10 +103,16 @@ def has_gpu(program):
 
 
 def tests_of(path):
-    """The GPU tests of a compiled test program, in the order in which they are worth running."""
-    names = [line for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
-    # The longest last: what is left out for want of time should be one test, not many.
-    return sorted(names, key=lambda name: name == "TestGPU_FreshItemsLeaveNothing")
+    """The GPU tests of a compiled test program, each with a framework that it is for, or "", in the order of ORDER, torch first."""
+    names = [line[len("TestGPU_"):] for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
+    parts = [(name, framework) for name in names for framework in BY_FRAMEWORK.get(name, ("",))]
+    place = {name: at for at, name in enumerate(ORDER)}
+
+    def rank(part):
+        name, framework = part
+        return name == LAST, ("", *FRAMEWORKS).index(framework), place.get(name, len(ORDER))
+
+    return sorted(parts, key=rank)
 
 
 class Check:
@@ -168,12 +135,39 @@ class Check:
             step.why = f"the {self.limit:.0f} s of the whole check were used up; run it alone with --only '^{step.name}$'"
         else:
             print(f"{time.monotonic() - self.began:5.0f} s  {step.name}", flush=True)
+            start = self.log.seek(0, os.SEEK_END)
             run(step, limit, self.log)
+            if step.result in (FAILED, TIMED_OUT):
+                self.look_around()
+            self.trim(start)
         self.rows.append(step.row())
+        for line in [f"{step.result} after {step.seconds:.1f} s" + (f": {step.why}" if step.why else ""), *step.figures]:
+            print(" " * 9 + line, flush=True)
         if hasattr(step, "report"):
             self.reports[step.name] = step.report
         self.save()
         return step
+
+    def look_around(self):
+        """Write down in what state a step that failed has left the machine."""
+        for command in (["nvidia-smi"], ["ps", "-eo", "pid,ppid,pgid,stat,etimes,rss,args"]):
+            try:
+                said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10).stdout
+            except (OSError, subprocess.TimeoutExpired) as error:
+                said = str(error).encode()
+            self.log.write(f"\n----- {command[0]} after it\n".encode() + said[:KEPT] + b"\n")
+        self.log.flush()
+
+    def trim(self, start):
+        """Cut the middle out of what was logged from start on, when it is too much."""
+        end = self.log.seek(0, os.SEEK_END)
+        if end - start > 2 * KEPT:
+            self.log.seek(end - KEPT)
+            tail = self.log.read()
+            self.log.truncate(start + KEPT)
+            self.log.seek(start + KEPT)
+            self.log.write(f"\n… {end - start - 2 * KEPT} bytes cut …\n".encode() + tail)
+            self.log.flush()
 
     def skip(self, name, why):
         if not self.only or re.search(self.only, name):
@@ -203,37 +197,73 @@ class Check:
         return 1 if not self.rows or any(row["result"] in BAD for row in self.rows) else 0
 
 
-def steps(check, files, python, scratch):
-    """All steps, in order of what is worth most when time runs out."""
+def ask_machine(check, python, scratch):
+    """What the machine answers, raw, as a step."""
+    path = os.path.join(check.out, "facts.json")
+    step = Step("facts", [python, FACTS, path], 150, lambda step, text: read_facts(path, step, text), HERE, {"TMPDIR": scratch})
+    return check.take(step)
+
+
+def fresh_items(each, seconds):
+    """How many processes with a context of their own can be had one after the other in so many seconds, when each costs so much."""
+    return min(1000, max(50, int(0.6 * (seconds - 20) / max(each, 0.01))))
+
+
+def steps(check, files, python, scratch, facts):
+    """All steps, in order of what is worth most when time runs out, after the facts."""
     program, tests = files["gpumux"], files["gpucheck.test"]
     gpu, check.machine["gpu"] = has_gpu(program)
-    check.machine.update(python=platform.python_version(), system=f"{platform.system()} {platform.release()}", processors=os.cpu_count())
+    system = f"{platform.system()} {platform.release()}"
+    check.machine.update(python=platform.python_version(), system=system, processors=os.cpu_count())
     # JAX would otherwise take most of the GPU at its start.
     calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
-    lacks = {}
+    known, lacking = getattr(facts, "lacks", {}), {}
     for name in FRAMEWORKS:
-        if gpu:
-            reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
-            lacks[name] = getattr(reach, "lacks", "it was not asked in time")
+        if not gpu:
+            lacking[name] = "no NVIDIA GPU"
+        elif name in known:
+            lacking[name] = known[name]
         else:
-            lacks[name] = "no NVIDIA GPU"
-    env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacks)}
-    for name in tests_of(tests):
-        command = [tests, f"-test.run=^{name}$", "-test.v", "-test.timeout=0"]
-        check.take(Step(name, command, 180, read_test, HERE, env))
-    benches = [(f"bench {name}", name, "gpu", ["--quick", "--workloads", "medium"]) for name in FRAMEWORKS]
-    benches[0:0] = [("bench throughput", next((n for n in FRAMEWORKS if not lacks[n]), "torch"), "gpu", ["--workloads", "medium"])]
-    benches.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
-    for title, framework, pool, more in benches:
-        if pool == "gpu" and lacks[framework]:
-            check.skip(title, lacks[framework])
+            reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
+            lacking[name] = getattr(reach, "lacks", "it was not asked in time")
+    env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacking)}
+    last = []
+    for name, framework in tests_of(tests):
+        title, pattern = f"TestGPU_{name}", f"^TestGPU_{name}$"
+        if framework:
+            title, pattern = f"{title}/{framework}", f"{pattern}/^{framework}$"
+            if lacking[framework]:
+                check.skip(title, lacking[framework])
+                continue
+        step = Step(title, [tests, f"-test.run={pattern}", "-test.v", "-test.timeout=0"], 180, read_test, HERE, env)
+        if name == LAST:
+            last.append(step)
+        else:
+            check.take(step)
+    benches(check, program, python, scratch, lacking, calm)
+    for step in last:
+        items = fresh_items(getattr(facts, "each_context", 0), min(step.limit, check.left()))
+        step.env = {"GPUMUX_GPU_ITEMS": str(items), **env, **{k: v for k, v in os.environ.items() if k == "GPUMUX_GPU_ITEMS"}}
+        check.take(step)
+
+
+def benches(check, program, python, scratch, lacking, env):
+    """Throughput of the first framework that there is, then short runs of each."""
+    first = next((name for name in FRAMEWORKS if not lacking[name]), "torch")
+    medium, short = ["--workloads", "medium"], ["--quick", "--workloads"]
+    runs = [("bench throughput", first, "gpu", medium), (f"bench {first}", first, "gpu", [*short, "light,oom"])]
+    runs += [(f"bench {name}", name, "gpu", [*short, "medium"]) for name in FRAMEWORKS if name != first]
+    runs.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
+    for title, framework, pool, more in runs:
+        if pool == "gpu" and lacking[framework]:
+            check.skip(title, lacking[framework])
             continue
         if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
             check.skip(title, f"{python} has no NumPy")
             continue
         path = os.path.join(scratch, title.replace(" ", "-") + ".json")
         command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
-        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, calm))
+        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, env))
 
 
 def main():
@@ -254,8 +284,8 @@ def main():
     code = 2
     with tempfile.TemporaryDirectory(prefix="gpumux-gpu-", ignore_cleanup_errors=True) as scratch:
         try:
-            files = unpack(given.bundle, scratch)
-            steps(check, files, python, scratch)
+            facts = ask_machine(check, python, scratch)
+            steps(check, unpack(given.bundle, scratch), python, scratch, facts)
             code = check.code()
         except Unusable as error:
             print(f"check.py: {error}", file=sys.stderr)

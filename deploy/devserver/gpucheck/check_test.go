@@ -3,6 +3,7 @@ package gpucheck
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,4 +15,16 @@ func TestCheck_Scripts(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\nOK", "%s", out)
+}
+
+// A test that check.py does not know runs after those that it knows, and may be left out for want of time.
+func TestCheck_KnowsTheTests(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	listed, err := exec.Command(self, "-test.list", "^TestGPU_").Output()
+	require.NoError(t, err)
+	code := "import check; print('\\n'.join(f'TestGPU_{name}' for name in check.ORDER))"
+	known, err := exec.Command(python(), "-c", code).CombinedOutput()
+	require.NoError(t, err, "%s", known)
+	require.ElementsMatch(t, strings.Fields(string(known)), strings.Fields(string(listed)))
 }

@@ -21,7 +21,11 @@
 //	bundle.py           packs what a machine without Go needs
 //	check.py            all steps, and the table
 //	step.py             one step: its time limit and its processes
-//	test_scripts.py     the tests of the three
+//	reading.py          what the output of a step comes to
+//	facts.py            what the machine answers, raw
+//	nvml.py             the calls of NVML among it
+//	frameworks.py       what frameworks take on a device
+//	test_scripts.py     the tests of the scripts
 //	testdata/tasks.py   what the tests run in slots
 //	testdata/imitation  the stand-ins but for NVML
 package gpucheck

@@ -41,5 +41,25 @@ func TestRehearsal(t *testing.T) {
 			t.Log(line)
 		}
 	}
-	require.Equal(t, 3, strings.Count(text, "--- SKIP"), "only the comparisons with nvidia-smi are left out:\n%s", text)
+	require.Equal(t, 4, strings.Count(text, "--- SKIP"), "only the comparisons with nvidia-smi and the packing of networks are left out:\n%s", text)
+	rehearseFacts(t, cmd.Env)
+}
+
+// What facts.py asks of the driver and of frameworks, the stand-ins can answer.
+func rehearseFacts(t *testing.T, env []string) {
+	file := filepath.Join(t.TempDir(), "facts.json")
+	cmd := exec.Command(python(), "-W", "error", "facts.py", file)
+	cmd.Env = env
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.NotContains(t, string(said), "Error", "no part failed")
+	code := "import facts, json, sys; print('\\n'.join(facts.told(json.load(open(sys.argv[1])))))"
+	told, err := exec.Command(python(), "-c", code, file).CombinedOutput()
+	require.NoError(t, err, "%s", told)
+	require.Regexp(t, `(?m)^NVIDIA H200, driver \S+; NVML begins in \S+ ms$`, string(told))
+	require.Regexp(t, `(?m)^a bare context takes 528 MiB of the device and \d+ ms; the driver lists it with 528 MiB$`, string(told))
+	require.Regexp(t, `(?m)^three more contexts side by side take \d+ ms; a list of all takes \S+ ms$`, string(told))
+	require.Regexp(t, `(?m)^after a kill: .*ended \d+ ms`, string(told))
+	require.Regexp(t, `(?m)^torch 2.0\+imitation: import \S+ s, reaches \S+ s, started \S+ s \(528 MiB\)$`, string(told))
+	t.Logf("%s", told)
 }

@@ -1,9 +1,10 @@
-"""Tests of check.py, step.py and bundle.py; check_test.go runs them."""
+"""Tests of check.py, reading.py, facts.py, frameworks.py, step.py and bundle.py; check_test.go runs them."""
 
 import contextlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -13,20 +14,34 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bundle
 import check
+import facts
+import frameworks
+import reading
 import step
+
+# A stand-in for facts.py, which takes longer; TestRehearsal runs that.
+FACTS = """
+import json, os, sys
+json.dump(json.loads(os.environ.get("FACTS", "{}")), open(sys.argv[1], "w"))
+"""
 
 # A stand-in for both programs of the bundle: it answers as they do.
 PROGRAM = """#!/usr/bin/env python3
 import json, os, sys, time
 if sys.argv[1:2] == ["gpus"]:
-    print(json.dumps({"devices": [{"kind": "cpu", "name": "a processor"}], "reason": "no driver"}))
+    gpus = [{"kind": "gpu", "name": "a GPU"}] if "GPU" in os.environ else []
+    print(json.dumps({"devices": [*gpus, {"kind": "cpu", "name": "a processor"}], "reason": "no driver"}))
 elif sys.argv[1] == "-test.list":
-    print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Good\\nTestGPU_Bad\\nok")
+    print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Caps\\nTestGPU_Good\\nTestGPU_Bad\\nTestGPU_Health\\nok")
 elif sys.argv[1] == "bench":
     path = sys.argv[sys.argv.index("--json") + 1]
     rows = [{"workload": "medium", "size": 8, "way": way, "slots": 2, "ofBare": 0.985, "itemsPerSecond": 10.0, "medianSeconds": 0.1}
             for way in ("bare", "persistent")]
     json.dump({"machine": {"device": "a processor", "framework": "numpy 2"}, "rows": rows}, open(path, "w"))
+elif "Caps" in sys.argv[1]:
+    print("    a_test.go:1: figure: " + sys.argv[1] + "\\n    --- PASS: TestGPU_Caps/x (0.00s)\\n--- PASS: TestGPU_Caps (0.00s)")
+elif "Fresh" in sys.argv[1] and "GPU" in os.environ:
+    print("    a_test.go:1: figure: " + os.environ["GPUMUX_GPU_ITEMS"] + " items\\n--- PASS: TestGPU_FreshItemsLeaveNothing (0.00s)")
 elif "Bad" in sys.argv[1]:
     print("--- FAIL: TestGPU_Bad (0.00s)\\n    Error:  it is broken")
     sys.exit(int(os.environ.get("BAD", "0")))
@@ -123,7 +138,7 @@ time.sleep(600)
             ("    --- SKIP: TestGPU_A/x (1s)\n    --- PASS: TestGPU_A/y (1s)\n--- PASS: TestGPU_A (1s)", step.PASSED, ""),
             ("testing: warning: no tests to run", step.FAILED, "no test ran: testing: warning: no tests to run"),
         ):
-            ran = self.run_step(f"print({text!r})", read=check.read_test)
+            ran = self.run_step(f"print({text!r})", read=reading.read_test)
             self.assertEqual((ran.result, ran.why), (result, why), text)
 
 
@@ -134,8 +149,10 @@ class TestWhole(Folder):
         _, said, _ = self.quietly(lambda: bundle.pack(self.path("bundle"), {"gpumux": program, "gpucheck.test": program}, 60 << 20))
         self.assertIn("gpumux.xz", said)
         os.environ["OUT"] = self.path("out")
-        self.addCleanup(os.environ.pop, "OUT")
-        self.addCleanup(os.environ.pop, "BAD", None)
+        for name in ("OUT", "BAD", "GPU", "FACTS"):
+            self.addCleanup(os.environ.pop, name, None)
+        self.addCleanup(setattr, check, "FACTS", check.FACTS)
+        check.FACTS = self.write("facts", FACTS)
 
     def check(self, *more):
         sys.argv = ["check.py", "--bundle", self.path("bundle"), *more]
@@ -156,17 +173,54 @@ class TestWhole(Folder):
         self.assertRegex(table, r"TestGPU_FreshItemsLeaveNothing +skipped +\d+\.\d  no NVIDIA GPU")
         self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
-        self.assertEqual(list(rows)[:3], ["TestGPU_Good", "TestGPU_Bad", "TestGPU_FreshItemsLeaveNothing"])
+        names = ["facts", "TestGPU_Health", "TestGPU_Good", "TestGPU_Bad", *(f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy"))]
+        self.assertEqual(list(rows)[: len(names)], names)
+        self.assertEqual(list(rows)[-1], "TestGPU_FreshItemsLeaveNothing")
         if rows["bench numpy"]["result"] != step.SKIPPED:
             self.assertIn("98.5 %", rows["bench numpy"]["figures"][1])
             self.assertIn("bench numpy", self.summary()["benchmarks"])
+
+    def test_what_the_facts_say_of_frameworks(self):
+        reached = {"steps": [{"step": "import", "took": 900, "threads": 1}, {"step": "reaches", "took": 1000, "threads": 1, "value": True}]}
+        missing = {"steps": [{"step": "import", "took": 1, "failed": "not installed"}]}
+        broken = {"code": 1, "steps": [], "errors": "Traceback\nImportError: libx.so\n"}
+        holds = {"processes": [{"pid": 1}], "ms": 900, "seen": {"lists": {"Compute": {}}}}
+        os.environ["GPU"] = "1"
+        os.environ["FACTS"] = json.dumps({
+            "frameworks": {"torch": reached, "jax": missing, "cupy": broken}, "holding": {"four hold 1 GiB": holds}, "nvml": {"failed": "a hang"},
+        })
+        code, out, _ = self.check("--only", "facts|TestGPU|bench [a-m]", "--limit", "100")
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"TestGPU_Caps/torch +passed +\d+\.\d  -test.run=\^TestGPU_Caps\$/\^torch\$")
+        self.assertRegex(out, r"TestGPU_Caps/jax +skipped +0\.0  not installed")
+        self.assertRegex(out, r"TestGPU_Caps/cupy +skipped +0\.0  its import failed: ImportError: libx.so")
+        self.assertRegex(out, r"facts +passed +\d+\.\d  nvml: a hang")
+        items = re.search(r"TestGPU_Fresh\w+ +passed +\d+\.\d  (\d+) items", out)
+        self.assertLess(int(items[1]), 1000 * 100 / 300, "no more than there is time for")
+        self.assertEqual(check.fresh_items(0.001, 500), 1000)
+
+    def test_too_much_output_is_cut_in_the_middle(self):
+        whole = check.Check(self.folder, 60)
+        check.KEPT, kept = 1000, check.KEPT
+        self.addCleanup(setattr, check, "KEPT", kept)
+        code = "print('first'); print('x' * 5000); print('figure'); print('last')"
+        ran = step.Step("a step", [sys.executable, "-c", code], 60, lambda ran, text: ran.figures.append(str(len(text))))
+        self.quietly(lambda: whole.take(ran))
+        self.quietly(lambda: whole.take(step.Step("another", [sys.executable, "-c", "print('another')"], 60)))
+        self.assertGreater(int(ran.figures[0]), 5000, "all of it is read before")
+        with open(self.path("steps.log")) as log:
+            text = log.read()
+        self.assertLess(len(text), 2500)
+        self.assertRegex(text, r"(?s)a step.*first.*… \d+ bytes cut ….*last.*another")
 
     def test_a_failure_is_the_exit_code_and_the_rest_goes_on(self):
         os.environ["BAD"] = "1"
         code, out, _ = self.check()
         self.assertEqual(code, 1)
         self.assertRegex(out, r"TestGPU_Bad +FAILED +\d+\.\d  exit status 1: it is broken")
-        self.assertIn("bench numpy", out)
+        self.assertRegex(out, r"(?s)  TestGPU_Bad\n +FAILED after \d+\.\d s: exit status 1: it is broken\n.*bench numpy", "said at once")
+        with open(self.path("out", "steps.log")) as log:
+            self.assertRegex(log.read(), r"(?s)it is broken.*----- nvidia-smi after it\n.*----- ps after it\n")
 
     def test_steps_without_time_are_left_out_and_told(self):
         code, out, _ = self.check("--limit", "1")
@@ -188,8 +242,8 @@ class TestWhole(Folder):
 
     def test_bundles_that_cannot_be_used(self):
         def refused(*says):
-            code, out, errs = self.check()
-            self.assertEqual((code, out), (2, ""))
+            code, _, errs = self.check("--only", "x")
+            self.assertEqual(code, 2)
             for each in says:
                 self.assertIn(each, errs)
 
@@ -209,6 +263,20 @@ class TestWhole(Folder):
         refused("is not the file that was packed")
         os.remove(self.path("bundle", "bundle.json"))
         refused("there is no bundle in", "make gpu-bundle")
+
+
+class TestFacts(Folder):
+    def test_a_part_that_hangs_or_dies_costs_only_itself(self):
+        self.addCleanup(facts.PARTS.update, dict(facts.PARTS))
+        facts.PARTS["host"] = (facts.host, 0.01)
+        self.assertIn("took longer than 0.01 s", facts.part("host", self.path("host"))["failed"])
+        facts.PARTS["host"] = (facts.host, 60)
+        self.assertRegex(facts.part("host", self.path("missing", "host"))["failed"], "(?s)^exit status 1: .*FileNotFoundError")
+        self.assertEqual(facts.part("host", self.path("host"))["processors"], os.cpu_count())
+
+    def test_no_secret_is_written_down(self):
+        told = [name for name in ("CUDA_HOME", "NVIDIA_API_KEY", "JAX_TOKEN", "HOME", "USER", "XLA_FLAGS") if facts.TELLING.search(name)]
+        self.assertEqual(told, ["CUDA_HOME", "HOME", "XLA_FLAGS"])
 
 
 class TestBundle(Folder):

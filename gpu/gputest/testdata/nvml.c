@@ -5,6 +5,7 @@
  *   init CODE                                      what nvmlInit returns
  *   driver VERSION
  *   cuda NUMBER
+ *   shift NUMBER                                   added to the numbers of processes that hold memory, as seen from elsewhere
  *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS RECOVERY LOST MIG NAME...
  *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
  *   process UUID PID BYTES|unknown compute|mps|graphics
@@ -42,7 +43,7 @@ typedef struct { char a[96], b[96]; int level, p2p, nvlinks; } peering;
 typedef struct { u64 seq; char uuid[96]; u64 type, data; unsigned gi, ci; } event;
 
 typedef struct {
-	int init, cuda, ndevices, nprocesses, nlinks, nevents;
+	int init, cuda, shift, ndevices, nprocesses, nlinks, nevents;
 	char driver[80];
 	device devices[MAX_DEVICES];
 	process processes[MAX_ROWS];
@@ -69,7 +70,7 @@ static void held(state *s, const char *dir, const char *pid) {
 		process *p = &s->processes[s->nprocesses++];
 		snprintf(p->uuid, sizeof p->uuid, "%s", uuid);
 		strcpy(p->type, "compute");
-		p->pid = (unsigned)n;
+		p->pid = (unsigned)(n + s->shift);
 		p->bytes = bytes;
 		device *d = find(s, uuid);
 		if (d) d->free -= bytes < d->free ? bytes : d->free;
@@ -94,6 +95,7 @@ static state *load(void) {
 		if (sscanf(line, "init %d", &s->init) == 1) continue;
 		if (sscanf(line, "driver %79s", s->driver) == 1) continue;
 		if (sscanf(line, "cuda %d", &s->cuda) == 1) continue;
+		if (sscanf(line, "shift %d", &s->shift) == 1) continue;
 		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
 			   &d.temp, &d.power, &d.recovery, &d.lost, &d.mig, d.name) == 10 && s->ndevices < MAX_DEVICES)
 			s->devices[s->ndevices++] = d;

@@ -122,6 +122,19 @@ def fill(item):
             return {"bytes": len(kept) * item["piece"], "refusal": refusal[:300]}
 
 
+def small(item):
+    """A small network's answers, one after the other: most of a large device has nothing to do meanwhile."""
+    torch = _backend("torch").torch
+    if "small" not in _kept:
+        layers = [layer for _ in range(8) for layer in (torch.nn.Linear(512, 512), torch.nn.ReLU())]
+        _kept["small"] = torch.nn.Sequential(*layers).cuda().eval(), torch.ones(16, 512, device="cuda")
+    network, rows = _kept["small"]
+    with torch.no_grad():
+        for _ in range(50):
+            answer = network(rows)
+    return float(answer.sum())
+
+
 def overrun(item):
     """{"bytes", "log"}: takes so much past every framework, and writes down how long it went on to live."""
     backend = _backend("driver")

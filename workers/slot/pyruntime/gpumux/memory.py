@@ -15,8 +15,8 @@ from typing import Any, Callable, Optional
 from .fault import is_memory
 
 # What a process takes on a device beside its framework's own allocations, until it is measured: the CUDA context, code, the
-# libraries' workspaces.
-_CONTEXT = 512 << 20
+# libraries' workspaces. On the largest devices the context alone is some 500 MiB.
+_CONTEXT = 1 << 30
 # What a limit is tried with: far below what any task allocates, and far below what is then asked for.
 _TRIED, _ASKED = 32 << 20, 128 << 20
 
@@ -68,7 +68,7 @@ def prove() -> None:
         else:
             if not begun:
                 continue
-            tell(name, None, None)
+            tell(name, None, _taken())
         del _untried[name]
 
 
@@ -127,7 +127,8 @@ def _torch(torch: Any, share: int, tell: Tell) -> None:
         if passed:
             raise RuntimeError(passed)
         reserved = sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
-        tell("torch", None, reserved)
+        others = _taken("torch")
+        tell("torch", None, None if others is None else reserved + others)
 
     # What torch itself uses for calls that wait for CUDA's start, such as seeds; it runs them at once when CUDA is up.
     torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
@@ -174,21 +175,46 @@ def _cupy(cupy: Any) -> bool:
     raise RuntimeError(f"an allocation of {_ASKED >> 20} MiB passed the limit of its memory pool")
 
 
-def _jax(jax: Any, share: int) -> bool:
-    """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
+def _jax_devices(jax: Any) -> list:
+    """The GPUs that JAX uses, once it has begun to."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is None or not bridge.backends_are_initialized():
-        return False
-    for device in jax.local_devices():
-        if device.platform == "cpu":
-            continue
+        return []
+    return [device for device in jax.local_devices() if device.platform != "cpu"]
+
+
+def _jax(jax: Any, share: int) -> bool:
+    """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
+    devices = _jax_devices(jax)
+    for device in devices:
         limit = (device.memory_stats() or {}).get("bytes_limit")
         if limit is None:
             raise RuntimeError(f"device {device.id} does not say what its allocator may take")
         # The limit is a share of the device in few digits.
         if limit > share + (64 << 20):
             raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {share >> 20}")
-    return True
+    return bool(devices)
+
+
+def _taken(beside: str = "") -> Optional[int]:
+    """The bytes that the allocators of all frameworks but one have taken on all devices; None where one does not say."""
+    total = 0
+    for name, ask in _ALLOCATORS.items():
+        module = sys.modules.get(name)
+        if module is None or name == beside:
+            continue
+        try:
+            total += ask(module)
+        except Exception:
+            return None
+    return None if "tensorflow" in sys.modules else total
+
+
+_ALLOCATORS: dict[str, Callable[[Any], int]] = {
+    "torch": lambda torch: sum(map(torch.cuda.memory_reserved, range(torch.cuda.device_count()))) if torch.cuda.is_initialized() else 0,
+    "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes(),
+    "jax": lambda jax: sum((device.memory_stats() or {})["pool_bytes"] for device in _jax_devices(jax)),
+}
 
 
 def _tensorflow(tf: Any, share: int, tell: Tell) -> None:

@@ -195,8 +195,8 @@ class Wire:
         self._header({"type": "trimmed", "busy": round(busy, 6)})
 
     def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
-        """A framework begins to use the device, and its own limit holds or why not. With reserved, the bytes that its allocator
-        has taken, the main thread waits until the worker has measured what the process holds beside them. May come from any
+        """A framework begins to use the device, and its own limit holds or why not. With reserved, the bytes that
+        allocators have taken, the main thread waits until the worker has measured what the process holds beside them. May come from any
         thread.
         """
         main = threading.get_ident() == self._main

@@ -40,6 +40,7 @@ class Cuda(types.ModuleType):
         self.limits.append([device, fraction * self.get_device_properties(device).total_memory])
         calls.append([fraction, device])
     def memory_reserved(self, index): return self._up(1 << 20)
+    def is_initialized(self): return self.started
     def empty_cache(self): pass
     def _up(self, value):
         assert self.started, "CUDA was used before the task started it"
@@ -95,11 +96,11 @@ def empty(size, dtype):
 
 JAX = """
 import types, jax._src.xla_bridge
-limit = 0
+limit, pool = 0, {"pool_bytes": 3 << 20}
 def local_devices():
     assert jax._src.xla_bridge.up, "JAX was started"
     return [types.SimpleNamespace(id=0, platform="cpu"),
-            types.SimpleNamespace(id=1, platform="gpu", memory_stats=lambda: {"bytes_limit": limit} if limit else None)]
+            types.SimpleNamespace(id=1, platform="gpu", memory_stats=lambda: {"bytes_limit": limit, **pool} if limit else None)]
 """
 
 
@@ -142,7 +143,7 @@ class TestCap(unittest.TestCase):
 
     def test_torch_when_cuda_starts_and_not_before(self):
         got, said = self.run_task("import torch; got = [list(torch.calls)]; torch.cuda.init(); got.append(torch.calls)")
-        share = 8 * 1024 - 512
+        share = 8 * 1024 - 1024
         self.assertEqual(got, [[], [[32 / (80 * 1024), 0], [share / (80 * 1024), 0], [32 / (40 * 1024), 1], [share / (40 * 1024), 1]]])
         self.assertEqual(said, "")
 
@@ -159,7 +160,7 @@ class TestCap(unittest.TestCase):
         self.assertEqual(said, "")
         got, said = self.run_task("import torch; torch.holds = False; torch.cuda.init(); got = [torch.calls[1], torch.calls[3], told]")
         why = "RuntimeError: an allocation of 128 MiB passed a limit of 32 MiB on device 1"
-        share = 8 * 1024 - 512
+        share = 8 * 1024 - 1024
         self.assertEqual(got, [[share / (80 * 1024), 0], [share / (40 * 1024), 1], [["torch", why, None]]], "what limit there is stays")
         self.assertIn("torch is not limited to the slot's memory by itself: " + why, said)
 
@@ -198,11 +199,11 @@ class TestCap(unittest.TestCase):
             "Context().ensure_initialized(); Context().ensure_initialized(); got.append(tf.calls)"
         )
         got, said = self.run_task(code, device="GPU-a,GPU-b")
-        self.assertEqual(got, [[], ["list", ["gpu:0", [4096 - 512]], "start", "start"]])
+        self.assertEqual(got, [[], ["list", ["gpu:0", [4096 - 1024]], "start", "start"]])
         self.assertEqual(said, "")
 
     def test_cupy_by_its_environment(self):
-        self.assertEqual(self.run_task("import cupy; got = cupy.limit")[0], str((8 << 30) - (512 << 20)))
+        self.assertEqual(self.run_task("import cupy; got = cupy.limit")[0], str(7 << 30))
         got, _ = self.run_task("import cupy; got = cupy.limit", CUPY_GPU_MEMORY_LIMIT="50%")
         self.assertEqual(got, "50%", "the task's own limit stays")
 
@@ -211,9 +212,9 @@ class TestCap(unittest.TestCase):
             "import cupy; memory.prove(); got = [list(told)]; cupy.pool.total, cupy.pool.free = 900, 300\n"
             "memory.prove(); memory.prove(); got += [told, cupy.pool.limit, cupy.pool.total, cupy.pool.asked]"
         )
-        share = (8 << 30) - (512 << 20)
+        share = 7 << 30
         got, said = self.run_task(code)
-        self.assertEqual(got, [[], [["cupy", None, None]], share, 600, 1])
+        self.assertEqual(got, [[], [["cupy", None, 600]], share, 600, 1])
         self.assertEqual(said, "")
         got, said = self.run_task(code.replace("memory.prove(); got", "cupy.holds = False; got"))
         why = "RuntimeError: an allocation of 128 MiB passed the limit of its memory pool"
@@ -227,14 +228,23 @@ class TestCap(unittest.TestCase):
             "import jax; memory.prove(); got = [list(told)]; jax._src.xla_bridge.up = True; jax.limit = %d\n"
             "memory.prove(); memory.prove(); got.append(told)"
         )
-        share = 8 * 1024 - 512
-        self.assertEqual(self.run_task(code % (share << 20))[0], [[], [["jax", None, None]]])
+        share = 8 * 1024 - 1024
+        self.assertEqual(self.run_task(code % (share << 20))[0], [[], [["jax", None, 3 << 20]]])
+        self.assertEqual(self.run_task("import jax; jax.pool = {}\n" + code % (share << 20))[0][1], [["jax", None, None]], "an old release")
         got, said = self.run_task(code % (70 << 30))
         why = f"RuntimeError: its allocator may take 71680 MiB of device 1, not {share}"
         self.assertEqual(got, [[], [["jax", why, None]]])
         self.assertIn("jax is not limited to the slot's memory by itself: " + why, said)
         got, _ = self.run_task(code % 0)
         self.assertEqual(got[1][0][1], "RuntimeError: device 1 does not say what its allocator may take")
+
+    def test_what_all_frameworks_have_taken_is_no_context(self):
+        begin = "import cupy, jax; cupy.pool.total = 900; jax._src.xla_bridge.up = True; jax.limit = 1; import torch; torch.cuda.init()\n"
+        got, _ = self.run_task(begin + "memory.prove(); got = told")
+        jax, cupy, torch = 3 << 20, 900, 2 << 20
+        self.assertEqual(got, [["torch", None, jax + cupy + torch], ["cupy", None, jax + cupy + torch], ["jax", None, jax + cupy + torch]])
+        got, _ = self.run_task("import tensorflow\n" + begin + "memory.prove(); got = told")
+        self.assertEqual([reserved for _, _, reserved in got], [None] * 3, "TensorFlow does not say")
 
     def test_nothing_without_a_budget_or_on_the_cpu(self):
         for budget, device in ((None, "GPU-a"), (0, "GPU-a"), (1 << 30, "CPU"), (1 << 30, None)):
@@ -243,7 +253,7 @@ class TestCap(unittest.TestCase):
                 self.assertEqual(self.run_task(code, budget=budget, device=device)[0], [[], None])
 
     def test_a_small_budget_keeps_most_of_itself(self):
-        self.assertEqual(memory.room(8 << 30), (8 << 30) - (512 << 20))
+        self.assertEqual(memory.room(8 << 30), 7 << 30)
         self.assertEqual(memory.room(1 << 30), 768 << 20)
         self.assertEqual(memory.room(1 << 30, 800 << 20), 256 << 20)
 

@@ -19,8 +19,11 @@ class CUDARuntimeError(RuntimeError):
     status = 700
 
 
+_most = int(os.environ.get("CUPY_GPU_MEMORY_LIMIT", imitated.TOTAL))
+
+
 def _limit():
-    return int(os.environ.get("CUPY_GPU_MEMORY_LIMIT", imitated.TOTAL))
+    return _most
 
 
 def _refuse(size):
@@ -57,8 +60,23 @@ class _Device:
 
 
 class _Pool:
+    """Keeps nothing that is free."""
+
     def free_all_blocks(self):
         pass
+
+    def total_bytes(self):
+        return imitated.used
+
+    def free_bytes(self):
+        return 0
+
+    def get_limit(self):
+        return _most
+
+    def set_limit(self, size):
+        global _most
+        _most = size
 
 
 cuda = types.SimpleNamespace(Device=_Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda at: {"name": b"an imitation"}))

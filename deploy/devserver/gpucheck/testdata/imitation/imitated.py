@@ -5,19 +5,18 @@ import os
 import weakref
 
 TOTAL = 139 << 30
-CONTEXT = 128 << 20
 
 _driver = ctypes.CDLL("libcuda.so.1")
-_started = False
+started = False
 used = 0
 
 
 def _start():
-    global _started
-    if not _started:
+    global started
+    if not started:
         made = ctypes.c_void_p()
         assert _driver.cuDevicePrimaryCtxRetain(ctypes.byref(made), 0) == 0
-        _started = True
+        started = True
 
 
 def _free(pointer, size):

@@ -6,7 +6,8 @@
 
 #define MAX_BLOCKS 4096
 
-static unsigned long long context = 128ull << 20, blocks[MAX_BLOCKS];
+/* A context is as large as on the largest devices. */
+static unsigned long long context = 528ull << 20, blocks[MAX_BLOCKS];
 static int count;
 
 /* tell writes what this process holds to where the NVML of gputest reads it. */

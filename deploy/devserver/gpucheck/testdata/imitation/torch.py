@@ -85,6 +85,7 @@ cuda.is_initialized = lambda: not _waiting
 cuda.empty_cache = lambda: None
 cuda.get_device_name = lambda device: "an imitation"
 cuda.get_device_properties = lambda index: types.SimpleNamespace(total_memory=imitated.TOTAL)
+cuda.memory_reserved = lambda index: imitated.used
 cuda.set_per_process_memory_fraction = _set_fraction
 cuda.synchronize = _synchronize
 sys.modules["torch.cuda"] = cuda

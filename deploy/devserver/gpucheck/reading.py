@@ -1,0 +1,81 @@
+"""What the output of a step comes to: figures, the reasons for skips, and what later steps go by.
+
+Owns the reading. Never runs anything.
+"""
+
+import json
+import re
+
+from facts import each_context, told
+from frameworks import lacks
+from step import FAILED, PASSED, SKIPPED
+
+GOAL = 97
+REACH = """
+import importlib.util, json, sys
+name = sys.argv[1]
+if importlib.util.find_spec(name) is None:
+    print(json.dumps({"why": "not installed"})); sys.exit()
+module = importlib.import_module(name)
+reached = {"torch": lambda: module.cuda.is_available(), "jax": lambda: module.default_backend() == "gpu",
+           "cupy": lambda: module.cuda.runtime.getDeviceCount() > 0}[name]
+try:
+    why = "" if reached() else "reaches no GPU"
+except Exception as error:
+    why = f"reaches no GPU: {error}"[:200]
+print(json.dumps({"version": module.__version__, "why": why}))
+"""
+
+
+def read_test(step, text):
+    """Figures and skips of `go test -v`."""
+    marks = re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.M)
+    step.figures = re.findall(r"_test\.go:\d+: figure: (.*)", text)
+    skips = list(dict.fromkeys(re.findall(r"_test\.go:\d+: skip: (.*)", text)))
+    parents = {name.rpartition("/")[0] for _, name in marks}
+    leaves = [mark for mark, name in marks if name not in parents]
+    if step.result == PASSED and not leaves:
+        step.result, step.why = FAILED, "no test ran"
+    elif step.result == PASSED and all(mark == "SKIP" for mark in leaves):
+        step.result, step.why = SKIPPED, "; ".join(skips)
+    elif skips:
+        step.figures += ["skipped: " + why for why in skips]
+
+
+def read_bench(path, step, text):
+    """Throughput beside bare processes, from the JSON of gpumux bench."""
+    if step.result != PASSED:
+        return
+    with open(path) as file:
+        report = json.load(file)
+    machine = report["machine"]
+    step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
+    for row in report["rows"]:
+        if row["way"] in ("persistent", "fresh") and row["ofBare"]:
+            name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
+            goal = f" (goal {GOAL} %)" if name.startswith("medium") and row["way"] == "persistent" and not report.get("quick") else ""
+            step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare processes"
+                                f"{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
+    step.figures += ["note: " + note for note in report.get("notes") or ()]
+    step.report = report
+
+
+def read_facts(path, step, text):
+    step.lacks = {}
+    try:
+        with open(path) as file:
+            facts = json.load(file)
+        step.figures = [f"{part}: {facts[part]['failed']}" for part in facts if "failed" in facts[part]]
+        step.lacks, step.each_context = lacks(facts), each_context(facts)
+        step.figures += told(facts)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        step.figures.append(f"what is in {path} cannot be summed up: {type(error).__name__}: {error}")
+
+
+def read_reach(step, text):
+    answer = next((json.loads(line) for line in text.splitlines() if line.startswith("{")), None)
+    step.lacks = "its import failed" if answer is None else answer["why"]
+    if step.result == PASSED and step.lacks:
+        step.result, step.why = SKIPPED, step.lacks
+    elif step.result == PASSED:
+        step.figures = [answer["version"]]
