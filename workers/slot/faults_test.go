@@ -78,14 +78,15 @@ type stand struct {
 	t    *testing.T
 	mode gpumux.Mode
 	// fresh is how its tasks say that fresh processes come to be.
-	fresh slot.Fresh
-	mark  string
-	log   string
+	fresh  slot.Fresh
+	device string
+	mark   string
+	log    string
 }
 
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	t.Helper()
-	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s", os.Getpid(), t.Name())}
+	s := &stand{t: t, mode: mode, device: "CPU", log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s", os.Getpid(), t.Name())}
 	require.NoError(t, os.WriteFile(s.log, nil, 0o644))
 	s.limit(30 * time.Second)
 	t.Cleanup(func() {
@@ -111,7 +112,7 @@ func (s *stand) limit(start time.Duration) {
 		require.NoError(s.t, s.Stop(context.Background()))
 	}
 	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Pool: "cpu", Device: "CPU", Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
+		Name: "cpu/1", Pool: "cpu", Device: s.device, Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
 	})
 }
 
