@@ -47,6 +47,8 @@ type Evidence struct {
 	Tail string
 	// MPS says that the process was a client of an MPS server, which it shared with its neighbours.
 	MPS bool
+	// OnCPU says that the slot's device is the CPU, whose memory is the host's.
+	OnCPU bool
 }
 
 // Diagnosis is what the evidence comes to, and what it means for the process, the device and the neighbours.
@@ -61,12 +63,16 @@ type Diagnosis struct {
 	MPSWide bool
 	// Blameless says that nothing the item did explains the fault, so that trying it again costs it no attempt.
 	Blameless bool
+	either    bool
 }
 
 // Diagnose classifies a failed item. It never fails: what no rule knows is the user's exception when there is one, and a
 // crash otherwise. Successful items are not evidence: a framework may print that memory ran out and go on.
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
+	if d.either && e.OnCPU {
+		d.Fault.Kind = gpumux.HostOOM
+	}
 	d.Fault.Budget = cmp.Or(e.Budget, d.Fault.Budget)
 	d.Fault.Peak = e.Peak
 	d.Fault.Exit = exitText(e)

@@ -26,6 +26,8 @@ type rule struct {
 	weak bool
 	// killed: holds only when the kernel's counter of memory kills moved.
 	killed bool
+	// either: the framework has the same words for the host's memory.
+	either bool
 	// hint replaces the general hint of the kind.
 	hint string
 }
@@ -85,9 +87,10 @@ var rules = []rule{
 	{stack: "PyTorch", class: re(`^torch\.(?:\w+\.)?OutOfMemoryError$`), kind: gpumux.DeviceOOM},
 	{stack: "CuPy", class: re(`^cupy[\w.]*\.OutOfMemoryError$`), kind: gpumux.DeviceOOM},
 	{stack: "CUDA.jl", class: re(`(?:^|\.)OutOfGPUMemoryError$`), kind: gpumux.DeviceOOM},
-	{stack: "JAX", class: re(`(?:Jax|Xla)RuntimeError$`), text: re(`out of memory|RESOURCE_EXHAUSTED: Failed to allocate|Cuda failure(?: \d+)? 'out of memory'`), kind: gpumux.DeviceOOM},
+	{stack: "JAX", class: re(`(?:Jax|Xla)RuntimeError$`), text: re(`out of memory|RESOURCE_EXHAUSTED: Failed to allocate|Cuda failure(?: \d+)? 'out of memory'`), kind: gpumux.DeviceOOM, either: true},
 	{stack: "TensorFlow on the CPU", class: re(`ResourceExhaustedError$`), text: re(`OOM when allocating tensor[^\n]* by allocator (?:mkl_)?cpu`), kind: gpumux.HostOOM},
 	{stack: "TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`OOM when allocating|out of memory|failed to allocate|unable to allocate`), kind: gpumux.DeviceOOM},
+	{stack: "Python in TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`[\s:.]_?(?:Array)?MemoryError: `), kind: gpumux.HostOOM},
 	{stack: "RMM", class: re(`^MemoryError$`), text: re(`out_of_memory|Maximum pool size exceeded|Exceeded memory limit|cudaErrorMemoryAllocation`), kind: gpumux.DeviceOOM},
 	{stack: "vLLM", class: re(`^(?:ValueError|RuntimeError)$`), text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.DeviceOOM},
 
@@ -95,11 +98,11 @@ var rules = []rule{
 	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac`), kind: gpumux.DeviceOOM},
 	{stack: "TensorFlow on the CPU", text: re(`OOM when allocating tensor[^\n]* by allocator (?:mkl_)?cpu`), kind: gpumux.HostOOM},
 	{stack: "TensorFlow", text: re(`OOM when allocating tensor`), kind: gpumux.DeviceOOM},
-	{stack: "JAX/XLA", text: re(`RESOURCE_EXHAUSTED:[^\n]{0,300}(?:out of memory|failed to allocate)|Resource exhausted: (?:Out of memory|Failed to allocate)`), kind: gpumux.DeviceOOM},
+	{stack: "JAX/XLA", text: re(`RESOURCE_EXHAUSTED:[^\n]{0,300}(?:out of memory|failed to allocate)|Resource exhausted: (?:Out of memory|Failed to allocate)`), kind: gpumux.DeviceOOM, either: true},
 	{stack: "CuPy", text: re(`Out of memory allocating [\d,]+ bytes \(allocated so far`), kind: gpumux.DeviceOOM},
 	{stack: "Numba", text: re(`Call to cuMem\w* results in CUDA_ERROR_OUT_OF_MEMORY`), kind: gpumux.DeviceOOM},
 	{stack: "RMM", text: re(`std::bad_alloc: out_of_memory|rmm::out_of_memory|RMM failure[^\n]*(?:Maximum pool size exceeded|Exceeded memory limit)|RMM_FAIL[^\n]*out_of_memory`), kind: gpumux.DeviceOOM},
-	{stack: "ONNX Runtime", text: re(`Failed to allocate memory for requested buffer of size|Available memory of \d+ is smaller than requested bytes of`), kind: gpumux.DeviceOOM},
+	{stack: "ONNX Runtime", text: re(`Failed to allocate memory for requested buffer of size|Available memory of \d+ is smaller than requested bytes of`), kind: gpumux.DeviceOOM, either: true},
 	{stack: "ggml", text: re(`(?:cuda|hip|musa)Malloc\w* failed: out of memory|(?:failed|unable) to allocate (?:CUDA|ROCm|Vulkan|SYCL|MTL|Metal|MUSA|CANN|OpenCL)\d*(?:_Split)? buffer|ggml_vulkan: Device memory allocation of size \d+ failed`), kind: gpumux.DeviceOOM},
 	{stack: "Vulkan", text: re(`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY`), kind: gpumux.DeviceOOM},
 	{stack: "CUDA.jl", text: re(`Out of GPU memory trying to allocate`), kind: gpumux.DeviceOOM},
@@ -113,6 +116,7 @@ var rules = []rule{
 	{stack: "shared memory", text: re(`insufficient shared memory \(shm\)|killed by signal: Bus error`), kind: gpumux.HostOOM, hint: hintShm},
 	{stack: "RMM", text: re(`std::bad_alloc: CUDA error`), kind: gpumux.Crash, poisoned: true, weak: true, hint: hintKernel},
 	{stack: "NumPy", class: re(`(?:^|\.)_?ArrayMemoryError$`), kind: gpumux.HostOOM},
+	{stack: "Arrow", class: re(`(?:^|\.)ArrowMemoryError$`), kind: gpumux.HostOOM},
 	{stack: "Python", class: re(`^MemoryError$`), kind: gpumux.HostOOM},
 	{stack: "Julia", class: re(`^(?:Core\.|Base\.)?OutOfMemoryError$`), kind: gpumux.HostOOM},
 	{stack: "NumPy", text: re(`Unable to allocate [\d.]+ \wi?B for an array with shape`), kind: gpumux.HostOOM},
@@ -120,6 +124,8 @@ var rules = []rule{
 	{stack: "Julia", text: re(`(?m:^ERROR: .*OutOfMemoryError\(\))`), kind: gpumux.HostOOM},
 	{stack: "R", text: re(`cannot allocate vector of size`), kind: gpumux.HostOOM},
 	{stack: "C++", text: re(`std::bad_alloc`), kind: gpumux.HostOOM},
+	{stack: "Rust", text: re(`(?m:^memory allocation of \d+ bytes failed)`), kind: gpumux.HostOOM},
+	{stack: "Go", text: re(`(?m:^(?:fatal error: )?runtime: (?:out of memory|cannot allocate memory))`), kind: gpumux.HostOOM},
 	{stack: "errno", text: re(`\[Errno 12\] Cannot allocate memory`), kind: gpumux.HostOOM},
 	{stack: "a killed child", text: re(`killed by signal: Killed|exited unexpectedly|Signals\.SIGKILL|terminated abruptly|unexpectedly terminated|SIGKILL\(-9\)`), killed: true, kind: gpumux.HostOOM},
 
@@ -236,6 +242,7 @@ func (f finding) diagnosis() Diagnosis {
 	}
 	d.Fault.Hint = f.rule.hint
 	d.Poisoned, d.Device, d.MPSWide, d.Blameless = f.rule.poisoned, f.rule.device, f.rule.mpsWide, f.rule.blameless
+	d.either = f.rule.either
 	if f.rule.kind.Memory() {
 		if f.subject.tail {
 			text = around(text, f.at)

@@ -24,6 +24,9 @@ var (
 		`allocating `+amount+` on device`,             // ggml on CUDA
 		`(?:[Ff]ailed|[Uu]nable) to allocate `+amount, // RMM, NumPy
 		`cannot allocate vector of size `+amount,      // R
+		`memory allocation of `+amount+` failed`,      // Rust
+		`cannot allocate `+amount+`-byte block`,       // Go
+		`(?:m|re)alloc of size `+amount+` failed`,     // Arrow
 		amount+` KV cache is needed`,                  // vLLM
 		`[Uu]sed `+amount+` of [\d.]+[KMGT] hbm`,      // XLA's compiler
 	)

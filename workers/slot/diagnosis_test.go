@@ -26,7 +26,7 @@ type diagnosisCase struct {
 	Exit                            *int
 	Code                            int
 	OOMKills                        int
-	MPS, Command, CoreDumped        bool
+	MPS, Command, CoreDumped, CPU   bool
 	Kind                            gpumux.Kind
 	Poisoned, Device                bool
 	MPSWide, Blameless              bool
@@ -36,7 +36,7 @@ type diagnosisCase struct {
 func (c diagnosisCase) evidence() Evidence {
 	e := Evidence{
 		Class: c.Class, Message: c.Message, Chain: c.Chain, Tail: c.Tail, Code: c.Code,
-		OOMKills: c.OOMKills, MPS: c.MPS, Command: c.Command, CoreDumped: c.CoreDumped,
+		OOMKills: c.OOMKills, MPS: c.MPS, Command: c.Command, CoreDumped: c.CoreDumped, OnCPU: c.CPU,
 		Signal: unix.SignalNum(c.Signal),
 	}
 	e.Exited = c.Exit != nil || e.Signal != 0

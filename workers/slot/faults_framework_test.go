@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,21 +27,38 @@ func TestSlot_FaultsOfFrameworks(t *testing.T) {
 			t.Parallel()
 			mode := []gpumux.Mode{gpumux.Persistent, gpumux.Fresh}[shard%2]
 			s := newStand(t, mode)
+			s.device = "GPU-1"
+			s.limit(30 * time.Second)
 			for i := shard; i < len(raw); i += shards {
 				var c stagedCase
 				require.NoError(t, json.Unmarshal(raw[i], &c))
+				if c.CPU {
+					continue
+				}
 				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, raw[i]) })
 			}
 			s.works()
 		})
 	}
+	t.Run("CPU", func(t *testing.T) {
+		t.Parallel()
+		s := newStand(t, gpumux.Persistent)
+		for i := range raw {
+			var c stagedCase
+			require.NoError(t, json.Unmarshal(raw[i], &c))
+			if c.CPU {
+				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, raw[i]) })
+			}
+		}
+		s.works()
+	})
 }
 
 type stagedCase struct {
 	Name, Class, Message, Tail, Signal string
 	Exit                               *int
 	Code, OOMKills                     int
-	MPS, Command, CoreDumped           bool
+	MPS, Command, CoreDumped, CPU      bool
 	Kind                               gpumux.Kind
 	Poisoned, Blameless                bool
 	Requested, Total, Free, Budget     int64

@@ -79,9 +79,10 @@ type stand struct {
 	t    *testing.T
 	mode gpumux.Mode
 	// fresh is how its tasks say that fresh processes come to be.
-	fresh slot.Fresh
-	mark  string
-	log   string
+	fresh  slot.Fresh
+	device string
+	mark   string
+	log    string
 }
 
 // stands counts them, since a test may have several.
@@ -89,7 +90,10 @@ var stands atomic.Int64
 
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	t.Helper()
-	s := &stand{t: t, mode: mode, log: filepath.Join(t.TempDir(), "log"), mark: fmt.Sprintf("FAULTS=%d/%s/%d", os.Getpid(), t.Name(), stands.Add(1))}
+	s := &stand{
+		t: t, mode: mode, device: "CPU", log: filepath.Join(t.TempDir(), "log"),
+		mark: fmt.Sprintf("FAULTS=%d/%s/%d", os.Getpid(), t.Name(), stands.Add(1)),
+	}
 	require.NoError(t, os.WriteFile(s.log, nil, 0o644))
 	s.limit(30 * time.Second)
 	t.Cleanup(func() {
@@ -115,7 +119,7 @@ func (s *stand) limit(start time.Duration) {
 		require.NoError(s.t, s.Stop(context.Background()))
 	}
 	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Pool: "cpu", Device: "CPU", Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
+		Name: "cpu/1", Pool: "cpu", Device: s.device, Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
 	})
 }
 

@@ -258,7 +258,7 @@ func (p *process) gather(e *Evidence, kills int) {
 
 // judge makes a fault of this slot from all the evidence.
 func (s *Slot) judge(p *process, e Evidence) *gpumux.Fault {
-	e.Lent = p.budget > s.o.Memory
+	e.Lent, e.OnCPU = p.budget > s.o.Memory, s.o.Device == "CPU"
 	d := Diagnose(e)
 	fault := d.Fault
 	fault.Blameless = d.Blameless
