@@ -29,6 +29,11 @@ const (
 	Canceled Kind = "canceled"
 )
 
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	return []Kind{DeviceOOM, Budget, HostOOM, Crash, Timeout, DeviceLost, TaskError, BadInput, Canceled}
+}
+
 // Memory says whether the fault is about memory, so that a larger budget can help.
 func (k Kind) Memory() bool { return k == DeviceOOM || k == Budget || k == HostOOM }
 

@@ -2,6 +2,8 @@ package gpumux_test
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -112,4 +114,15 @@ func TestQueues_AreOnePerPoolAndDevice(t *testing.T) {
 		_, err := gpumux.RungQueue(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+func TestKinds_AreAll(t *testing.T) {
+	source, err := os.ReadFile("fault.go")
+	require.NoError(t, err)
+	var declared []gpumux.Kind
+	for _, found := range regexp.MustCompile(`(?m)^\t\w+ Kind = "(\w+)"$`).FindAllSubmatch(source, -1) {
+		declared = append(declared, gpumux.Kind(found[1]))
+	}
+	require.NotEmpty(t, declared)
+	require.Equal(t, declared, gpumux.Kinds())
 }

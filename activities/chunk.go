@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -145,9 +146,11 @@ func (r *run) loop() error {
 		spans = r.fit(spans)
 		ctx, cancel := context.WithCancelCause(r.ctx)
 		began := time.Now()
+		// Neither a slot that has to come free nor a store that is far makes an item slow.
+		var waited atomic.Int64
 		err := r.Runner.Run(ctx, Call{
 			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
-			Clean: alone, Whole: whole, Items: r.items(ctx, spans),
+			Clean: alone, Whole: whole, Items: r.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
 			Peak: r.l.peak,
 			Done: func(result gpumux.Result) {
 				r.limit.note()
@@ -158,7 +161,7 @@ func (r *run) loop() error {
 			},
 		})
 		cancel(nil)
-		r.busy += time.Since(began)
+		r.busy += time.Since(began) - time.Duration(waited.Load())
 		if errors.Is(err, errFailFast) {
 			return nil
 		}
@@ -231,10 +234,13 @@ func keys(f *gpumux.Fault) []any {
 	return k
 }
 
-// items reads the items of the spans from wherever the chunk has them.
-func (r *run) items(ctx context.Context, spans []gpumux.Span) func(func(Item, error) bool) {
-	return func(yield func(Item, error) bool) {
-		yield = r.limited(r.paced(ctx, yield))
+// items reads the items of the spans from wherever the chunk has them. Before each it calls there.
+func (r *run) items(ctx context.Context, spans []gpumux.Span, there func()) func(func(Item, error) bool) {
+	return func(give func(Item, error) bool) {
+		yield := r.limited(r.paced(ctx, func(item Item, err error) bool {
+			there()
+			return give(item, err)
+		}))
 		for _, span := range spans {
 			switch {
 			case r.chunk.Items != nil:

@@ -201,8 +201,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.pool, c.name)
 		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.pool, c.name)
 		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.pool, c.name)
-		for reason, n := range stats.Recycled {
-			value(descRecycles, prometheus.CounterValue, float64(n), c.pool, c.name, reason)
+		// A counter that is not there before it is 1 never rises for Prometheus.
+		for _, reason := range slot.Recycles() {
+			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.pool, c.name, reason)
 		}
 		c.peak.mu.Lock()
 		value(descPeak, prometheus.GaugeValue, float64(c.peak.most), c.pool, c.name)
@@ -213,9 +214,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, p := range pools {
 		value(descOpen, prometheus.GaugeValue, float64(p.slots("")), p.name)
-	}
-	for f, n := range faults {
-		value(descFaults, prometheus.CounterValue, float64(n), f.pool, string(f.kind))
+		for _, kind := range gpumux.Kinds() {
+			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.name, kind}]), p.name, string(kind))
+		}
 	}
 	value(descWardens, prometheus.CounterValue, float64(g.lost()))
 	for _, d := range g.devices {

@@ -94,9 +94,9 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	require.NoError(t, err)
 	m.slots[0].peak.take(30 << 20)
 	m.slots[0].peak.take(20 << 20)
-	m.fault("cpu", gpumux.Crash)
-	m.fault("cpu", gpumux.Crash)
 	p, _ := fakePool(4, "A", "B")
+	m.fault(p.name, gpumux.Crash)
+	m.fault(p.name, gpumux.Crash)
 	p.resize(3, 3)
 	p.cordon("B", "lost")
 	m.offer(p)
@@ -111,7 +111,9 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_items_total{pool="cpu",slot="cpu/1"} 0`,
 		`gpumux_processes_total{pool="cpu",slot="cpu/0"} 1`,
 		`gpumux_peak_bytes{pool="cpu",slot="cpu/0"} 3.145728e+07`,
-		`gpumux_faults_total{kind="crash",pool="cpu"} 2`,
+		`gpumux_faults_total{kind="crash",pool="` + p.name + `"} 2`,
+		`gpumux_faults_total{kind="timeout",pool="` + p.name + `"} 0`,
+		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
 		`gpumux_device_free_bytes{device="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA Test GPU"} 5.36870912e+10`,
 	} {
 		require.Contains(t, text, line+"\n")

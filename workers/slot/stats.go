@@ -19,6 +19,11 @@ const (
 	recycledFull reason = "full"
 )
 
+// Recycles are the reasons for which a process is recycled.
+func Recycles() []string {
+	return []string{string(recycledItems), string(recycledAge), string(recycledLeak), string(recycledFull)}
+}
+
 // Stats are what a slot has done since it began.
 type Stats struct {
 	// Processes were started; Items were finished in them, commands included.

@@ -124,9 +124,7 @@ func count(spans []gpumux.Span) (n int64) {
 // A million items, and the whole command killed three times on the way.
 func TestMillion_SurvivesThreeKills(t *testing.T) {
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "gpumux")
-	out, err := exec.Command("go", "build", "-o", binary, "../cmd/gpumux").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	binary := executable(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "million.py"), []byte(millionPy), 0o644))
 
 	// What the command holds for a small map is the embedded server's.
