@@ -54,8 +54,10 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	end, err := r.contact.begin(held)
 	var alone *unfenced
 	if errors.As(err, &alone) {
-		return &gpumux.Fault{Kind: gpumux.Crash, Op: "start", Task: task.Name, Device: pl.group, Blameless: true, Message: err.Error(),
-			Hint: "the worker's log says what became of its warden; the chunk is tried again until it has one"}
+		return &gpumux.Fault{
+			Kind: gpumux.Crash, Op: "start", Task: task.Name, Device: pl.group, Blameless: true, Message: err.Error(),
+			Hint: "the worker's log says what became of its warden; the chunk is tried again until it has one",
+		}
 	}
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package slot
 import (
 	"encoding/json"
 	"fmt"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -104,8 +103,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
-	p.signal(syscall.SIGKILL)
-	<-p.exited
+	p.destroy()
 	if err := s.lapsed(f.call); err != nil {
 		return err
 	}

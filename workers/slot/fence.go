@@ -64,5 +64,5 @@ type unguarded struct{ text string }
 func (e *unguarded) Error() string { return e.text }
 
 // unguardedHint is the next step.
-const unguardedHint = "find out what ends it and stop that: a task that kills processes which are not its own, an operator, the host's " +
-	"out-of-memory killer (dmesg)"
+const unguardedHint = "find out what ends it and stop that: a task that kills processes which are not its own, an operator, " +
+	"the host's out-of-memory killer (dmesg)"

@@ -109,8 +109,9 @@ func (k *keeper) warden() (*warden, error) {
 		return nil, errors.New("the fence of this slot's worker is closed; make a new worker")
 	}
 	if left := time.Until(k.next); left > 0 {
-		return nil, &unguarded{fmt.Sprintf("the warden, which ends the task processes of a worker that was killed or stopped, was lost %d times "+
-			"in a row (%s); nothing starts without one, and the next one does in %s", k.ends, k.why, max(left, time.Second).Round(time.Second))}
+		return nil, &unguarded{fmt.Sprintf("the warden, which ends the task processes of a worker that was killed or stopped, was lost "+
+			"%d times in a row (%s); nothing starts without one, and the next one does in %s",
+			k.ends, k.why, max(left, time.Second).Round(time.Second))}
 	}
 	w, err := startWarden(k.token, k.number)
 	if err != nil {
@@ -183,13 +184,13 @@ func (k *keeper) lose(w *warden, why string) {
 	}
 	began := time.Now()
 	if _, err := k.warden(); err != nil {
-		k.log.Error("this worker has lost its warden and has no other: what runs goes on, and would run on if the worker were stopped now; "+
-			"nothing starts before there is one", logWhy.text(why), zap.Error(err), logAdvice.text(unguardedHint))
+		k.log.Error("this worker has lost its warden and has no other: what runs goes on, and would run on if the worker were stopped "+
+			"now; nothing starts before there is one", logWhy.text(why), zap.Error(err), logAdvice.text(unguardedHint))
 		k.later()
 		return
 	}
-	k.log.Warn("this worker has lost its warden, which ends the task processes of a worker that was killed or stopped; another took its "+
-		"place, and what runs goes on", logWhy.text(why), logTook.text(time.Since(began).Round(time.Millisecond).String()))
+	k.log.Warn("this worker has lost its warden, which ends the task processes of a worker that was killed or stopped; another took "+
+		"its place, and what runs goes on", logWhy.text(why), logTook.text(time.Since(began).Round(time.Millisecond).String()))
 }
 
 // later tries to start a warden when the time has come; the caller holds the lock.

@@ -308,8 +308,7 @@ func (p *process) death(err error) *Evidence {
 		}
 	}
 	if !e.Exited {
-		p.signal(syscall.SIGKILL)
-		<-p.exited
+		p.destroy()
 	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
 		e.ExitCode = status.ExitStatus()
 		if status.Signaled() {
@@ -369,10 +368,28 @@ func (p *process) signal(signal syscall.Signal) {
 	}
 }
 
+// destroyLimit is how long the end of a killed process is awaited before something is taken to hold it.
+const destroyLimit = time.Second
+
+// destroy kills the process and returns when it has ended. Who traces a process is told of its end before its parent is, and may
+// be a descendant of its own that never looks; that one has to end first.
+func (p *process) destroy() {
+	p.signal(syscall.SIGKILL)
+	held := time.NewTicker(destroyLimit)
+	defer held.Stop()
+	for {
+		select {
+		case <-p.exited:
+			return
+		case <-held.C:
+			strays(p.mark)
+		}
+	}
+}
+
 // kill ends the process without asking.
 func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.exited
+	p.destroy()
 	p.out.close()
 	p.memory.group.close()
 	if p.conn == nil {

@@ -153,8 +153,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 		case <-p.exited:
 		case <-over:
 		}
-		p.signal(syscall.SIGKILL)
-		<-p.exited
+		p.destroy()
 		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
 	}
 	if s.process == p {

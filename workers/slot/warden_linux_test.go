@@ -43,7 +43,9 @@ func newWard(t *testing.T) *ward {
 	})
 	w.stand = newStand(t, gpumux.Persistent)
 	require.NoError(t, w.Stop(context.Background()))
-	w.Slot = slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond, Fence: w.fence})
+	w.Slot = slot.New(slot.Options{
+		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond, Fence: w.fence,
+	})
 	return w
 }
 
@@ -236,7 +238,8 @@ func TestFence_WardensThatEndAgainAndAgain(t *testing.T) {
 			require.Contains(t, f.Hint, "find out what ends it")
 		}
 	}
-	require.Eventually(t, func() bool { return len(w.seen.FilterMessageSnippet("has a warden again").All()) == 1 }, 60*time.Second, 5*time.Millisecond)
+	again := func() bool { return w.seen.FilterMessageSnippet("has a warden again").Len() == 1 }
+	require.Eventually(t, again, 60*time.Second, 5*time.Millisecond)
 	w.whole(none)
 	require.EqualValues(t, 4, w.fence.Lost())
 	w.goesOn(ended)
@@ -277,7 +280,8 @@ func TestFence_AWardenThatEndsWhileItsProgramIsStopped(t *testing.T) {
 				require.Equal(t, want, next())
 			}
 			require.NoError(t, program.Wait())
-			require.Eventually(t, func() bool { return len(s.left()) == 0 && len(wardens(t, token)) == 0 }, 60*time.Second, 5*time.Millisecond)
+			nothing := func() bool { return len(s.left()) == 0 && len(wardens(t, token)) == 0 }
+			require.Eventually(t, nothing, 60*time.Second, 5*time.Millisecond)
 		})
 	}
 }

@@ -1,4 +1,5 @@
 // What native code does to the process that calls it. A C compiler takes this file too.
+#include <unistd.h>
 #ifdef __cplusplus
 #include <stdexcept>
 extern "C" {
@@ -16,6 +17,16 @@ int overflow(int depth) {
 
 void spin(void) {
   for (volatile int forever = 1; forever;) {
+  }
+}
+
+// The caller waits in the kernel until a child that has left its group gives its memory back, which it never does.
+void borrow(void) {
+  if (vfork() == 0) {
+    setsid();
+    for (;;) {
+      pause();
+    }
   }
 }
 

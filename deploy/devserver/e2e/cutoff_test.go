@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const cutoffPy = `
+import os, time
+
+def beat(i):
+    # an effect every 50 ms for as long as the item runs, with the time
+    for n in range(int(os.environ["BEATS"])):
+        with open(os.environ["CALLS"], "a") as f: f.write(f"{i} {os.getpid()} {time.monotonic()}\n")
+        time.sleep(0.05)
+    return i
+`
+
+// link is a connection to the server that can lose a direction: what is sent then waits, as for a network that comes back.
+type link struct {
+	listener net.Listener
+	mu       sync.Mutex
+	moved    *sync.Cond
+	cut      map[string]bool
+	open     []net.Conn
+}
+
+func newLink(t *testing.T, server string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &link{listener: listener, cut: map[string]bool{}}
+	l.moved = sync.NewCond(&l.mu)
+	var all sync.WaitGroup
+	pass := func(direction string, to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(buffer)
+			l.mu.Lock()
+			for l.cut[direction] {
+				l.moved.Wait()
+			}
+			l.mu.Unlock()
+			if _, failed := to.Write(buffer[:n]); err != nil || failed != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			worker, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", server)
+			if err != nil {
+				worker.Close()
+				continue
+			}
+			l.mu.Lock()
+			l.open = append(l.open, worker, there)
+			l.mu.Unlock()
+			all.Go(func() { pass("to the server", there, worker) })
+			all.Go(func() { pass("to the worker", worker, there) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		l.lose()
+		l.mu.Lock()
+		for _, each := range l.open {
+			each.Close()
+		}
+		l.mu.Unlock()
+		all.Wait()
+	})
+	return l
+}
+
+// lose cuts these directions and no others.
+func (l *link) lose(directions ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.cut)
+	for _, each := range directions {
+		l.cut[each] = true
+	}
+	l.moved.Broadcast()
+}
+
+// A worker that the network cuts off goes on running; so does the one that gets its chunks. The effects of no item are from both at
+// once, and each result counts once.
+func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
+	const beats = 240 // 12 s: an item outlasts the time after which its chunk is handed on
+	for name, directions := range map[string][]string{
+		"Both": {"to the server", "to the worker"}, "ToTheServer": {"to the server"}, "ToTheWorker": {"to the worker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.write("cutoff.py", cutoffPy)
+			h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
+				"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
+			h.server()
+			l := newLink(t, "127.0.0.1:"+h.port)
+			direct := h.env
+			h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
+			first := h.worker()
+			h.env = direct
+			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+			require.Eventually(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
+			lost := h.beats()
+			l.lose(directions...)
+			second := h.worker()
+			// Every item that the first had begun is begun again by the second, while the first still runs.
+			require.Eventually(t, func() bool {
+				now := h.beats()
+				for item := range lost {
+					if len(now[item]) < 2 {
+						return false
+					}
+				}
+				return true
+			}, 2*time.Minute, 5*time.Millisecond)
+			require.True(t, parent(first.Process.Pid) > 0, "the worker that was cut off lives")
+			for item := range lost {
+				for _, each := range lost[item] {
+					require.True(t, gone(each.pid), "task process %d outlived the worker's time", each.pid)
+				}
+			}
+			l.lose()
+			require.Equal(t, 0, running.code(), running.stderr.String())
+			h.complete("r.jsonl", 4)
+			for item, attempts := range h.beats() {
+				for i := 1; i < len(attempts); i++ {
+					require.Less(t, attempts[i-1].last, attempts[i].first, "item %s had two attempts at once: %v", item, attempts)
+				}
+				require.Equal(t, beats, attempts[len(attempts)-1].count, "item %s", item)
+			}
+			require.Contains(t, first.stderr.String(), "the Temporal server was out of reach; running items are given up")
+			require.NotContains(t, first.stderr.String(), "a call failed", "nobody is to blame")
+			again := func() bool { return strings.Contains(first.stderr.String(), "the Temporal server answers again") }
+			require.Eventually(t, again, time.Minute, 20*time.Millisecond)
+			for _, each := range []*program{first, second} {
+				require.NoError(t, each.Process.Signal(syscall.SIGTERM))
+				require.Equal(t, 0, each.code(), each.stderr.String())
+			}
+		})
+	}
+}
+
+// attempt is one process's effects of an item.
+type attempt struct {
+	pid         int
+	first, last float64
+	count       int
+}
+
+// beats are the attempts of each item that has begun, in the order in which they did.
+func (h *host) beats() map[string][]attempt {
+	h.t.Helper()
+	all := map[string][]attempt{}
+	for line := range strings.Lines(h.file("calls")) {
+		words := strings.Fields(line)
+		if len(words) != 3 || !strings.HasSuffix(line, "\n") {
+			continue
+		}
+		pid, err := strconv.Atoi(words[1])
+		require.NoError(h.t, err)
+		at, err := strconv.ParseFloat(words[2], 64)
+		require.NoError(h.t, err)
+		list := all[words[0]]
+		i := slices.IndexFunc(list, func(a attempt) bool { return a.pid == pid })
+		if i < 0 {
+			list = append(list, attempt{pid: pid, first: at})
+			i = len(list) - 1
+		}
+		list[i].last, list[i].count = at, list[i].count+1
+		all[words[0]] = list
+	}
+	return all
+}

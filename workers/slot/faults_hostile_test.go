@@ -1,0 +1,73 @@
+package slot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// TestSlot_Hostile is what a task can do on purpose to stay or to hide. Whatever it was, the results before it are exact, nothing
+// is left when the call's end is told, the next call feels nothing, and neither does a neighbour.
+func TestSlot_Hostile(t *testing.T) {
+	undisturbed := neighbour(t)
+	t.Run("Ways", func(t *testing.T) {
+		for _, c := range []struct {
+			how string
+			// hangs: the item does not return. leaves is how many processes there are when it has.
+			hangs  bool
+			leaves int
+		}{
+			{how: "memory", leaves: 2},
+			{how: "subreaper", leaves: 5},
+			{how: "traced child", leaves: 3},
+			{how: "namespaces", leaves: 4},
+			{how: "wardens", leaves: 1},
+			{how: "traced", hangs: true},
+			{how: "vfork", hangs: true},
+			{how: "stop group", hangs: true},
+			{how: "breed", hangs: true},
+		} {
+			for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+				t.Run(fmt.Sprintf("%s/%s", c.how, mode), func(t *testing.T) {
+					t.Parallel()
+					if c.how == "vfork" && native() == "" {
+						t.Skip("needs a C or C++ compiler")
+					}
+					s := newStand(t, mode)
+					task := s.task("item")
+					task.Python = "hostile.py:item"
+					items := values(object{"i": 0}, object{"i": 1, "how": c.how}, object{"i": 2})
+					call := slot.Call{Task: task, Items: items, Timeout: time.Minute}
+					if c.hangs {
+						call.Timeout = 4 * patience
+					}
+					got, err := s.run(call)
+					if c.hangs {
+						require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+						require.Equal(t, []int{0}, numbers(t, got))
+						require.Equal(t, []string{"0", "1"}, s.begun())
+					} else {
+						require.NoError(t, err)
+						if f := got[1].Fault; f != nil && strings.Contains(f.Message, "no namespaces here") {
+							t.Skip("this system gives a process no namespaces")
+						}
+						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
+						if mode == gpumux.Persistent {
+							require.GreaterOrEqual(t, len(s.left()), c.leaves)
+							require.NoError(t, s.Clear(t.Context()))
+						}
+					}
+					require.Empty(t, s.left(), "nothing is left when the end is told")
+					s.works()
+				})
+			}
+		}
+	})
+	undisturbed()
+}
