@@ -315,6 +315,8 @@ func (in MapInput) Validate() error {
 	}
 	if in.Range != nil && in.Range.End < in.Range.Start {
 		add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
+	} else if in.Range != nil && in.Range.End-in.Range.Start < 0 {
+		add("range", "%d to %d are more numbers than can be counted", in.Range.Start, in.Range.End)
 	}
 	for i, rung := range in.Ladder {
 		if _, err := RungQueue(rung); err != nil {

@@ -26,6 +26,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"empty items":   {`{"task":"f","items":[]}`, nil},
 		"two sources":   {`{"task":"f","items":[1],"range":{"start":0,"end":1}}`, []string{"items"}},
 		"range":         {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
+		"endless range": {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
 		"pool":          {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},
 		"pinned":        {`{"task":"f","items":[],"ladder":["gpu@node1/GPU-5c"]}`, nil},
 		"pinned short":  {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},

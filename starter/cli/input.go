@@ -125,7 +125,11 @@ func spool(ctx context.Context, from io.Reader, o store.SpoolOptions, label stri
 	reader := until(ctx, from)
 	defer reader.Close()
 	spooled, err := store.Spool(reader, o)
-	return items{spooled: spooled, label: label}, err
+	if err != nil {
+		// A mistake in the items stays one; all else is the machine's.
+		return items{}, unavailableError{err}
+	}
+	return items{spooled: spooled, label: label}, nil
 }
 
 // parseRange reads A:B.
@@ -138,6 +142,8 @@ func parseRange(text string) (*gpumux.Range, error) {
 		return nil, usage("--range %q: write it as START:END, such as 0:1000 for the numbers 0 to 999", text)
 	case end < start:
 		return nil, usage("--range %s: the end is before the start", text)
+	case end-start < 0:
+		return nil, usage("--range %s: these are more numbers than can be counted", text)
 	}
 	return &gpumux.Range{Start: start, End: end}, nil
 }

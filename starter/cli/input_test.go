@@ -81,6 +81,23 @@ func TestReadItems_Range(t *testing.T) {
 	over, err := a.readItems(t.Context(), &mapFlags{rng: "5:1005"})
 	require.NoError(t, err)
 	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, over.rng)
+	_, err = a.readItems(t.Context(), &mapFlags{rng: "-9223372036854775808:9223372036854775807"})
+	require.ErrorContains(t, err, "more numbers than can be counted")
+	require.Equal(t, ExitUsage, exitCode(err))
+}
+
+// What the machine lacks is no mistake in the items, and no failed map either.
+func TestReadItems_WhoseFaultItIs(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good.jsonl"), "1\n")
+	write(t, filepath.Join(dir, "bad.jsonl"), "{\n")
+	a := &app{}
+	_, err := a.readItems(t.Context(), &mapFlags{in: filepath.Join(dir, "bad.jsonl")})
+	require.Equal(t, ExitUsage, exitCode(err))
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
+	_, err = a.readItems(t.Context(), &mapFlags{in: filepath.Join(dir, "good.jsonl")})
+	require.ErrorContains(t, err, "(TMPDIR)")
+	require.Equal(t, ExitUnavailable, exitCode(err))
 }
 
 // A terminal that says nothing must not hold up an interrupt.

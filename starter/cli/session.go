@@ -253,7 +253,7 @@ func stateFolder(parts ...string) (string, error) {
 	if !filepath.IsAbs(state) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", usage("--data: there is no home folder for a default: %v", err)
+			return "", usage("there is no folder for the state of local maps: %v; set HOME or XDG_STATE_HOME", err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
