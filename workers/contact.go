@@ -26,6 +26,9 @@ const (
 	askLimit = lease / 4
 	// pause is the time without a turn from which a worker takes itself for one that was stopped.
 	pause = askEvery + askLimit + time.Second
+	// steady is the age of the last answer up to which the way to the server counts as clear: what the server handed out came at
+	// once, and not after it had been under way for a part of its time.
+	steady = askEvery + 500*time.Millisecond
 	// openPoll is how long the server keeps a request for work open: what it gave to one that was open when contact was lost
 	// may have been given to others since.
 	openPoll = 70 * time.Second
@@ -52,6 +55,8 @@ type contact struct {
 	lost            bool
 	// lapsed is when calls were last given up, 0 before.
 	lapsed time.Duration
+	// halted is when an answer last came after more than steady, 0 before.
+	halted time.Duration
 	calls  int
 	told   bool
 }
@@ -124,7 +129,9 @@ func (k *contact) doubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look()
-	return k.lapsed > 0 && k.now()-k.lapsed < openPoll
+	now := k.now()
+	within := func(since, limit time.Duration) bool { return since > 0 && now-since < limit }
+	return within(k.lapsed, openPoll) || within(k.halted, gpumux.HeartbeatTimeout) || now-k.answered > steady
 }
 
 // run asks until ctx ends.
@@ -188,6 +195,9 @@ func (k *contact) answer(asked time.Duration, err error) (left time.Duration) {
 	if k.lost {
 		k.lost = false
 		k.log.Info("the Temporal server answers again")
+	}
+	if k.awake-k.answered > steady {
+		k.halted = k.awake
 	}
 	k.answered = asked
 	if k.calls > 0 {

@@ -88,12 +88,18 @@ func watching(t *testing.T, f func(s *sight)) {
 func TestContact_AShortOutageEndsNothing(t *testing.T) {
 	watching(t, func(s *sight) {
 		held := s.held()
+		require.False(t, s.doubt())
 		s.down.Store(true)
-		time.Sleep(lease - askEvery)
+		time.Sleep(2 * askEvery)
+		require.True(t, s.doubt(), "nobody can tell how old what comes now is")
+		time.Sleep(lease - 3*askEvery)
 		s.down.Store(false)
 		time.Sleep(5 * askEvery)
 		synctest.Wait()
 		require.NoError(t, s.check(held))
+		require.True(t, s.doubt(), "what comes now may have been under way for most of its time")
+		time.Sleep(gpumux.HeartbeatTimeout)
+		synctest.Wait()
 		require.False(t, s.doubt())
 	})
 }

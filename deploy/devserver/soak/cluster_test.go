@@ -25,7 +25,8 @@ import (
 )
 
 // hostsPy notes when each item begins and ends. While an item runs its byte of a file is locked, which the system ends with the
-// process: whoever finds it locked runs the item at the same time as somebody else.
+// process: whoever finds it locked runs the item at the same time as somebody else. Some items last longer than the server waits before
+// it hands a chunk on.
 const hostsPy = `
 import fcntl, os, time
 log = os.open(os.environ["RAN"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -37,7 +38,7 @@ def work(item):
     try: fcntl.lockf(running, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, item)
     except OSError: note("beside", item)
     note("begin", item)
-    time.sleep(0.025)
+    time.sleep(12 if item % 300 == 150 else 0.025)
     note("end", item)
     fcntl.lockf(running, fcntl.LOCK_UN, 1, item)
     return item * 3

@@ -115,7 +115,7 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	all := time.Since(began)
 	select {
 	case <-command.ended:
-	case <-time.After(5 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		t.Errorf("the map does not end; %d of %d stored", c.count(), items)
 		command.kill()
 	}
