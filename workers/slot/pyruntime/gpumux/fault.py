@@ -31,6 +31,7 @@ _MEMORY_TEXTS = (
     "CUDNN_STATUS_ALLOC_FAILED",
     "out_of_memory:",
     "Failed to allocate memory for requested buffer",
+    "is smaller than requested bytes of",
     "DefaultCPUAllocator: can't allocate memory",
 )
 

@@ -19,6 +19,8 @@ from .fault import is_memory
 _CONTEXT = 1 << 30
 # What a limit is tried with: far below what any task allocates, and far below what is then asked for.
 _TRIED, _ASKED = 32 << 20, 128 << 20
+# CUDA's error 3, of a driver that nobody in this process has started.
+_NOT_INITIALIZED = 3
 
 Tell = Callable[[str, Optional[str], Optional[int]], None]
 """Takes a framework, why its limit does not hold or None, and the bytes that its allocator has taken where they are known."""
@@ -48,11 +50,12 @@ def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Op
     told = tell or (lambda *_: None)
     _untried["cupy"] = _cupy, told
     _untried["jax"] = lambda jax: _jax(jax, share), told
+    _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, share), told
     sys.meta_path.insert(
         0,
         AfterImport(
             {"torch": lambda torch: _torch(torch, share, told), "tensorflow": lambda tf: _tensorflow(tf, share, told)},
-            lambda name, why: _say(name, why, told),
+            lambda name, why: (_untried.pop(name, None), _say(name, why, told)),
         ),
     )
 
@@ -153,7 +156,12 @@ def _passes(torch: Any, index: int, total: int) -> Optional[str]:
 
 def _cupy(cupy: Any) -> bool:
     """Ask for more than the pool may take: it refuses that itself, and nothing is taken from neighbours."""
-    pool = cupy.get_default_memory_pool()
+    if not _cuda_begun():
+        # The pool itself can not be asked: it would start CUDA, after which the task could not fork.
+        return False
+    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    if not hasattr(pool, "get_limit"):
+        raise RuntimeError(f"the task allocates through {cupy.cuda.get_allocator()!r}, which has no limit")
     taken = pool.total_bytes()
     if not taken:
         return False
@@ -175,6 +183,19 @@ def _cupy(cupy: Any) -> bool:
     raise RuntimeError(f"an allocation of {_ASKED >> 20} MiB passed the limit of its memory pool")
 
 
+def _cuda_begun() -> bool:
+    """Whether this process uses CUDA, asked of the driver in the way that does not start it."""
+    import ctypes
+
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        # Without NVIDIA's driver there is nothing that could start.
+        return True
+    context = ctypes.c_void_p()
+    return driver.cuCtxGetCurrent(ctypes.byref(context)) != _NOT_INITIALIZED
+
+
 def _jax_devices(jax: Any) -> list:
     """The GPUs that JAX uses, once it has begun to."""
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -187,6 +208,10 @@ def _jax(jax: Any, share: int) -> bool:
     """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
     devices = _jax_devices(jax)
     for device in devices:
+        allocator = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
+        if allocator not in ("default", "bfc"):
+            # The others take what the device has; what they say of a limit is what they keep when it is free again.
+            raise RuntimeError(f"XLA_PYTHON_CLIENT_ALLOCATOR={allocator} has no limit")
         limit = (device.memory_stats() or {}).get("bytes_limit")
         if limit is None:
             raise RuntimeError(f"device {device.id} does not say what its allocator may take")
@@ -212,7 +237,7 @@ def _taken(beside: str = "") -> Optional[int]:
 
 _ALLOCATORS: dict[str, Callable[[Any], int]] = {
     "torch": lambda torch: sum(map(torch.cuda.memory_reserved, range(torch.cuda.device_count()))) if torch.cuda.is_initialized() else 0,
-    "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes(),
+    "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes() if _cuda_begun() else 0,
     "jax": lambda jax: sum((device.memory_stats() or {})["pool_bytes"] for device in _jax_devices(jax)),
 }
 
@@ -224,7 +249,8 @@ def _tensorflow(tf: Any, share: int, tell: Tell) -> None:
 
     def ensure_initialized(self: Any, *args: Any, **more: Any) -> Any:
         Context.ensure_initialized = start
-        _try("tensorflow", limit, tell)
+        if not _try("tensorflow", limit, tell):
+            _untried.pop("tensorflow", None)
         return start(self, *args, **more)
 
     def limit() -> None:
@@ -237,12 +263,46 @@ def _tensorflow(tf: Any, share: int, tell: Tell) -> None:
     Context.ensure_initialized = ensure_initialized
 
 
-def _try(name: str, action: Callable[[], None], tell: Tell) -> None:
+def _tensorflow_holds(tf: Any, share: int) -> bool:
+    """Ask the allocators of the devices what they may take, whoever divided the devices."""
+    from tensorflow.python.eager import context
+
+    if not context.context()._initialized:
+        return False
+    devices = [limit for kind, limit in _tensorflow_limits() if kind == "GPU"]
+    allocator = os.environ.get("TF_GPU_ALLOCATOR", "")
+    if devices and allocator.startswith("cuda_malloc"):
+        raise RuntimeError(f"TF_GPU_ALLOCATOR={allocator} has no limit")
+    most = share * len(tf.config.list_physical_devices("GPU"))
+    if sum(devices) > most:
+        raise RuntimeError(f"its allocators may take {sum(devices) >> 20} MiB of its devices, not {most >> 20}")
+    return True
+
+
+def _tensorflow_limits() -> list[tuple[str, int]]:
+    """The kind of each logical device that TensorFlow made, and the bytes that its allocator may take."""
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.client import pywrap_tf_session as session
+    from tensorflow.python.eager import context
+
+    devices = pywrap_tfe.TFE_ContextListDevices(context.context()._handle)
+    try:
+        return [
+            (session.TF_DeviceListType(devices, i), session.TF_DeviceListMemoryBytes(devices, i))
+            for i in range(session.TF_DeviceListCount(devices))
+        ]
+    finally:
+        session.TF_DeleteDeviceList(devices)
+
+
+def _try(name: str, action: Callable[[], None], tell: Tell) -> bool:
     # A framework that changed must not fail the task: the memory watch is there without it.
     try:
         action()
     except Exception as error:
         _say(name, f"{type(error).__name__}: {error}", tell)
+        return False
+    return True
 
 
 def _say(name: str, why: str, tell: Tell) -> None:
@@ -261,6 +321,8 @@ def trim(hard: bool = False) -> None:
     gc.collect()
     _quietly("torch", _trim_torch)
     _quietly("cupy", _trim_cupy)
+    # Arrow's pool is an allocator of its own, which the C library knows nothing of.
+    _quietly("pyarrow", lambda pyarrow: pyarrow.default_memory_pool().release_unused())
     _trim_heap()
 
 

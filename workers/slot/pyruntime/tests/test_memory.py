@@ -65,7 +65,23 @@ config = types.SimpleNamespace(
 CONTEXT = """
 import tensorflow
 class Context:
-    def ensure_initialized(self): tensorflow.calls.append("start")
+    _initialized, _handle = False, "handle"
+    def ensure_initialized(self):
+        tensorflow.calls.append("start")
+        self._initialized = True
+it = Context()
+def context(): return it
+"""
+
+# What the devices' allocators may take, as TensorFlow's list of devices says it.
+DEVICES = """
+limits = [["CPU", 1 << 40], ["GPU", 3584 << 20], ["GPU", 3584 << 20]]
+deleted = []
+def TFE_ContextListDevices(handle): return [handle, limits]
+def TF_DeviceListCount(devices): return len(devices[1])
+def TF_DeviceListType(devices, i): return devices[1][i][0]
+def TF_DeviceListMemoryBytes(devices, i): return devices[1][i][1]
+def TF_DeleteDeviceList(devices): deleted.append(devices[0])
 """
 
 # CuPy's own rules: what its pool has and is free is handed out again; what it takes anew stays below its limit, and it gives all
@@ -84,8 +100,12 @@ class Pool:
     def get_limit(self): return self.limit
     def set_limit(self, size): self.limit = size
     def free_all_blocks(self): self.total, self.free = self.total - self.free, 0
+    def malloc(self, size): pass
 pool = Pool()
 def get_default_memory_pool(): return pool
+class cuda:
+    allocator = pool.malloc
+    def get_allocator(): return cuda.allocator
 def empty(size, dtype):
     pool.asked += 1
     if size > pool.free:
@@ -115,8 +135,10 @@ class TestCap(unittest.TestCase):
         self.write("jax/_src/__init__.py", "")
         self.write("jax/_src/xla_bridge.py", "up = False\ndef backends_are_initialized(): return up")
         self.write("tensorflow/__init__.py", TENSORFLOW)
-        for package in ("tensorflow/python", "tensorflow/python/eager"):
+        for package in ("tensorflow/python", "tensorflow/python/eager", "tensorflow/python/client"):
             self.write(package + "/__init__.py", "")
+        self.write("tensorflow/python/pywrap_tfe.py", DEVICES)
+        self.write("tensorflow/python/client/pywrap_tf_session.py", "from tensorflow.python.pywrap_tfe import *")
         self.write("tensorflow/python/eager/context.py", CONTEXT)
 
     def write(self, name, text):
@@ -202,6 +224,36 @@ class TestCap(unittest.TestCase):
         self.assertEqual(got, [[], ["list", ["gpu:0", [4096 - 1024]], "start", "start"]])
         self.assertEqual(said, "")
 
+    def test_tensorflow_says_what_its_allocators_may_take(self):
+        code = (
+            "import tensorflow as tf; from tensorflow.python.eager import context; from tensorflow.python import pywrap_tfe as devices\n"
+            "memory.prove(); got = [list(told)]; context.context().ensure_initialized(); devices.limits += %s\n"
+            "memory.prove(); memory.prove(); got += [told, devices.deleted]"
+        )
+        got, said = self.run_task(code % "[]", device="GPU-a,GPU-b")
+        self.assertEqual(got, [[], [["tensorflow", None, None]], ["handle"]])
+        self.assertEqual(said, "")
+        got, said = self.run_task(code % "[['GPU', 1 << 20]]", device="GPU-a,GPU-b")
+        why = "RuntimeError: its allocators may take 7169 MiB of its devices, not 7168"
+        self.assertEqual(got[:2], [[], [["tensorflow", why, None]]], "also what the task divided itself counts")
+        self.assertIn("tensorflow is not limited to the slot's memory by itself: " + why, said)
+        got, _ = self.run_task(code % "[]", device="GPU-a,GPU-b", TF_GPU_ALLOCATOR="cuda_malloc_async")
+        self.assertEqual(got[1], [["tensorflow", "RuntimeError: TF_GPU_ALLOCATOR=cuda_malloc_async has no limit", None]])
+
+    def test_tensorflow_that_changed_is_told_once(self):
+        self.write("tensorflow/__init__.py", TENSORFLOW + "del config.set_logical_device_configuration")
+        code = (
+            "import tensorflow as tf; from tensorflow.python.eager import context\n"
+            "context.context().ensure_initialized(); memory.prove(); got = told"
+        )
+        got, _ = self.run_task(code)
+        self.assertEqual([each[0] for each in got], ["tensorflow"])
+        self.assertIn("AttributeError", got[0][1])
+        self.write("tensorflow/python/eager/context.py", "")
+        got, _ = self.run_task("import tensorflow as tf; memory.prove(); got = told")
+        self.assertEqual([each[0] for each in got], ["tensorflow"])
+        self.assertIn("ImportError", got[0][1])
+
     def test_cupy_by_its_environment(self):
         self.assertEqual(self.run_task("import cupy; got = cupy.limit")[0], str(7 << 30))
         got, _ = self.run_task("import cupy; got = cupy.limit", CUPY_GPU_MEMORY_LIMIT="50%")
@@ -223,6 +275,20 @@ class TestCap(unittest.TestCase):
         got, _ = self.run_task(code, CUPY_GPU_MEMORY_LIMIT="none")
         self.assertEqual(got[1], [["cupy", "RuntimeError: its memory pool has no limit", None]])
 
+    def test_cupy_is_not_asked_before_the_task_has_started_cuda(self):
+        code = (
+            "import cupy, ctypes, types; cupy.pool.total, cupy.pool.free = 900, 300; codes = [3, 0]\n"
+            "ctypes.CDLL = lambda name: types.SimpleNamespace(cuCtxGetCurrent=lambda context: codes.pop(0))\n"
+            "memory.prove(); got = [list(told), cupy.pool.asked]; memory.prove(); got += [told, cupy.pool.asked]"
+        )
+        got, _ = self.run_task(code)
+        self.assertEqual(got, [[], 0, [["cupy", None, None]], 1])
+
+    def test_cupy_with_an_allocator_of_another_library(self):
+        code = "import cupy\ndef of_rmm(size): pass\ncupy.cuda.allocator = of_rmm; memory.prove(); got = told"
+        got, _ = self.run_task(code)
+        self.assertRegex(got[0][1], "the task allocates through <function of_rmm .*>, which has no limit")
+
     def test_jax_says_what_its_allocator_may_take(self):
         code = (
             "import jax; memory.prove(); got = [list(told)]; jax._src.xla_bridge.up = True; jax.limit = %d\n"
@@ -237,6 +303,8 @@ class TestCap(unittest.TestCase):
         self.assertIn("jax is not limited to the slot's memory by itself: " + why, said)
         got, _ = self.run_task(code % 0)
         self.assertEqual(got[1][0][1], "RuntimeError: device 1 does not say what its allocator may take")
+        got, _ = self.run_task(code % (share << 20), XLA_PYTHON_CLIENT_ALLOCATOR="cuda_async")
+        self.assertEqual(got[1][0][1], "RuntimeError: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async has no limit")
 
     def test_what_all_frameworks_have_taken_is_no_context(self):
         begin = "import cupy, jax; cupy.pool.total = 900; jax._src.xla_bridge.up = True; jax.limit = 1; import torch; torch.cuda.init()\n"
@@ -268,8 +336,10 @@ class TestTrim(unittest.TestCase):
         cupy = types.ModuleType("cupy")
         cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: calls.append("cupy"))
         cupy.get_default_pinned_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: calls.append("pinned"))
-        before = {name: sys.modules.get(name) for name in ("torch", "jax", "cupy")}
-        sys.modules.update(torch=torch, jax=jax, cupy=cupy)
+        pyarrow = types.ModuleType("pyarrow")
+        pyarrow.default_memory_pool = lambda: types.SimpleNamespace(release_unused=lambda: calls.append("pyarrow"))
+        before = {name: sys.modules.get(name) for name in ("torch", "jax", "cupy", "pyarrow")}
+        sys.modules.update(torch=torch, jax=jax, cupy=cupy, pyarrow=pyarrow)
         try:
             up = True
             memory.trim()
@@ -285,7 +355,8 @@ class TestTrim(unittest.TestCase):
                 else:
                     sys.modules[name] = module
         self.assertEqual(
-            calls, ["torch", "cupy", "pinned", "hard", "jax", "torch", "cupy", "pinned", "down", "cupy", "pinned"]
+            calls,
+            ["torch", "cupy", "pinned", "pyarrow", "hard", "jax", "torch", "cupy", "pinned", "pyarrow", "down", "cupy", "pinned", "pyarrow"],
         )
 
     def test_collects_cycles(self):
