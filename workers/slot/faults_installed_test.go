@@ -21,13 +21,13 @@ func TestSlot_FaultsOfInstalledFrameworks(t *testing.T) {
 		"torch":      {"import torch\ndef item(x): return float(torch.empty(1 << 46).sum())\n", mostOfAll},
 		"jax":        {"import jax.numpy as jnp\ndef item(x): return float(jnp.ones((1 << 23, 1 << 23)).sum())\n", mostOfAll},
 		"tensorflow": {"import tensorflow as tf\ndef item(x): return float(tf.reduce_sum(tf.ones((1 << 23, 1 << 23))))\n", mostOfAll},
-		"numba":      {`
+		"numba": {`
 import numba, numpy as np
 @numba.njit
 def item(x): return np.ones(1 << 45).sum() + x
 `, 0},
-		"pyarrow":    {"import pyarrow as pa\ndef item(x): return pa.allocate_buffer(1 << 62).size\n", 1 << 62},
-		"polars":     {"import polars as pl\ndef item(x): return len(pl.select(pl.int_range(0, 1 << 45, eager=False)))\n", mostOfAll},
+		"pyarrow": {"import pyarrow as pa\ndef item(x): return pa.allocate_buffer(1 << 62).size\n", 1 << 62},
+		"polars":  {"import polars as pl\ndef item(x): return len(pl.select(pl.int_range(0, 1 << 45, eager=False)))\n", mostOfAll},
 		"onnx": {`
 import numpy as np, onnxruntime as ort
 from onnx import helper as h, TensorProto as T
