@@ -141,16 +141,16 @@ func TestFork_RandomStateOfTorch(t *testing.T) {
 	require.Len(t, f.logged("template ready"), 2)
 }
 
-// withModule is a Python that has a module.
+// withModule is a Python that has a module, of those in the list GPUMUX_TEST_FRAMEWORKS and the tests' own.
 func withModule(t *testing.T, module string) string {
 	t.Helper()
 	venv, err := filepath.Abs("../../.venv/bin/python")
 	require.NoError(t, err)
-	for _, each := range []string{os.Getenv("GPUMUX_TEST_PYTHON"), venv, "python3"} {
+	for _, each := range append(filepath.SplitList(os.Getenv("GPUMUX_TEST_FRAMEWORKS")), os.Getenv("GPUMUX_TEST_PYTHON"), venv, "python3") {
 		if each != "" && exec.Command(each, "-c", "import "+module).Run() == nil {
 			return each
 		}
 	}
-	t.Skipf("no Python here has %s; GPUMUX_TEST_PYTHON names one", module)
+	t.Skipf("no Python here has %s; GPUMUX_TEST_FRAMEWORKS lists more of them", module)
 	return ""
 }
