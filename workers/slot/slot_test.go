@@ -193,10 +193,18 @@ func run(t *testing.T, s *slot.Slot, call slot.Call) ([]slot.Done, error) {
 	t.Helper()
 	var got []slot.Done
 	call.Done = func(d slot.Done) { got = append(got, d) }
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waits())
 	defer cancel()
 	err := s.Run(ctx, call)
 	return got, err
+}
+
+// waits is how long a test waits for a slot. GPUMUX_TEST_PATIENCE sets it on machines where everything takes long.
+func waits() time.Duration {
+	if given, err := time.ParseDuration(os.Getenv("GPUMUX_TEST_PATIENCE")); err == nil {
+		return given
+	}
+	return 30 * time.Second
 }
 
 func fault(t *testing.T, err error) *gpumux.Fault {
