@@ -33,7 +33,7 @@ func TestKernel_EndsWhatPassesItsBudget(t *testing.T) {
 			list[3] = object{"mb": 90}                 // two budgets, as an item has alone on its device
 			list[6] = object{"mb": 400}                // no budget there is
 			list[8] = object{"mb": 400, "child": true} // in a family, of which no part may stay
-			results := s.mapped(1, list, "--mode", string(mode))
+			results := s.on(t).mapped(1, list, "--mode", string(mode))
 			for i, r := range results {
 				if i == 6 || i == 8 {
 					continue
@@ -108,7 +108,7 @@ func TestKernel_AKilledWorkerLeavesNoCgroup(t *testing.T) {
 	first := s.worker(home, "slots: 1, memory: 64MiB", byKernel)
 	item := fmt.Sprintf("%q\n", s.path("gate"))
 	s.write("gates.jsonl", item)
-	running := s.begin("", "map", "wait", "--in", "gates.jsonl", "--out", "-", "--pool", "cpu")
+	running := s.reaching("\n", "", "map", "wait", "--in", "gates.jsonl", "--out", "-", "--pool", "cpu")
 	require.Eventually(t, func() bool {
 		for _, dir := range slots(t, home) {
 			if data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(data) > 0 {

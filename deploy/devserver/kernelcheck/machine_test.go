@@ -26,6 +26,8 @@ import (
 const (
 	mib     = 1 << 20
 	cgroups = "/sys/fs/cgroup"
+	// unreached is the exit code of a command that did not reach the server.
+	unreached = 3
 	// slack is what a process shows of its program's own file, which others have paid for and no limit counts.
 	slack = 16 * mib
 	// patience is for a machine that is emulated on a busy one.
@@ -148,14 +150,6 @@ func (s *site) begin(box string, args ...string) *program {
 	return p
 }
 
-// says waits until the program has said something.
-func (p *program) says(text string) {
-	p.t.Helper()
-	said := func() bool { return strings.Contains(p.stderr.String(), text) || !p.alive() }
-	require.Eventually(p.t, said, patience, 20*time.Millisecond, "%s", text)
-	require.Contains(p.t, p.stderr.String(), text)
-}
-
 // code waits for the end of the program.
 func (p *program) code() int {
 	p.t.Helper()
@@ -182,12 +176,30 @@ func (s *site) worker(box, pool, means string) *program {
 	s.t.Helper()
 	s.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, %s}]\n"+
 		"tasks: {take: {python: \"memory.py:take\"}, wait: {python: \"memory.py:wait\"}}\n", s.path("store"), pool))
-	p := s.begin(box, "worker", "-f", "worker.yaml")
+	p := s.reaching("serving", box, "worker", "-f", "worker.yaml")
 	if means != "" {
-		p.says("enforced by: ")
 		require.Contains(s.t, p.stderr.String(), "enforced by: "+means+" every")
 	}
 	return p
+}
+
+// reaching starts gpumux until it has reached the server, which it gives up soon for an emulated machine, and then says something.
+func (s *site) reaching(text, box string, args ...string) *program {
+	s.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		p := s.begin(box, args...)
+		said := func() bool { return strings.Contains(p.stderr.String(), text) || !p.alive() }
+		require.Eventually(s.t, said, patience, 20*time.Millisecond, "%s", text)
+		if p.alive() || p.code() != unreached || time.Now().After(end) {
+			return p
+		}
+	}
+}
+
+// on is the site for a test within the test.
+func (s site) on(t *testing.T) *site {
+	s.t = t
+	return &s
 }
 
 // object is an item.
@@ -201,7 +213,7 @@ func (s *site) mapped(code int, items []object, flags ...string) []gpumux.Result
 		require.NoError(s.t, json.NewEncoder(&lines).Encode(item))
 	}
 	s.write("items.jsonl", lines.String())
-	p := s.begin("", append([]string{"map", "take", "--in", "items.jsonl", "--out", "-", "--pool", "cpu"}, flags...)...)
+	p := s.reaching("\n", "", append([]string{"map", "take", "--in", "items.jsonl", "--out", "-", "--pool", "cpu"}, flags...)...)
 	require.Equal(s.t, code, p.code(), "%s", &p.stderr)
 	var results []gpumux.Result
 	for line := range strings.Lines(p.stdout.String()) {

@@ -49,7 +49,7 @@ func TestKernel_AHostThatRunsOutLosesATaskProcess(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			list := []object{{"mb": 1}, {"mb": 2}, {"mb": 4096}, {"mb": 3}}
-			results := s.mapped(1, list, "--mode", string(mode))
+			results := s.on(t).mapped(1, list, "--mode", string(mode))
 			for _, i := range []int{0, 1, 3} {
 				took(t, list[i], results[i])
 			}
