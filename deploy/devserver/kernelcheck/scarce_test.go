@@ -46,9 +46,11 @@ func exhausted(t *testing.T, f *gpumux.Fault, limit string) {
 func TestKernel_AHostThatRunsOutLosesATaskProcess(t *testing.T) {
 	s := inMachine(t)
 	worker := s.worker(box(t, ""), "slots: 2", "")
+	// More than there is the kernel would refuse at once.
+	all := int(memory(t, "MemTotal")/mib) - 16
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
-			list := []object{{"mb": 1}, {"mb": 2}, {"mb": 4096}, {"mb": 3}}
+			list := []object{{"mb": 1}, {"mb": 2}, {"mb": all}, {"mb": 3}}
 			results := s.on(t).mapped(1, list, "--mode", string(mode))
 			for _, i := range []int{0, 1, 3} {
 				took(t, list[i], results[i])
