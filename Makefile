@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -70,8 +70,16 @@ gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
 	$(PYTHON) deploy/devserver/gpucheck/check.py
 
+kernel-check: ## the memory limits that a kernel enforces, on Debian's in a virtual machine, in some minutes; needs Debian and root
+	@mkdir -p .kernel/bin .kernel/share/bin
+	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../.kernel/bin/gpumux ./cmd/gpumux
+	$(GO) build -ldflags '-s -w $(LDFLAGS)' -o .kernel/share/bin/gpumux ./cmd/gpumux
+	$(GO) test -c -o .kernel/share/bin/slot.test ./workers/slot
+	cd deploy/devserver && $(GO) test -c -o ../../.kernel/share/bin/kernelcheck.test ./kernelcheck
+	$(PYTHON) deploy/devserver/kernelcheck/check.py
+
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu
+	rm -rf $(BIN) $(VENV) .demo .gpu .kernel

@@ -41,7 +41,7 @@ func (w *Worker) prove(ctx context.Context) {
 	w.broken = map[string]error{}
 	for name, o := range tries {
 		all.Go(func() {
-			err := probe(ctx, o)
+			err := probe(ctx, o, probeLimit)
 			if errors.Is(err, errUntried) {
 				w.log.Warn("whether a budget is enforced by "+name+" is not known", zap.Error(err))
 			} else if err != nil {
@@ -61,7 +61,7 @@ func (w *Worker) prove(ctx context.Context) {
 var errUntried = errors.New("the throw-away process, which needs sh, head, tail and wc, took no memory")
 
 // probe lets a process in a slot of its own take more than its budget, and says why it was not ended for it.
-func probe(ctx context.Context, o slot.Options) error {
+func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	o.Name, o.Device, o.Memory, o.Grace = "probe", gpu.CPU, probeBudget, time.Second
 	s := slot.New(o)
 	defer s.Stop(context.WithoutCancel(ctx))
@@ -69,11 +69,14 @@ func probe(ctx context.Context, o slot.Options) error {
 	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
 		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`, probeTakes, int(probeHolds.Seconds()))}}
 	var failed *gpumux.Fault
-	err := s.Run(ctx, slot.Call{Task: task, Timeout: probeLimit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
+	err := s.Run(ctx, slot.Call{Task: task, Timeout: limit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
 	var fault *gpumux.Fault
 	switch {
 	case errors.As(err, &fault) && fault.Kind == gpumux.Budget:
 		return nil
+	case errors.As(err, &fault) && fault.Kind == gpumux.Timeout:
+		// It is too slow a machine where taking a little takes so long; with all of it the process would have ended by itself.
+		return fmt.Errorf("%w within %s: %w", errUntried, limit, fault)
 	case failed != nil:
 		return fmt.Errorf("%w: %w", errUntried, failed)
 	case err != nil:

@@ -2,13 +2,17 @@ package workers
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // proving is a worker of one pool on the CPU with a budget, not started, whose watch runs or does not.
@@ -57,6 +61,16 @@ func TestProbe_WithoutItsToolsNothingIsProved(t *testing.T) {
 	lines := seen.FilterMessage("whether a budget is enforced by watch is not known").All()
 	require.Len(t, lines, 1)
 	require.Contains(t, lines[0].ContextMap()["error"], "which needs sh, head, tail and wc, took no memory")
+}
+
+// On a machine that is too slow to take the memory in time nothing was tried, and what enforces is not said to be broken.
+func TestProbe_ATimeoutProvesNothing(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "head"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	err := probe(t.Context(), slot.Options{}, 100*time.Millisecond)
+	require.ErrorIs(t, err, errUntried)
+	require.ErrorContains(t, err, "within 100ms")
 }
 
 func TestProbe_MeansThatDoNotHoldAreSaid(t *testing.T) {
