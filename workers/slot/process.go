@@ -277,14 +277,10 @@ func (p *process) death(err error) *Evidence {
 		e.Protocol = protocol.Error()
 	case err == nil:
 		e.Protocol = "the task process said something out of turn"
+	case p.leaves():
+		e.Exited = true
 	default:
-		// The kernel closes a dying process's files before the process can be waited for.
-		select {
-		case <-p.exited:
-			e.Exited = true
-		case <-time.After(time.Second):
-			e.Protocol = "the task process closed its wire and went on"
-		}
+		e.Protocol = "the task process closed its wire and went on"
 	}
 	if !e.Exited {
 		p.signal(syscall.SIGKILL)
@@ -297,6 +293,21 @@ func (p *process) death(err error) *Evidence {
 	}
 	e.Tail = p.out.tail()
 	return e
+}
+
+// leaves says whether a process whose wire ended has ended or will. The kernel closes a dying process's files before the process can
+// be waited for: on a busy machine long before.
+func (p *process) leaves() bool {
+	for {
+		select {
+		case <-p.exited:
+			return true
+		case <-time.After(time.Second):
+			if lives(p.pid) {
+				return false
+			}
+		}
+	}
 }
 
 // cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
