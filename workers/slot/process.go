@@ -298,14 +298,10 @@ func (p *process) death(err error) *Evidence {
 		e.Protocol = protocol.Error()
 	case err == nil:
 		e.Protocol = "the task process said something out of turn"
+	case p.leaves():
+		e.Exited = true
 	default:
-		// The kernel closes a dying process's files before the process can be waited for.
-		select {
-		case <-p.exited:
-			e.Exited = true
-		case <-time.After(time.Second):
-			e.Protocol = closedWire
-		}
+		e.Protocol = closedWire
 	}
 	if !e.Exited {
 		p.destroy()
@@ -324,6 +320,22 @@ const closedWire = "the task closed the descriptor of the wire, which is not its
 
 // wireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
 const wireLost = 64
+
+// leaves says whether a process whose wire ended has ended or will. The kernel closes a dying process's files before the process can
+// be waited for: on a busy machine long before.
+func (p *process) leaves() bool {
+	for {
+		select {
+		case <-p.exited:
+			return true
+		case <-time.After(time.Second):
+			if lives(p.pid) {
+				return false
+			}
+			strays(p.mark) // a descendant that holds it as a debugger does keeps it from being reaped
+		}
+	}
+}
 
 // cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
 // The system reports a reset instead of an end when the process had not read everything.

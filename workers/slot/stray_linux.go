@@ -108,11 +108,19 @@ func away(pid int) bool {
 	return group != syscall.Getpgrp() && !leads(group)
 }
 
+// exiting is the kernel's PF_EXITING.
+const exiting = 4
+
 // ending says whether a process has begun to end: it has no environment any more, but still its children.
 func ending(pid int) bool {
-	const exiting = 4 // PF_EXITING
 	_, flags := condition(pid)
 	return flags&exiting != 0
+}
+
+// lives says whether a process is there and has not begun to end.
+func lives(pid int) bool {
+	state, flags := condition(pid)
+	return state != 0 && state != 'Z' && state != 'X' && flags&exiting == 0
 }
 
 // condition is a process's state, such as Z for one that has ended and is not reaped, and its flags in the kernel.

@@ -131,7 +131,7 @@ func (s *site) start(in gpumux.MapInput) client.WorkflowRun {
 func (s *site) run(in gpumux.MapInput) (gpumux.Summary, error) {
 	s.t.Helper()
 	var sum gpumux.Summary
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	run := s.start(in)
 	err := run.Get(ctx, &sum)

@@ -293,7 +293,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			require.Less(t, len(s.seen()), n, "the map must wait, not run on and hold everything in memory")
 			b.Trouble(nil)
 			close(release)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			var sum gpumux.Summary
 			require.NoError(t, run.Get(ctx, &sum))
@@ -380,7 +380,7 @@ func TestScale_AFullDisk(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	says("read-only file system")
 	require.NoError(t, unix.Mount("", disk, "", unix.MS_REMOUNT, "size=16m"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(ctx, &sum))

@@ -1,0 +1,36 @@
+package slot
+
+import (
+	"io"
+	"os/exec"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A machine may be so busy that a dead process is reaped seconds after its wire ended: it has not gone on for that.
+func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
+	dead := exec.Command("sleep", "600")
+	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, dead.Start())
+	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
+	out, err := newOutput()
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		p := &process{pid: dead.Process.Pid, out: out, exited: make(chan struct{})}
+		told := make(chan *Evidence, 1)
+		go func() { told <- p.death(io.EOF) }()
+		time.Sleep(10 * time.Second)
+		require.Error(t, dead.Wait())
+		p.ended = dead.ProcessState
+		close(p.exited)
+		e := <-told
+		require.True(t, e.Exited)
+		require.Equal(t, syscall.SIGTERM, e.Signal)
+		require.Empty(t, e.Protocol)
+	})
+}
