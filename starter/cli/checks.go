@@ -154,10 +154,7 @@ func checkState() finding {
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
 func (a *app) checkTemporal(ctx context.Context) (*connection, finding) {
-	storeURL := a.storeURL
-	a.storeURL = "" // it has a check of its own
 	conn, err := a.connect(ctx)
-	a.storeURL = storeURL
 	if err == nil {
 		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.namespace)
 		if conn.ui != "" {

@@ -38,7 +38,21 @@ type connection struct {
 	again string
 }
 
-// connect opens Temporal and, when one is named, the store.
+// connectWithStore opens Temporal and, when one is named, the store.
+func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
+	conn, err := a.connect(ctx)
+	if err != nil || a.storeURL == "" {
+		return conn, err
+	}
+	if conn.store, err = store.Open(ctx, a.storeURL); err != nil {
+		conn.close()
+		return nil, unavailableError{err}
+	}
+	conn.Store = conn.store
+	return conn, nil
+}
+
+// connect opens Temporal alone: a map can be looked at and steered while its store is away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
 	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace}
 	options, err := starter.ClientOptions(o)
@@ -49,16 +63,8 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace},
-		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}
-	if a.storeURL != "" {
-		if conn.store, err = store.Open(ctx, a.storeURL); err != nil {
-			conn.close()
-			return nil, unavailableError{err}
-		}
-		conn.Store = conn.store
-	}
-	return conn, nil
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace},
+		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
 }
 
 func (c *connection) close() {

@@ -96,7 +96,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if f.local {
 		return a.mapLocally(ctx, f, m, local, out)
 	}
-	conn, err := a.connect(ctx)
+	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 
 // mapURL runs a map over a URL: the workers read it where it lies when it is in their store, else it is read here.
 func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output) error {
-	conn, err := a.connect(ctx)
+	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return err
 	}

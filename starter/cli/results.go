@@ -42,7 +42,7 @@ running. The exit code is 0 when every item succeeded, 1 when some failed.`,
 		if err != nil {
 			return err
 		}
-		conn, err := a.connect(c.Context())
+		conn, err := a.connectWithStore(c.Context())
 		if err != nil {
 			return err
 		}

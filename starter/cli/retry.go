@@ -56,7 +56,7 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 		o.Attempts = f.attempts
 	}
 	ctx := c.Context()
-	conn, err := a.connect(ctx)
+	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return err
 	}

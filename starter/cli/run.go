@@ -91,7 +91,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	}}
 	ctx := c.Context()
 	if !f.local {
-		conn, err := a.connect(ctx)
+		conn, err := a.connectWithStore(ctx)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -574,6 +575,11 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	s.write("open", "")
 	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "is tried again: ") }, time.Minute, 20*time.Millisecond)
 	require.Contains(t, waiting.stderr.String(), "MergeParts has failed")
+	away := *s // a store that cannot be opened hides no map
+	away.env = append(slices.Clone(s.env), "GPUMUX_STORE=file:///dev/null/store")
+	name := filepath.Base(filepath.Dir(filepath.Dir(parts[0])))
+	require.Contains(t, away.run(0, "ls").stdout.String(), name)
+	require.Contains(t, away.run(0, "show", name).stdout.String(), "MergeParts")
 	require.NoError(t, os.RemoveAll(obstacle))
 	require.Equal(t, 0, waiting.code(), &waiting.stderr)
 	require.Len(t, s.lines(s.file("r.jsonl")), 6)

@@ -38,7 +38,7 @@ def work(item):
     try: fcntl.lockf(running, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, item)
     except OSError: note("beside", item)
     note("begin", item)
-    time.sleep(12 if item % 300 == 150 else 0.025)
+    time.sleep(30 if item % 600 == 300 else 0.025)
     note("end", item)
     fcntl.lockf(running, fcntl.LOCK_UN, 1, item)
     return item * 3
