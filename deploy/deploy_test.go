@@ -135,6 +135,9 @@ func TestSystemd_CommandsExist(t *testing.T) {
 		require.Equal(t, "/usr/local/bin/gpumux", words[0])
 		understood(t, words[1:])
 	}
+	for _, setting := range []string{"Delegate=memory", "ProtectControlGroups=no", "OOMPolicy=continue", "KillMode=mixed"} {
+		require.Contains(t, unit, "\n"+setting+"\n", "budgets in cgroups and a worker that outlives its tasks need it")
+	}
 	for _, copied := range regexp.MustCompile(`\bdeploy/[\w./-]+`).FindAllString(unit, -1) {
 		require.FileExists(t, filepath.Join("..", copied))
 	}

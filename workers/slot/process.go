@@ -316,7 +316,7 @@ func (p *process) death(err error) *Evidence {
 }
 
 // closedWire is how a process breaks the protocol whose wire ends while it lives.
-const closedWire = "the task closed the descriptor of the wire, which is not its own, and went on"
+const closedWire = "the task process closed its wire and went on, which is not the task's own to close"
 
 // wireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
 const wireLost = 64

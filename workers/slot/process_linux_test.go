@@ -15,7 +15,7 @@ import (
 func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	dead := exec.Command("sleep", "600")
 	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, dead.Start())
+	require.NoError(t, startLeader(dead))
 	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
 	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
 	out, err := newOutput()
@@ -25,8 +25,7 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 		told := make(chan *Evidence, 1)
 		go func() { told <- p.death(io.EOF) }()
 		time.Sleep(10 * time.Second)
-		require.Error(t, dead.Wait())
-		p.ended = dead.ProcessState
+		p.ended = await(dead.Process)
 		close(p.exited)
 		e := <-told
 		require.True(t, e.Exited)

@@ -359,7 +359,7 @@ def gate(item):
 	}
 	require.NotContains(t, stopped("1"), "has changed")
 	first := filepath.Base(s.state()[0])
-	require.Contains(t, stopped("2"), "gate.py:gate has changed since map "+first+" was stopped, so this is a new map")
+	require.Contains(t, stopped("2"), "gate.py:gate, or what it imports, has changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
 	require.Contains(t, finished([]string{"1", "1", "1", "2", "2", "2"}, "--id", first), "results that it has already stay as they are")

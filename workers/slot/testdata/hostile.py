@@ -73,7 +73,7 @@ def breed():
             os.setsid()
             time.sleep(600)
             os._exit(0)
-        time.sleep(0.02)
+        time.sleep(0.2)
 
 
 def namespaces():

@@ -75,7 +75,7 @@ def context(): return it
 
 # What the devices' allocators may take, as TensorFlow's list of devices says it.
 DEVICES = """
-limits = [["CPU", 1 << 40], ["GPU", 3584 << 20], ["GPU", 3584 << 20]]
+limits = [["CPU", 1 << 40], ["GPU", 3072 << 20], ["GPU", 3072 << 20]]
 deleted = []
 def TFE_ContextListDevices(handle): return [handle, limits]
 def TF_DeviceListCount(devices): return len(devices[1])
@@ -234,7 +234,7 @@ class TestCap(unittest.TestCase):
         self.assertEqual(got, [[], [["tensorflow", None, None]], ["handle"]])
         self.assertEqual(said, "")
         got, said = self.run_task(code % "[['GPU', 1 << 20]]", device="GPU-a,GPU-b")
-        why = "RuntimeError: its allocators may take 7169 MiB of its devices, not 7168"
+        why = "RuntimeError: its allocators may take 6145 MiB of its devices, not 6144"
         self.assertEqual(got[:2], [[], [["tensorflow", why, None]]], "also what the task divided itself counts")
         self.assertIn("tensorflow is not limited to the slot's memory by itself: " + why, said)
         got, _ = self.run_task(code % "[]", device="GPU-a,GPU-b", TF_GPU_ALLOCATOR="cuda_malloc_async")
