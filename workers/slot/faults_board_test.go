@@ -59,6 +59,7 @@ func sequence(t *testing.T, got []slot.Done, n int) {
 
 // Death at any moment: whatever was published is kept although no message told of it, and only the item that ran runs again.
 func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"kill", "unpublished", "half"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
@@ -103,6 +104,7 @@ func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
 }
 
 func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"stop", "hang"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)

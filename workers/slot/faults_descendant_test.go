@@ -19,6 +19,7 @@ import (
 
 // Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
 		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {

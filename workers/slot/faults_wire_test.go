@@ -127,6 +127,7 @@ func faulty() {
 
 // TestSlot_AProcessThatBreaksTheWire: whatever a task process says, it costs that process and the item that ran, no more.
 func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
+	t.Parallel()
 	for how, want := range map[string]struct {
 		kind    gpumux.Kind
 		op      string

@@ -24,6 +24,7 @@ import (
 
 // What a fork would break or share is seen, said once, and done with new interpreters instead.
 func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
+	t.Parallel()
 	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
 	for name, test := range map[string]struct{ code, why string }{
 		"Thread":     {"import threading\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()", "leaves 1 threads running"},
@@ -51,6 +52,7 @@ func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
 
 // A fork that goes wrong later, in whatever way, costs time and no item.
 func TestFork_AForkThatGoesWrongFailsNoItem(t *testing.T) {
+	t.Parallel()
 	for name, how := range map[string]string{"Hang": "time.sleep(600)", "Death": "os._exit(1)"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

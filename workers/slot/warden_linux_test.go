@@ -155,6 +155,7 @@ func childOf(pid int) int {
 
 // A warden that somebody kills or stops is replaced at once by one that guards what lives; what runs does not notice.
 func TestFence_AWardenThatIsLostIsReplaced(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		signal syscall.Signal
@@ -248,6 +249,7 @@ func TestFence_WardensThatEndAgainAndAgain(t *testing.T) {
 
 // The worker stands still, and its warden is gone too: when it goes on its calls are over, as if the warden had ended them.
 func TestFence_AWardenThatEndsWhileItsProgramIsStopped(t *testing.T) {
+	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Kill": syscall.SIGKILL, "Stop": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -219,6 +219,7 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 
 // A map with results is over for its command when they are delivered: until then the command delivers and runs nothing.
 func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	const big = "import os\nfrom step import mark\ndef big(item):\n    mark(item)\n    if item == 7: raise ValueError('seven')\n    return 'x' * 1000\n"
 	for name, c := range map[string]struct {
 		signal syscall.Signal
@@ -381,6 +382,7 @@ func TestLocal_ARetryTakesTheMendedTask(t *testing.T) {
 
 // Whatever ends a local map in the middle, the same command finishes it without running a finished item again.
 func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
+	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

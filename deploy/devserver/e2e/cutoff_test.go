@@ -102,6 +102,7 @@ func (l *link) lose(directions ...string) {
 // A worker that the network cuts off goes on running; so does the one that gets its chunks. The effects of no item are from both at
 // once, and each result counts once.
 func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
+	t.Parallel()
 	const beats = 240 // 12 s: an item outlasts the time after which its chunk is handed on
 	for name, directions := range map[string][]string{
 		"Both": {"to the server", "to the worker"}, "ToTheServer": {"to the server"}, "ToTheWorker": {"to the worker"},

@@ -153,6 +153,7 @@ func (e *example) compare(block, dir string, change func(string) string) {
 }
 
 func TestExamples_PrintWhatTheirReadmesShow(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*example){
 		"python":   (*example).textWorker,
 		"polyglot": (*example).textWorker,

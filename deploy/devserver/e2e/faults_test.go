@@ -115,6 +115,7 @@ func TestFaults_OneInAHundredDiesOnceAndOneInAThousandAlways(t *testing.T) {
 }
 
 func TestFaults_ExceptionsAreTriedAgain(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -136,6 +137,7 @@ func TestFaults_ExceptionsAreTriedAgain(t *testing.T) {
 }
 
 func TestFaults_CancelAndTimeoutReachGrandchildren(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"cancel", "timeout"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

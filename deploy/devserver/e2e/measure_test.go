@@ -116,6 +116,7 @@ func TestBench_Compare(t *testing.T) {
 
 // Ctrl-C while bare processes run and while a map runs: nothing is left, neither processes nor files.
 func TestBench_Interrupted(t *testing.T) {
+	t.Parallel()
 	for name, when := range map[string]string{"Bare": "light: bare processes", "Map": "light: persistent", "Pool": "multiprocessing.Pool"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -193,6 +193,7 @@ func TestStarter_FinishedRunsAnewWithoutIDAndIsFoundWithOne(t *testing.T) {
 
 // A map that was ended halfway goes on, and no finished item runs again.
 func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*stage, *starter.Handle) error{
 		"Canceled": func(s *stage, h *starter.Handle) error { return h.Cancel(s.t.Context()) },
 		"Terminated": func(s *stage, h *starter.Handle) error {
@@ -239,6 +240,7 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 
 // Retry is the same for a map whose results lie in the store and for one whose results travelled in the summary.
 func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
+	t.Parallel()
 	for name, inline := range map[string]bool{"Store": false, "Inline": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
