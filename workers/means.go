@@ -72,12 +72,12 @@ func (w *Worker) blind(p placement) string {
 		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
 			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
 	}
+	if d, found := w.unlisted(p); found {
+		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
+			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
+	}
 	for _, g := range p.groups {
 		for _, d := range g.devices {
-			if w.unseen[d.UUID] {
-				return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
-					"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
-			}
 			if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
 				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
 			}
@@ -86,9 +86,26 @@ func (w *Worker) blind(p placement) string {
 	return ""
 }
 
+// unlisted is a device of a pool on which the driver does not list the processes that use it.
+func (w *Worker) unlisted(p placement) (gpu.Device, bool) {
+	for _, g := range p.groups {
+		for _, d := range g.devices {
+			if w.unseen[d.UUID] {
+				return d, true
+			}
+		}
+	}
+	return gpu.Device{}, false
+}
+
 // overlooked takes in that a process of a group uses its devices and that the driver does not list it: whatever its version promises,
 // no budget is watched there. It is said once.
 func (w *Worker) overlooked(in group) {
+	for _, d := range in.devices {
+		if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
+			return // it lists nobody now, which the watch says and which may pass
+		}
+	}
 	w.telling.Lock()
 	defer w.telling.Unlock()
 	news := false
@@ -100,10 +117,8 @@ func (w *Worker) overlooked(in group) {
 		return
 	}
 	for _, p := range w.placements {
-		if p.Memory > 0 && slices.ContainsFunc(p.groups, func(g group) bool {
-			return slices.ContainsFunc(g.devices, func(d gpu.Device) bool { return w.unseen[d.UUID] })
-		}) {
-			w.enforced[p.Name] = w.means(p)
+		if _, found := w.unlisted(p); found && p.Memory > 0 {
+			w.enforced[p.Name] = w.means(p) // it asks no driver, which could keep the lock
 			w.sayPool(p)
 		}
 	}
