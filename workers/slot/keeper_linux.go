@@ -39,11 +39,12 @@ type keeper struct {
 	due time.Duration
 	// ends counts the wardens that were lost in a row; why is what became of the last one. No other is started before next, when
 	// the timer tries to.
-	ends   int
-	why    string
-	next   time.Time
-	timer  *time.Timer
-	closed bool
+	ends  int
+	why   string
+	next  time.Time
+	timer *time.Timer
+	// lacking says that it was told that there is none.
+	lacking, closed bool
 }
 
 func (k *keeper) open(token string, number uint64, log *zap.Logger) {
@@ -125,6 +126,10 @@ func (k *keeper) warden() (*warden, error) {
 	}
 	k.now = w
 	go k.watch(w)
+	if k.lacking {
+		k.lacking = false
+		k.log.Info("this worker has a warden again")
+	}
 	return w, nil
 }
 
@@ -185,6 +190,7 @@ func (k *keeper) lose(w *warden, why string) {
 	if _, err := k.warden(); err != nil {
 		k.log.Error("this worker has lost its warden and has no other: what runs goes on, and would run on if the worker were stopped "+
 			"now; nothing starts before there is one", logWhy.text(why), zap.Error(err), logAdvice.text(unguardedHint))
+		k.lacking = true
 		k.later()
 		return
 	}
@@ -202,9 +208,7 @@ func (k *keeper) later() {
 		}
 		if _, err := k.warden(); err != nil {
 			k.later()
-			return
 		}
-		k.log.Info("this worker has a warden again")
 	})
 }
 
