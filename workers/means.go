@@ -161,8 +161,8 @@ func (w *Worker) sayPool(p placement) {
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	switch {
 	case len(m.list) == 0:
-		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host", p.Memory),
-			zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host",
+			p.Memory), zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
 	case m.lack == "":
 		w.log.Info(text, zap.String(logPool, p.Name))
 	case p.groups[0].devices[0].Kind == gpu.KindCPU:
@@ -180,10 +180,12 @@ func (w *Worker) sayRoom(p placement) {
 	task, takes := w.allowances.most(kind, w.tasks.names())
 	switch {
 	case kind == gpu.CPU && takes > per/2:
-		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s", per, max(0, per-takes), task, takes),
+		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s",
+			per, max(0, per-takes), task, takes),
 			zap.String(logPool, p.Name))
 	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
-		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: %s was seen to take %s for its CUDA context and libraries",
+		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: "+
+			"%s was seen to take %s for its CUDA context and libraries",
 			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
 	case kind != gpu.CPU && takes == 0 && per <= contextRoom:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",

@@ -75,8 +75,8 @@ func deathHint(e Evidence) string {
 	case sig != 0:
 		return "native code of the task or a library is at fault; the tail says where; run the item alone to see it again"
 	case e.Silent != "":
-		return "it must be a Python of version 3.9 or newer (a program that speaks the wire, for a task with program:); see what it says" +
-			" to `" + e.Silent + " --version`, and give another with --python, or interpreter or venv in the worker's file"
+		return "it must be a Python of version 3.9 or newer (a program that speaks the wire, for a task with program:); see what it" +
+			" says to `" + e.Silent + " --version`, and give another with --python, or interpreter or venv in the worker's file"
 	case e.Loading:
 		return "take the call that ends the process out of the module, or put it under if __name__ == \"__main__\""
 	case e.ExitCode == 0:
