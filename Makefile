@@ -58,7 +58,7 @@ bench: $(VENV)/ready ## benchmarks of both modules
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	cd deploy/devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
 
-soak: ## kills at random, items with faults, a million items, links between hosts that fail (needs root, iproute2); GPUMUX_SOAK=seed repeats a run
+soak: ## kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
 	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
 	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
 

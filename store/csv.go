@@ -106,7 +106,8 @@ func (c *csvRows) next() ([]byte, int64, error) {
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
 		return nil, 0, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
-			start([]byte(strings.Join(cells, string(c.r.Comma)))), "put cells that hold the delimiter, a quote or a line break in double quotes"}
+			start([]byte(strings.Join(cells, string(c.r.Comma)))),
+			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
 	if cap(c.row) > keepLine {
 		c.row = nil
@@ -157,7 +158,7 @@ func ParseDelimiter(text string) (rune, error) {
 		return '\t', nil
 	}
 	delimiter, size := utf8.DecodeRuneInString(text)
-	if size == 0 || size != len(text) || delimiter == utf8.RuneError || delimiter == '"' || delimiter == '\r' || delimiter == '\n' || delimiter == 0 {
+	if size != len(text) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", delimiter) {
 		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", text)
 	}
 	return delimiter, nil

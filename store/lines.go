@@ -219,8 +219,8 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 		}
 	}
 	if len(head) > 1 && (head[0] == 0 || head[1] == 0) {
-		return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: "it has NUL bytes; if it is UTF-16, convert it " +
-			"with iconv -f UTF-16LE -t UTF-8, else write it again"}
+		return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: "it has NUL bytes; if it is UTF-16, " +
+			"convert it with iconv -f UTF-16LE -t UTF-8, else write it again"}
 	}
 	if format != JSONLines {
 		from, err = newCSVRows(text, name, format, delimiter)

@@ -103,6 +103,8 @@ func (k *contact) begin(held context.Context) (end func(), err error) {
 	}
 	if k.calls == 0 {
 		if err := k.hold(); err != nil {
+			// Nothing has begun: the next warden must not find a deadline by which it ends the processes that wait.
+			_ = k.fence.Free()
 			return nil, &unfenced{err}
 		}
 	}

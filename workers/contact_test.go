@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// barrier remembers the deadline that it was given; 0 is none.
+// barrier remembers the deadline that it was given, also where it can not be set, for the next warden; 0 is none.
 type barrier struct {
 	mu    sync.Mutex
 	until time.Duration
@@ -28,9 +28,7 @@ type barrier struct {
 func (b *barrier) Hold(until time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.err == nil {
-		b.until = until
-	}
+	b.until = until
 	return b.err
 }
 
@@ -167,6 +165,7 @@ func TestContact_WithoutAFenceNothingBegins(t *testing.T) {
 		for range 2 {
 			_, err = s.begin(s.held())
 			require.ErrorContains(t, err, "no warden")
+			require.Zero(t, s.barrier.deadline(), "the next warden ends nothing that waits")
 		}
 		require.Len(t, s.seen.FilterLevelExact(zap.ErrorLevel).All(), 1)
 		s.barrier.fail(nil)

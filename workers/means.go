@@ -72,12 +72,12 @@ func (w *Worker) blind(p placement) string {
 		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
 			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
 	}
+	if d, found := w.unlisted(p); found {
+		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
+			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
+	}
 	for _, g := range p.groups {
 		for _, d := range g.devices {
-			if w.unseen[d.UUID] {
-				return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
-					"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
-			}
 			if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
 				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
 			}
@@ -86,9 +86,26 @@ func (w *Worker) blind(p placement) string {
 	return ""
 }
 
+// unlisted is a device of a pool on which the driver does not list the processes that use it.
+func (w *Worker) unlisted(p placement) (gpu.Device, bool) {
+	for _, g := range p.groups {
+		for _, d := range g.devices {
+			if w.unseen[d.UUID] {
+				return d, true
+			}
+		}
+	}
+	return gpu.Device{}, false
+}
+
 // overlooked takes in that a process of a group uses its devices and that the driver does not list it: whatever its version promises,
 // no budget is watched there. It is said once.
 func (w *Worker) overlooked(in group) {
+	for _, d := range in.devices {
+		if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
+			return // it lists nobody now, which the watch says and which may pass
+		}
+	}
 	w.telling.Lock()
 	defer w.telling.Unlock()
 	news := false
@@ -100,10 +117,8 @@ func (w *Worker) overlooked(in group) {
 		return
 	}
 	for _, p := range w.placements {
-		if p.Memory > 0 && slices.ContainsFunc(p.groups, func(g group) bool {
-			return slices.ContainsFunc(g.devices, func(d gpu.Device) bool { return w.unseen[d.UUID] })
-		}) {
-			w.enforced[p.Name] = w.means(p)
+		if _, found := w.unlisted(p); found && p.Memory > 0 {
+			w.enforced[p.Name] = w.means(p) // it asks no driver, which could keep the lock
 			w.sayPool(p)
 		}
 	}
@@ -146,8 +161,8 @@ func (w *Worker) sayPool(p placement) {
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	switch {
 	case len(m.list) == 0:
-		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host", p.Memory),
-			zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host",
+			p.Memory), zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
 	case m.lack == "":
 		w.log.Info(text, zap.String(logPool, p.Name))
 	case p.groups[0].devices[0].Kind == gpu.KindCPU:
@@ -165,10 +180,12 @@ func (w *Worker) sayRoom(p placement) {
 	task, takes := w.allowances.most(kind, w.tasks.names())
 	switch {
 	case kind == gpu.CPU && takes > per/2:
-		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s", per, max(0, per-takes), task, takes),
+		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s",
+			per, max(0, per-takes), task, takes),
 			zap.String(logPool, p.Name))
 	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
-		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: %s was seen to take %s for its CUDA context and libraries",
+		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: "+
+			"%s was seen to take %s for its CUDA context and libraries",
 			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
 	case kind != gpu.CPU && takes == 0 && per <= contextRoom:
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",

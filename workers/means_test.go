@@ -107,6 +107,10 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 		w.enforced[p.Name] = w.means(p)
 	}
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, w.Describe().Pools[0].Means)
+	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
+	w.overlooked(w.placements[0].groups[0])
+	require.Empty(t, seen.All(), "a driver that does not answer hides nothing")
+	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = false })
 	for range 2 {
 		w.overlooked(w.placements[0].groups[0])
 	}

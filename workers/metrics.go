@@ -172,7 +172,8 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{
-		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree, descTotal,
+		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree,
+		descTotal,
 	} {
 		to <- each
 	}

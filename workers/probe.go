@@ -67,7 +67,8 @@ func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	defer s.Stop(context.WithoutCancel(ctx))
 	// tail holds all of a line until it ends, which it does after a while.
 	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
-		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`, probeTakes, int(probeHolds.Seconds()))}}
+		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`,
+			probeTakes, int(probeHolds.Seconds()))}}
 	var failed *gpumux.Fault
 	err := s.Run(ctx, slot.Call{Task: task, Timeout: limit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
 	var fault *gpumux.Fault

@@ -9,8 +9,8 @@ import (
 )
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running chunks are handed back at once. Every call waits for the
-// same end; a worker that never started stops too.
+// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running
+// chunks are handed back at once. Every call waits for the same end; a worker that never started stops too.
 func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
 	w.stopOnce.Do(func() {
@@ -71,7 +71,9 @@ func (w *Worker) shutdown() error {
 
 	if w.fence != nil && errors.Join(errs...) == nil {
 		// What did not end is the warden's, once this program has.
-		w.fence.Close()
+		if err := await(stopping, w.fence.Close); err != nil {
+			errs = append(errs, fmt.Errorf("the warden has not ended %s after it was to: %w", limit, err))
+		}
 	}
 
 	if w.metrics != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 // probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
-// pythonVersion is the answer of a Python.
-var pythonVersion = regexp.MustCompile(`^\d+\.\d+\.\d+ `)
+// pythonVersion is the answer of a Python, which a script that starts it may have put words before.
+var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
 
 // checkPython starts the interpreter and reads its version.
 func checkPython(ctx context.Context, python string) finding {
@@ -32,8 +33,9 @@ func checkPython(ctx context.Context, python string) finding {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, "-c",
 		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
-	f.Detail = oneLine(string(out), 200)
-	said := pythonVersion.MatchString(f.Detail)
+	version := pythonVersion.Find(out)
+	said := version != nil
+	f.Detail = oneLine(cmp.Or(string(version), string(out)), 200)
 	var exit *exec.ExitError
 	switch {
 	case err == nil && said:

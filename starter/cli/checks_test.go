@@ -18,6 +18,7 @@ func TestStartable(t *testing.T) {
 		return map[string]workers.TaskConfig{"a": {Interpreter: path}, "b": {Interpreter: path}, "c": {}}
 	}
 	require.NoError(t, startable(t.Context(), python("echo 3.9.0 /usr/bin/python")))
+	require.NoError(t, startable(t.Context(), python("echo loading modules >&2; echo 3.9.0 /usr/bin/python; echo done >&2")))
 	for script, want := range map[string]string{
 		"echo '2.7.18 /usr/bin/python'; exit 1":       "python: 2.7.18 /usr/bin/python; gpumux needs Python 3.9 or newer; give one with --python",
 		"echo $0: invalid option >&2; exit 2":         "python: invalid option; this is not how Python 3.9 or newer answers; give one with --python",

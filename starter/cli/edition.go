@@ -141,8 +141,8 @@ func (a *app) resolve(m starter.Map) string {
 			return other
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
-			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; to go on with that one: the same command with --id %s",
-				m.Input.Task, other, other)
+			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
+				"to go on with that one: the same command with --id %s", m.Input.Task, other, other)
 			break
 		}
 	}

@@ -80,8 +80,8 @@ func (a *app) readItems(ctx context.Context, f *mapFlags) (items, error) {
 		format, err = store.CSV, nil
 	}
 	if err != nil && (isURL || refusedEnding(name)) {
-		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), plain or compressed (.gz, .zst)%s",
-			in, convertHint(in))
+		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
+			"plain or compressed (.gz, .zst)%s", in, convertHint(in))
 	}
 	if isURL {
 		body, err := store.ReadURL(ctx, in)

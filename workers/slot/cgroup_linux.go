@@ -160,8 +160,8 @@ func (c *Cgroups) folder() (*cgroup, error) {
 // cgroupName has the worker's number and one for each task process.
 const cgroupName = "gpumux-%d-%d"
 
-// clear removes the empty cgroups that workers left which were killed. A process that is still ending there is awaited for a moment;
-// what stays is nothing but a name.
+// clear removes the empty cgroups that workers left which were killed. A process that is still ending there is awaited for a
+// moment; what stays is nothing but a name.
 func (c *Cgroups) clear() {
 	left, _ := filepath.Glob(filepath.Join(c.home, "gpumux-*-*"))
 	end := time.Now().Add(clearLimit)

@@ -58,7 +58,7 @@ func roomFor(bytes int64) gpumux.Size {
 func deathHint(e Evidence) string {
 	sig, _ := deadlySignal(e)
 	switch {
-	case e.Protocol == closedWire, e.Exited && sig == 0 && e.ExitCode == wireLost:
+	case e.Protocol == closedWire, e.Exited && sig == 0 && e.Silent == "" && e.ExitCode == wireLost:
 		return "keep the task from closing or replacing descriptors that it has not opened (os.closerange, os.dup2); libraries that" +
 			" make a daemon of the process do it: start those as a program of their own"
 	case !e.Exited:
@@ -75,8 +75,8 @@ func deathHint(e Evidence) string {
 	case sig != 0:
 		return "native code of the task or a library is at fault; the tail says where; run the item alone to see it again"
 	case e.Silent != "":
-		return "it must be a Python of version 3.9 or newer (a program that speaks the wire, for a task with program:); see what it says" +
-			" to `" + e.Silent + " --version`, and give another with --python, or interpreter or venv in the worker's file"
+		return "it must be a Python of version 3.9 or newer (a program that speaks the wire, for a task with program:); see what it" +
+			" says to `" + e.Silent + " --version`, and give another with --python, or interpreter or venv in the worker's file"
 	case e.Loading:
 		return "take the call that ends the process out of the module, or put it under if __name__ == \"__main__\""
 	case e.ExitCode == 0:

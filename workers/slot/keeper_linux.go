@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,29 +30,28 @@ type keeper struct {
 	number uint64
 	log    *zap.Logger
 
+	// all counts the wardens that ever were lost. Who reads it must not wait for one that is slow.
+	all atomic.Int64
+
 	mu  sync.Mutex // guards what follows
 	now *warden    // nil where there is none
 	// due is the deadline in force, 0 for none.
 	due time.Duration
-	// ends counts the wardens that were lost in a row, all those that ever were; why is what became of the last one. No other
-	// is started before next, when the timer tries to.
-	ends   int
-	all    int64
-	why    string
-	next   time.Time
-	timer  *time.Timer
-	closed bool
+	// ends counts the wardens that were lost in a row; why is what became of the last one. No other is started before next, when
+	// the timer tries to.
+	ends  int
+	why   string
+	next  time.Time
+	timer *time.Timer
+	// lacking says that it was told that there is none.
+	lacking, closed bool
 }
 
 func (k *keeper) open(token string, number uint64, log *zap.Logger) {
 	k.token, k.number, k.log = token, number, log
 }
 
-func (k *keeper) lost() int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.all
-}
+func (k *keeper) lost() int64 { return k.all.Load() }
 
 // ready starts a warden where there is none.
 func (k *keeper) ready() error {
@@ -126,6 +126,10 @@ func (k *keeper) warden() (*warden, error) {
 	}
 	k.now = w
 	go k.watch(w)
+	if k.lacking {
+		k.lacking = false
+		k.log.Info("this worker has a warden again")
+	}
 	return w, nil
 }
 
@@ -177,7 +181,7 @@ func (k *keeper) lose(w *warden, why string) {
 		k.ends = 0
 	}
 	k.ends++
-	k.all++
+	k.all.Add(1)
 	k.why = why
 	if more := k.ends - wardenFree; more > 0 {
 		k.next = time.Now().Add(min(wardenPause, time.Second<<min(more-1, 10)))
@@ -186,6 +190,7 @@ func (k *keeper) lose(w *warden, why string) {
 	if _, err := k.warden(); err != nil {
 		k.log.Error("this worker has lost its warden and has no other: what runs goes on, and would run on if the worker were stopped "+
 			"now; nothing starts before there is one", logWhy.text(why), zap.Error(err), logAdvice.text(unguardedHint))
+		k.lacking = true
 		k.later()
 		return
 	}
@@ -203,9 +208,7 @@ func (k *keeper) later() {
 		}
 		if _, err := k.warden(); err != nil {
 			k.later()
-			return
 		}
-		k.log.Info("this worker has a warden again")
 	})
 }
 

@@ -98,7 +98,7 @@ func startWarden(token string, number uint64) (*warden, error) {
 		give.Close()
 		return nil, fmt.Errorf("line to the warden: %w", err)
 	}
-	defer closeAll(theirs[:])
+	defer closeAll(theirs)
 	w.line = ours
 	part := func(script string, attr syscall.SysProcAttr, in, out *os.File, extra ...*os.File) error {
 		cmd := exec.Command("/bin/sh", "-c", script, "gpumux-warden", workerToken+"="+token, strconv.FormatUint(number, 10),

@@ -239,8 +239,9 @@ func TestFence_WardensThatEndAgainAndAgain(t *testing.T) {
 			require.Contains(t, f.Hint, "find out what ends it")
 		}
 	}
-	again := func() bool { return w.seen.FilterMessageSnippet("has a warden again").Len() == 1 }
-	require.Eventually(t, again, 60*time.Second, 5*time.Millisecond)
+	again := func() bool { return w.fence.Hold(slot.Uptime()+time.Minute) == nil }
+	require.Eventually(t, again, 60*time.Second, time.Millisecond)
+	require.Equal(t, 1, w.seen.FilterMessageSnippet("has a warden again").Len(), "whoever started it")
 	w.whole(none)
 	require.EqualValues(t, 4, w.fence.Lost())
 	w.goesOn(ended)

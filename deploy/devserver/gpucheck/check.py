@@ -74,7 +74,8 @@ def unpack(bundle, into):
                     digest.update(block)
                     out.write(block)
         except (OSError, EOFError, lzma.LZMAError) as error:
-            raise Unusable(f"{packed} cannot be unpacked: {error}; run `make gpu-bundle` again and bring all of the folder") from error
+            hint = "run `make gpu-bundle` again and bring all of the folder"
+            raise Unusable(f"{packed} cannot be unpacked: {error}; {hint}") from error
         if digest.hexdigest() != about["sha256"]:
             raise Unusable(f"{packed} is not the file that was packed; run `make gpu-bundle` again")
         os.chmod(path, 0o755)
@@ -174,7 +175,8 @@ class Check:
             self.rows.append({"step": name, "result": SKIPPED, "seconds": 0.0, "figures": [], "why": why})
 
     def save(self):
-        summary = {"machine": self.machine, "seconds": round(time.monotonic() - self.began, 1), "steps": self.rows, "benchmarks": self.reports}
+        summary = {"machine": self.machine, "seconds": round(time.monotonic() - self.began, 1), "steps": self.rows,
+                   "benchmarks": self.reports}
         for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("summary.txt", self.table())):
             path = os.path.join(self.out, name)
             with open(path + ".tmp", "w") as file:
@@ -189,7 +191,8 @@ class Check:
             first = told[0] if told else ""
             lines.append(f"{row['step']:<{width}}  {row['result']:<9}  {row['seconds']:>7.1f}  {first}".rstrip())
             lines += [" " * (width + 22) + more for more in told[1:]]
-        count = {result: sum(row["result"] == result for row in self.rows) for result in (PASSED, FAILED, TIMED_OUT, LEFT_OUT, SKIPPED)}
+        results = PASSED, FAILED, TIMED_OUT, LEFT_OUT, SKIPPED
+        count = {result: sum(row["result"] == result for row in self.rows) for result in results}
         said = ", ".join(f"{n} {result.lower()}" for result, n in count.items() if n) or "no step ran"
         return "\n".join(lines + [f"{said}; {self.machine.get('gpu', '')}; {time.monotonic() - self.began:.0f} s"]) + "\n"
 
@@ -269,8 +272,10 @@ def benches(check, program, python, scratch, lacking, env):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bundle", default=os.path.join(ROOT, ".gpu"), help="the folder that make gpu-bundle made")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="run only the steps whose names match this regular expression")
-    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="the time for all steps together (default 540)")
+    parser.add_argument("--only", default="", metavar="PATTERN",
+                        help="run only the steps whose names match this regular expression")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS",
+                        help="the time for all steps together (default 540)")
     parser.add_argument("--python", default=os.environ.get("GPUMUX_TEST_PYTHON", ""), help="the Python that runs the tasks")
     given = parser.parse_args()
     python = shutil.which(given.python) or sys.executable

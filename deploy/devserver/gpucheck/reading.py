@@ -53,9 +53,10 @@ def read_bench(path, step, text):
     for row in report["rows"]:
         if row["way"] in ("persistent", "fresh") and row["ofBare"]:
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
-            goal = f" (goal {GOAL} %)" if name.startswith("medium") and row["way"] == "persistent" and not report.get("quick") else ""
-            step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare processes"
-                                f"{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
+            judged = name.startswith("medium") and row["way"] == "persistent" and not report.get("quick")
+            goal = f" (goal {GOAL} %)" if judged else ""
+            step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare "
+                                f"processes{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
     step.figures += ["note: " + note for note in report.get("notes") or ()]
     step.report = report
 

@@ -129,9 +129,8 @@ def _torch(torch: Any, share: int, tell: Tell) -> None:
                 torch.cuda.set_per_process_memory_fraction(min(1.0, share / total), index)
         if passed:
             raise RuntimeError(passed)
-        reserved = sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
         others = _taken("torch")
-        tell("torch", None, None if others is None else reserved + others)
+        tell("torch", None, None if others is None else _reserved(torch) + others)
 
     # What torch itself uses for calls that wait for CUDA's start, such as seeds; it runs them at once when CUDA is up.
     torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
@@ -235,8 +234,12 @@ def _taken(beside: str = "") -> Optional[int]:
     return None if "tensorflow" in sys.modules else total
 
 
+def _reserved(torch: Any) -> int:
+    return sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
+
+
 _ALLOCATORS: dict[str, Callable[[Any], int]] = {
-    "torch": lambda torch: sum(map(torch.cuda.memory_reserved, range(torch.cuda.device_count()))) if torch.cuda.is_initialized() else 0,
+    "torch": lambda torch: _reserved(torch) if torch.cuda.is_initialized() else 0,
     "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes() if _cuda_begun() else 0,
     "jax": lambda jax: sum((device.memory_stats() or {})["pool_bytes"] for device in _jax_devices(jax)),
 }

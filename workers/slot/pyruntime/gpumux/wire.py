@@ -196,8 +196,8 @@ class Wire:
 
     def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
         """A framework begins to use the device, and its own limit holds or why not. With reserved, the bytes that
-        allocators have taken, the main thread waits until the worker has measured what the process holds beside them. May come from any
-        thread.
+        allocators have taken, the main thread waits until the worker has measured what the process holds beside them. May
+        come from any thread.
         """
         main = threading.get_ident() == self._main
         header: dict = {"type": "cap", "framework": framework}
