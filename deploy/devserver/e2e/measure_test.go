@@ -121,9 +121,9 @@ func TestBench_Interrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, python := newMeasure(t)
-			args := []string{"bench", "--workloads", "light", "--items", "1000000", "--python", python}
+			args := []string{"bench", "--workloads", "light", "--items", "200000", "--python", python}
 			if name == "Pool" {
-				args = []string{"bench", "--compare", "--slots", "2", "--items", "1000000", "--python", python}
+				args = []string{"bench", "--compare", "--slots", "2", "--items", "100000", "--python", python}
 			}
 			p := s.begin(args...)
 			require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), when) }, 2*time.Minute, 10*time.Millisecond)
