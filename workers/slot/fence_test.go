@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,20 +84,28 @@ func or(err error) string {
 	return err.Error()
 }
 
-// A program that is stopped cannot end what it runs; the warden does at the deadline, wherever the descendants are, and not before.
-// The program sees no fault in it and goes on.
-func TestFence_TaskProcessesOfAStoppedProgramEnd(t *testing.T) {
-	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
+// newFenced starts the program fenced and returns when it has four processes: its two slots' and their descendants. next is its next
+// line.
+func newFenced(t *testing.T) (s *stand, program *exec.Cmd, next func() string) {
+	t.Helper()
+	s = newStand(t, gpumux.Persistent)
 	program, out := s.program("fenced", s.task("daemon"))
 	lines := bufio.NewScanner(out)
-	next := func() string {
+	next = func() string {
 		require.True(t, lines.Scan(), "the program ended")
 		return strings.TrimSpace(lines.Text())
 	}
 	require.Equal(t, "idle", next())
 	require.Equal(t, "running", next())
 	require.Eventually(t, func() bool { return len(s.left()) == 4 }, time.Minute, 5*time.Millisecond)
+	return s, program, next
+}
+
+// A program that is stopped cannot end what it runs; the warden does at the deadline, wherever the descendants are, and not before.
+// The program sees no fault in it and goes on.
+func TestFence_TaskProcessesOfAStoppedProgramEnd(t *testing.T) {
+	t.Parallel()
+	s, program, next := newFenced(t)
 	// Longer than the deadline: while it is put off, nothing ends.
 	require.Never(t, func() bool { return len(s.left()) < 4 }, 4*time.Second, 20*time.Millisecond)
 	require.NoError(t, program.Process.Signal(syscall.SIGSTOP))

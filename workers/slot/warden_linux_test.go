@@ -1,7 +1,6 @@
 package slot_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -254,16 +253,7 @@ func TestFence_AWardenThatEndsWhileItsProgramIsStopped(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"Kill": syscall.SIGKILL, "Stop": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
-			program, out := s.program("fenced", s.task("daemon"))
-			lines := bufio.NewScanner(out)
-			next := func() string {
-				require.True(t, lines.Scan(), "the program ended")
-				return strings.TrimSpace(lines.Text())
-			}
-			require.Equal(t, "idle", next())
-			require.Equal(t, "running", next())
-			require.Eventually(t, func() bool { return len(s.left()) == 4 }, 60*time.Second, 5*time.Millisecond)
+			s, program, next := newFenced(t)
 			token := ""
 			for _, each := range s.left() {
 				if !strings.Contains(each, "FAULTS=") { // the one that has cleared its environment

@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -14,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,26 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 )
-
-// built is the folder of binary; TestMain deletes it.
-var built string
-
-// binary is the all-in-one program: GPUMUX_BINARY, or built once by the first test that wants it.
-var binary = sync.OnceValues(func() (_ string, err error) {
-	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
-		return filepath.Abs(given)
-	}
-	if built, err = os.MkdirTemp("", "gpumux-e2e-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(built, "gpumux")
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/gpumux").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build gpumux: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -51,11 +31,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
+	os.Exit(programtest.Main(m))
 }
 
 // shell is a folder in which a person types commands.
@@ -83,32 +59,14 @@ func newShell(t *testing.T) *shell {
 type program struct {
 	*exec.Cmd
 	t              *testing.T
-	stdout, stderr screen
+	stdout, stderr programtest.Screen
 	ended          chan struct{}
-}
-
-// screen collects output while it is written.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // begin starts gpumux; it is killed with the test.
 func (s *shell) begin(args ...string) *program {
 	s.t.Helper()
-	path, err := binary()
+	path, err := programtest.Binary()
 	require.NoError(s.t, err)
 	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr = s.dir, s.env, &p.stdout, &p.stderr
@@ -268,7 +226,7 @@ func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
 func TestLocal_ReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	path, err := binary()
+	path, err := programtest.Binary()
 	require.NoError(t, err)
 	command := exec.Command("sh", "-c", path+" map step.py:double --range 0:20000 --local --quiet | head -1")
 	command.Dir, command.Env = s.dir, s.env

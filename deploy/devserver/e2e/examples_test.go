@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 )
 
 // top is the repository's top folder.
@@ -65,7 +66,7 @@ func (e *example) copy(folder string) {
 // link puts gpumux and Python where the commands look for them.
 func (e *example) link() {
 	e.t.Helper()
-	gpumux, err := binary()
+	gpumux, err := programtest.Binary()
 	require.NoError(e.t, err)
 	require.NoError(e.t, os.MkdirAll(e.path("bin"), 0o755))
 	require.NoError(e.t, os.Symlink(gpumux, e.path("bin/gpumux")))
@@ -78,7 +79,7 @@ func (e *example) sh(dir, line string) (string, int) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-c", line)
-	var stdout, stderr screen
+	var stdout, stderr programtest.Screen
 	command.Dir, command.Env, command.Stdout, command.Stderr = dir, e.env, &stdout, &stderr
 	command.WaitDelay = 10 * time.Second
 	err := command.Run()
@@ -216,7 +217,7 @@ func (e *example) serve() {
 	_, code := e.sh(e.repo, "go build -o "+e.path("bin/service")+" ./examples/service")
 	require.Zero(e.t, code)
 	service := exec.Command(e.path("bin/service"))
-	var log screen
+	var log programtest.Screen
 	service.Env, service.Stdout, service.Stderr = e.env, &log, &log
 	require.NoError(e.t, service.Start())
 	e.t.Cleanup(func() {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 )
@@ -33,32 +33,7 @@ const (
 	mapLimit = 170 * time.Second
 )
 
-// built is the folder of the program that program made; TestMain deletes it.
-var built string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
-}
-
-// program is gpumux: GPUMUX_BINARY, or built once.
-var program = sync.OnceValues(func() (_ string, err error) {
-	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
-		return filepath.Abs(given)
-	}
-	if built, err = os.MkdirTemp("", "gpumux-gpucheck-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(built, "gpumux")
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../cmd/gpumux").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build gpumux (or give a built one in GPUMUX_BINARY): %w\n%s", err, out)
-	}
-	return path, nil
-})
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 
 // python is the interpreter of the tasks.
 func python() string {
@@ -192,7 +167,7 @@ func (m *machine) seen() {
 // command runs gpumux to its end and checks its exit code.
 func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	m.t.Helper()
-	path, err := program()
+	path, err := programtest.Binary()
 	require.NoError(m.t, err)
 	ctx, cancel := context.WithTimeout(m.t.Context(), mapLimit)
 	defer cancel()

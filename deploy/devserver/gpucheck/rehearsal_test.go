@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/gpu/gputest"
 )
 
@@ -17,7 +18,7 @@ func TestRehearsal(t *testing.T) {
 	if rehearsed() {
 		t.Skip("this is the rehearsal")
 	}
-	path, err := program()
+	path, err := programtest.Binary()
 	require.NoError(t, err)
 	cuda := t.TempDir()
 	out, err := exec.Command("cc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",

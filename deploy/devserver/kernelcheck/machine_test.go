@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 )
 
 const (
@@ -97,26 +97,8 @@ func (s *site) write(name, text string) {
 type program struct {
 	*exec.Cmd
 	t              *testing.T
-	stdout, stderr screen
+	stdout, stderr programtest.Screen
 	ended          chan struct{}
-}
-
-// screen collects output while it is written.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // begin starts gpumux in a cgroup, or where the test is; it is killed with the test.

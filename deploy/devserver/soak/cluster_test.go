@@ -3,7 +3,6 @@
 package soak
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
 )
@@ -62,26 +62,8 @@ type cluster struct {
 // program is a command that runs on a host. It is the first process of a process namespace, so its death is everybody's there.
 type program struct {
 	*exec.Cmd
-	said  screen
+	said  programtest.Screen
 	ended chan struct{}
-}
-
-// screen collects what a program says while it is read.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 const frontend = 7233
