@@ -70,10 +70,6 @@ func (c *Census) adopt(fresh map[int]processRow) {
 	}
 }
 
-// HighWater is the most resident memory in bytes that a process held since the last call for it, or since its start. It sets
-// the mark back, which the process sees in its own ru_maxrss. ok is false where the system does not tell.
-func HighWater(pid int) (bytes uint64, ok bool) { return highWater(pid) }
-
 // Resident is the resident memory in bytes of the given processes now, without their descendants.
 func Resident(pids ...int) (sum uint64) {
 	for _, pid := range pids {

@@ -79,20 +79,3 @@ func resident(pid int) (uint64, bool) {
 	pages, err := strconv.ParseUint(string(f[1]), 10, 64)
 	return pages * pageSize, err == nil
 }
-
-func highWater(pid int) (uint64, bool) {
-	proc := "/proc/" + strconv.Itoa(pid)
-	data, err := os.ReadFile(proc + "/status")
-	if err != nil {
-		return 0, false
-	}
-	most := kib(data, "VmHWM")
-	if most == 0 {
-		return 0, false // a zombie, or a kernel process
-	}
-	// 5 sets the mark back and touches nothing else.
-	if os.WriteFile(proc+"/clear_refs", []byte("5"), 0) != nil {
-		return 0, false
-	}
-	return most, true
-}

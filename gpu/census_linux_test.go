@@ -92,23 +92,7 @@ func TestCensus_FindsWhoWasThereBefore(t *testing.T) {
 	require.NotContains(t, pids(c.Tree(root)), os.Getpid())
 }
 
-func TestHighWater_IsTheMostSinceTheLastCall(t *testing.T) {
-	_, ok := HighWater(os.Getpid())
-	require.True(t, ok)
-	before, _ := HighWater(os.Getpid())
-	block, err := syscall.Mmap(-1, 0, 64<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(t, err)
-	for i := 0; i < len(block); i += 4096 {
-		block[i] = 1
-	}
-	require.NoError(t, syscall.Munmap(block))
-	peak, ok := HighWater(os.Getpid())
-	require.True(t, ok)
-	require.InDelta(t, float64(before+64<<20), float64(peak), 8<<20, "the mark remembers what is given back")
-	after, _ := HighWater(os.Getpid())
-	require.Less(t, after, peak-32<<20, "and is set back")
-	_, ok = HighWater(1 << 30)
-	require.False(t, ok)
+func TestResident_OfProcessesThatAreThere(t *testing.T) {
 	require.Positive(t, Resident(os.Getpid()))
 	require.LessOrEqual(t, Proportional(os.Getpid()), Resident(os.Getpid())+8<<20)
 	require.Zero(t, Resident(1<<30)+Proportional(1<<30))

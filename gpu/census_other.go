@@ -35,5 +35,3 @@ func resident(pid int) (uint64, bool) {
 	row, ok := rows[pid]
 	return row.resident, err == nil && ok
 }
-
-func highWater(int) (uint64, bool) { return 0, false }

@@ -284,16 +284,11 @@ func (f *follower) Measure() int64 {
 	return f.held
 }
 
-// Peak implements slot.Watched. The kernel keeps a mark for the process itself, so that nothing is missed between two readings;
-// its descendants are seen by the readings alone.
+// Peak implements slot.Watched.
 func (f *follower) Peak() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	peak := f.peak
-	if f.cpu && !f.closed {
-		mark, _ := gpu.HighWater(f.pid)
-		peak = max(peak, int64(mark))
-	}
 	f.peak = 0
 	return peak
 }

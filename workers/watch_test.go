@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -27,7 +29,7 @@ import (
 )
 
 const memoryTasks = `
-import gc, os, subprocess, sys, time
+import gc, mmap, os, subprocess, sys, time
 
 def touched(mb): return b"x" * (mb << 20)
 
@@ -38,6 +40,11 @@ def hold(item):
         with open(item["mark"] + ".tmp", "w") as f: f.write(repr(time.time()))
         os.rename(item["mark"] + ".tmp", item["mark"])
     time.sleep(item.get("for", 0))
+    return len(block) >> 20
+def fill(mb):
+    # in one call of the kernel, which holds the lock of the process's memory as long as it lasts (MAP_POPULATE)
+    block = mmap.mmap(-1, mb << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x8000)
+    if mb > 1000: time.sleep(60)
     return len(block) >> 20
 def child(mb):
     code = f"import time; x = b'x' * ({mb} << 20); time.sleep(60)"
@@ -242,6 +249,38 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 }
 
 // A forked process is followed like any other, and what it shares with its template is not the next one's burden.
+// The peak of an item that has just ended may be asked for when the next one takes its memory, which keeps nobody from seeing that.
+func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
+	b := newWorkbench(t, nil, false)
+	s := b.slot(gpu.CPU, 200<<20)
+	const all = 6000
+	ended := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			b.mu.Lock()
+			followed := slices.Collect(maps.Keys(b.follower))
+			b.mu.Unlock()
+			for _, f := range followed {
+				f.Peak()
+			}
+		}
+	})
+	_, err := run(s, b.task("fill"), all)
+	close(ended)
+	asking.Wait()
+	f := asFault(t, err)
+	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Less(t, f.Peak, int64(all)<<20, "it was ended in the middle")
+}
+
 func TestWatch_EndsAForkedProcess(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)

@@ -52,7 +52,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 				}
 				together += same.Busy
 			}
-			groupPeak = p.peak(now, together)
+			groupPeak = p.peak(now, together, r.Peak)
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy

@@ -257,11 +257,11 @@ func scribble(how string, say func(header, body string)) bool {
 		b := binary.LittleEndian.AppendUint32(nil, size)
 		b = binary.LittleEndian.AppendUint32(b, 1)
 		b = binary.LittleEndian.AppendUint64(b, run)
-		return append(append(b, make([]byte, 32)...), value...)
+		return append(append(b, make([]byte, 40)...), value...)
 	}
 	switch how {
 	case "board: told of nothing":
-		say(`{"type":"posted","board":56}`, "")
+		say(`{"type":"posted","board":64}`, "")
 	case "board: told of more than there is":
 		say(`{"type":"posted","board":9007199254740992}`, "")
 	case "board: no number":
@@ -270,33 +270,33 @@ func scribble(how string, say func(header, body string)) bool {
 		garbage := []byte(strings.Repeat("garbage!", 1000))
 		board.WriteAt(garbage, 0)
 	case "board: beyond the end":
-		post(56, record(100, 1, "7       "))
+		post(64, record(100, 1, "7       "))
 	case "board: another run":
-		post(56, record(1, 9, "7       "))
+		post(64, record(1, 9, "7       "))
 	case "board: no JSON":
-		post(56, record(2, 1, "]]      "))
+		post(64, record(2, 1, "]]      "))
 	case "board: no such kind":
 		lie := record(1, 1, "7       ")
 		lie[20] = 3
-		post(56, lie)
+		post(64, lie)
 	case "board: an array that is none":
 		lie := record(8, 1, "u\x01\x01\x00\xff\xff\xff\xff")
 		lie[20] = 2
-		post(56, lie)
+		post(64, lie)
 	case "an array that is none":
 		say(`{"type":"results","run":1,"n":0,"sizes":[12],"kinds":[2],"busy":[0]}`, "f\x08\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00")
 	case "kinds for more values":
 		say(`{"type":"results","run":1,"n":0,"sizes":[1],"kinds":[0,0],"busy":[0]}`, "7")
 	case "board: one result, then garbage":
-		post(112, append(record(1, 1, "7       "), record(200, 1, "7       ")...))
+		post(128, append(record(1, 1, "7       "), record(200, 1, "7       ")...))
 	case "board: garbage and death":
-		post(56, record(100, 1, "7       "))
+		post(64, record(100, 1, "7       "))
 		os.Exit(0)
 	case "board: cut short":
 		if err := board.Truncate(0); err == nil {
 			board.WriteAt([]byte("it let itself be cut"), 0)
 		}
-		say(`{"type":"posted","board":48}`, "")
+		say(`{"type":"posted","board":56}`, "")
 	default:
 		return false
 	}

@@ -59,7 +59,8 @@ func TestSlot_Hostile(t *testing.T) {
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {
-							require.GreaterOrEqual(t, len(s.left()), c.leaves)
+							// One that forks and ends while they are counted is counted at neither place.
+							require.Eventually(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
 							require.NoError(t, s.Clear(t.Context()))
 						}
 					}

@@ -244,6 +244,13 @@ func (s *Slot) abandon(ctx context.Context, why string) {
 // diagnose makes a fault of this slot from evidence.
 func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
 	p.gather(e, s.kills)
+	select {
+	case <-p.exited:
+		if s.o.Device == "CPU" {
+			e.Peak = max(e.Peak, mostResident(p.ended))
+		}
+	default:
+	}
 	return s.judge(p, *e)
 }
 

@@ -23,7 +23,7 @@ type Watched interface {
 	// Held is what the tree holds by a reading that costs next to nothing; Measure takes a new one whatever it costs.
 	Held() int64
 	Measure() int64
-	// Peak is the most that was held since the last call.
+	// Peak is the most that a reading has given since the last call.
 	Peak() int64
 	// Close ends it; over is not called any more.
 	Close()
@@ -43,8 +43,9 @@ type memory struct {
 	Watched
 	// over is what the process held when the watch ended it; 0: it did not.
 	over atomic.Int64
-	// last is when a peak was last asked for.
-	last time.Time
+	// last is when a peak was last asked for. tells says that the process tells its own.
+	last  time.Time
+	tells bool
 	// held is what the last reading gave, read when it was taken.
 	held int64
 	read time.Time
@@ -96,13 +97,15 @@ const (
 	peakEvery = 50 * time.Millisecond
 )
 
-// peak is the most that was held for items which have just ended together, or 0 where that is not known. They took busy seconds.
-func (p *process) peak(now time.Time, busy float64) int64 {
-	if duration(busy) < peakItem && now.Sub(p.memory.last) < peakEvery {
+// peak is the most that was held for items which have just ended together, or 0 where that is not known. They took busy seconds. A
+// process that tells its own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
+func (p *process) peak(now time.Time, busy float64, told int64) int64 {
+	p.memory.tells = p.memory.tells || told > 0
+	if told == 0 && (p.memory.tells || duration(busy) < peakItem && now.Sub(p.memory.last) < peakEvery) {
 		return 0
 	}
 	p.memory.last = now
-	return p.memory.Peak()
+	return max(told, p.memory.Peak())
 }
 
 // held is what the process holds, read again when the last reading is not a moment old.

@@ -79,5 +79,7 @@ except BaseException as error:  # the first process must not end
     print(f"guest: {type(error).__name__}: {error}", flush=True)
 finally:
     sys.stdout.flush()
+    with open(os.path.join(SHARE, "out", "dmesg.log"), "wb") as log:
+        subprocess.run(["dmesg"], stdout=log)
     os.sync()
     subprocess.run(["busybox", "poweroff", "-f"])

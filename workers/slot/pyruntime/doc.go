@@ -5,7 +5,7 @@
 //
 // Files: install.go; gpumux/ is the Python package: __init__.py (what a task may use), main.py (start and end), wire.py
 // (frames), board.py (results in shared memory), task.py (finding the function), call.py (running items), item.py (reading their
-// JSON), memory.py (caps and trims), encode.py (values as JSON), raw.py (values as they are), fault.py (exceptions), template.py
-// (forking children that run items), chance.py (their random state).
+// JSON), memory.py (caps and trims), peak.py (what items held), encode.py (values as JSON), raw.py (values as they are), fault.py
+// (exceptions), template.py (forking children that run items), chance.py (their random state).
 // tests/ are Python's own tests, run by go test.
 package pyruntime

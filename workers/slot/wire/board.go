@@ -18,7 +18,7 @@ const (
 	// boardHead is where records begin: the offsets before it tell what is published and what was read.
 	boardHead = 64
 	// recordHead is what stands before a value.
-	recordHead = 48
+	recordHead = 56
 	// boardSkip in the place of a value's size says that the next record lies at the beginning.
 	boardSkip = math.MaxUint32
 	// maxTries is more often than any item is tried.
@@ -49,8 +49,8 @@ type Record struct {
 	Attempts int
 	// Ended is when it ended, in seconds of the system's monotonic clock; items of one micro-batch have the same.
 	Ended float64
-	// Out is as in Results.
-	Out int64
+	// Out and Peak are as in Results.
+	Out, Peak int64
 }
 
 // Published is how far the process says that its records go. It asks memory that the process may be writing; where the
@@ -120,7 +120,7 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 			Run: int64(binary.LittleEndian.Uint64(head[8:])), N: int(binary.LittleEndian.Uint32(head[16:])),
 			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Kind: Kind(binary.LittleEndian.Uint32(head[20:])),
 			Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
-			Busy:  seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])),
+			Busy:  seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])), Peak: int64(binary.LittleEndian.Uint64(head[48:])),
 		}
 		if err := r.check(); err != nil {
 			return list, err
@@ -147,6 +147,8 @@ func (r *Record) check() error {
 		return broken("a record on the board took %v seconds", r.Busy)
 	case math.IsNaN(r.Ended) || math.IsInf(r.Ended, 0):
 		return broken("a record on the board ended at %v", r.Ended)
+	case r.Peak < 0:
+		return broken("a record on the board has a peak of %d bytes", r.Peak)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type boardGolden struct {
 			Busy     float64         `json:"busy"`
 			Ended    float64         `json:"ended"`
 			Out      int64           `json:"out"`
+			Peak     int64           `json:"peak"`
 		} `json:"records"`
 		// Board is how far the board is after it, Memory all of it in hexadecimal.
 		Board  uint64 `json:"board"`
@@ -54,7 +55,7 @@ func TestBoard_GoldenMemory(t *testing.T) {
 				value, err = hex.DecodeString(r.Hex)
 				require.NoError(t, err)
 			}
-			require.Equal(t, Record{r.Run, r.N, value, r.Kind, r.Busy, r.Attempts, r.Ended, r.Out}, got[i])
+			require.Equal(t, Record{r.Run, r.N, value, r.Kind, r.Busy, r.Attempts, r.Ended, r.Out, r.Peak}, got[i])
 		}
 		require.Equal(t, step.Board, binary.LittleEndian.Uint64(b.memory[8:]), "the process sees what was read")
 		got, err = b.Read(step.Board)
@@ -87,21 +88,22 @@ func TestBoard_Lies(t *testing.T) {
 		"BeyondTheMemory":   {record(1, "1"), 4096, "cannot go from byte 0 to 4096"},
 		"NotAMultiple":      {record(1, "1"), 57, "cannot go from byte 0 to 57"},
 		"HugeOffset":        {record(1, "1"), 1 << 63, "cannot go from byte 0"},
-		"ValueBeyondTheEnd": {record(9, "1"), 56, "claims a value of 9 bytes, where 8 are left"},
-		"HugeValue":         {record(1<<32-2, "1"), 56, "claims a value of 4294967294 bytes"},
+		"ValueBeyondTheEnd": {record(9, "1"), 64, "claims a value of 9 bytes, where 8 are left"},
+		"HugeValue":         {record(1<<32-2, "1"), 64, "claims a value of 4294967294 bytes"},
 		"HalfAHead":         {record(1, "1"), 40, "claims a value of 1 bytes, where 0 are left"},
-		"SkipInTheMiddle":   {record(boardSkip, "1"), 56, "claims a value of 4294967295 bytes"},
-		"Empty":             {record(0, ""), 48, "an empty value"},
-		"Zeros":             {make([]byte, 56), 56, "an empty value"},
-		"RunZero":           {change(8, 0), 56, "is of run 0"},
-		"NegativeRun":       {change(15, 255), 56, "runs count from 1"},
-		"NoAttempts":        {change(4, 0), 56, "0 attempts"},
-		"ManyAttempts":      {change(7, 255), 56, "attempts"},
-		"UnknownKind":       {change(20, 99), 56, "a value of kind 99"},
-		"NegativeTime":      {change(30, 0xf0, 0xbf), 56, "took -1 seconds"},
-		"NoNumber":          {change(30, 0xf8, 0x7f), 56, "took NaN seconds"},
-		"InfiniteTime":      {change(30, 0xf0, 0x7f), 56, "took +Inf seconds"},
-		"NoEnd":             {change(38, 0xf8, 0x7f), 56, "ended at NaN"},
+		"SkipInTheMiddle":   {record(boardSkip, "1"), 64, "claims a value of 4294967295 bytes"},
+		"Empty":             {record(0, ""), 56, "an empty value"},
+		"Zeros":             {make([]byte, 64), 64, "an empty value"},
+		"RunZero":           {change(8, 0), 64, "is of run 0"},
+		"NegativeRun":       {change(15, 255), 64, "runs count from 1"},
+		"NoAttempts":        {change(4, 0), 64, "0 attempts"},
+		"ManyAttempts":      {change(7, 255), 64, "attempts"},
+		"UnknownKind":       {change(20, 99), 64, "a value of kind 99"},
+		"NegativeTime":      {change(30, 0xf0, 0xbf), 64, "took -1 seconds"},
+		"NoNumber":          {change(30, 0xf8, 0x7f), 64, "took NaN seconds"},
+		"InfiniteTime":      {change(30, 0xf0, 0x7f), 64, "took +Inf seconds"},
+		"NoEnd":             {change(38, 0xf8, 0x7f), 64, "ended at NaN"},
+		"NegativePeak":      {change(55, 0x80), 64, "a peak of -9223372036854775808 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &Board{memory: make([]byte, boardHead+256)}
@@ -121,7 +123,7 @@ func TestBoard_Lies(t *testing.T) {
 func TestBoard_WhatIsGoodBeforeALieCounts(t *testing.T) {
 	b := &Board{memory: make([]byte, boardHead+256)}
 	copy(b.memory[boardHead:], append(record(3, "123"), record(99, "1")...))
-	got, err := b.Read(112)
+	got, err := b.Read(128)
 	require.ErrorContains(t, err, "claims a value of 99 bytes")
 	require.Len(t, got, 1)
 	require.Equal(t, "123", string(got[0].Value))

@@ -55,6 +55,8 @@ var goldens = []struct {
 	{"results", "process", Results{Run: 7, N: 0, Values: raws(`1`, `"zażółć 😀"`, `null`), Busy: []float64{0.25, 0.25, 12}}},
 	{"results-attempts", "process", Results{Run: 7, N: 2, Values: raws(`1`, `2`), Busy: []float64{0, 1.5}, Attempts: []int{1, 3}}},
 	{"results-out", "process", Results{Run: 7, N: 2, Values: raws(`1`), Busy: []float64{0.5}, Attempts: []int{2}, Out: 4096}},
+	{"results-peak", "process", Results{Run: 7, N: 2, Values: raws(`1`), Busy: []float64{0.5}, Peak: 3 << 30}},
+	{"fault-peak", "process", Fault{Run: 7, N: 1, Busy: 0.5, Peak: 40 << 20, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault-out", "process", Fault{Run: 7, N: 1, Busy: 0.5, Out: 70, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"fault", "process", Fault{Run: 7, N: 3, Attempts: 2, Busy: 0.25, Raised: Raised{Class: "torch.OutOfMemoryError",
 		Message: "CUDA out of memory. Tried to allocate 2.00 GiB.", Traceback: "Traceback (most recent call last):\n  File \"embed.py\", line 3, in embed\n",

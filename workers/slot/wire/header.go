@@ -32,6 +32,7 @@ type header struct {
 	Busy      json.RawMessage `json:"busy"`
 	Attempts  json.RawMessage `json:"attempts"`
 	Out       int64           `json:"out"`
+	Peak      int64           `json:"peak"`
 	Fault     *Raised         `json:"fault"`
 	Value     json.RawMessage `json:"value"`
 	Trim      bool            `json:"trim"`
@@ -79,6 +80,14 @@ func (h *header) empty(body []byte) error {
 func (h *header) place() error {
 	if h.Run < 1 || h.N < 0 {
 		return broken("%s: run %d, n %d; runs count from 1 and positions from 0", h.Type, h.Run, h.N)
+	}
+	return nil
+}
+
+// measured checks the peak of an answer.
+func (h *header) measured() error {
+	if h.Peak < 0 {
+		return broken("%s: peak is %d bytes", h.Type, h.Peak)
 	}
 	return nil
 }
@@ -158,9 +167,9 @@ func (h *header) results(body []byte) (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out,
+	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out, Peak: h.Peak,
 		Board: h.Board, Wait: h.Wait}
-	return r, errors.Join(h.place(), r.check())
+	return r, errors.Join(h.place(), h.measured(), r.check())
 }
 
 func (h *header) fault(body []byte) (Message, error) {
@@ -178,7 +187,8 @@ func (h *header) fault(body []byte) (Message, error) {
 	if h.Run < 0 || h.N < 0 {
 		return nil, h.place()
 	}
-	return Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Board: h.Board, Raised: *h.Fault}, h.empty(body)
+	f := Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Peak: h.Peak, Board: h.Board, Raised: *h.Fault}
+	return f, errors.Join(h.measured(), h.empty(body))
 }
 
 func (r *Results) check() error {
@@ -230,6 +240,10 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		if m.Out > 0 {
 			b = append(b, `,"out":`...)
 			b = strconv.AppendInt(b, m.Out, 10)
+		}
+		if m.Peak > 0 {
+			b = append(b, `,"peak":`...)
+			b = strconv.AppendInt(b, m.Peak, 10)
 		}
 		if m.Board > 0 {
 			b = append(b, `,"board":`...)

@@ -95,6 +95,9 @@ type Results struct {
 	// Out is the size of the file behind standard output once the items had ended, where that is a file that the process
 	// appends to; 0 means that nothing was printed since the last message. What lies before it belongs to these items.
 	Out int64 `json:"out,omitempty"`
+	// Peak is the most resident memory in bytes that the process, without its descendants, held since the last peak that it told; 0
+	// means that it was not measured.
+	Peak int64 `json:"peak,omitempty"`
 	// Board is how far the board was when this was sent: what lies before it comes first. 0 means that it was never used.
 	Board uint64 `json:"board,omitempty"`
 	// Wait asks for a Next.
@@ -117,8 +120,9 @@ type Fault struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Busy is how many seconds all attempts took.
 	Busy float64 `json:"busy,omitempty"`
-	// Out and Board are as in Results.
+	// Out, Peak and Board are as in Results.
 	Out    int64  `json:"out,omitempty"`
+	Peak   int64  `json:"peak,omitempty"`
 	Board  uint64 `json:"board,omitempty"`
 	Raised Raised `json:"fault"`
 }

@@ -26,25 +26,17 @@ func openOutput() *printed {
 	return &printed{file: file}
 }
 
-// mark notes in an answer where the output so far ends, when there is more of it than at the last answer.
-func (p *printed) mark(m Message) Message {
+// grown is where the output so far ends, or 0 when that is where it ended at the last answer.
+func (p *printed) grown() int64 {
 	if p.file == nil {
-		return m
+		return 0
 	}
 	info, err := p.file.Stat()
 	if err != nil || info.Size() == p.size {
-		return m
+		return 0
 	}
 	p.size = info.Size()
-	switch answer := m.(type) {
-	case Results:
-		answer.Out = p.size
-		return answer
-	case Fault:
-		answer.Out = p.size
-		return answer
-	}
-	return m
+	return p.size
 }
 
 func (p *printed) close() {

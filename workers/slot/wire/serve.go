@@ -78,6 +78,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	}
 	out := openOutput()
 	defer out.close()
+	measured := peaks{told: hello.Device == "CPU"}
 	var ahead []Message
 	for {
 		var m Message
@@ -100,8 +101,9 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 		}
 		for n, item := range run.Items {
 			at := &running{conn: conn, hello: hello, run: run.Run, n: n}
+			began := time.Now()
 			answer := at.item(context.WithValue(ctx, runningKey{}, at), handler, item, max(1, run.Attempts))
-			answer = out.mark(answer)
+			answer = note(answer, out.grown(), measured.of(began))
 			if err := conn.Write(answer); err != nil {
 				return err
 			}
@@ -158,6 +160,19 @@ func (at *running) item(ctx context.Context, handler Handler, item json.RawMessa
 			return f
 		}
 	}
+}
+
+// note adds to an answer where the output ends and what was held, each 0 when there is nothing to say.
+func note(m Message, out, peak int64) Message {
+	switch answer := m.(type) {
+	case Results:
+		answer.Out, answer.Peak = out, peak
+		return answer
+	case Fault:
+		answer.Out, answer.Peak = out, peak
+		return answer
+	}
+	return m
 }
 
 // maxHeader is more than the header of a single result ever takes.

@@ -17,8 +17,8 @@ DESCRIPTOR = 4
 # Where the records begin; before it are the two offsets: what is published, and what the worker has read.
 HEAD = 64
 _PUBLISHED, _READ = 0, 1
-# Size of the value, attempts, run, position in the run, kind of the value, seconds busy, time of the end, end of the output.
-_record = struct.Struct("<IIQIIddq")
+# Size of the value, attempts, run, position in the run, kind of the value, seconds busy, time of the end, end of the output, peak.
+_record = struct.Struct("<IIQIIddqQ")
 RECORD = _record.size
 # In the place of a size: the rest of the memory is not used, the next record lies at HEAD.
 _skip = struct.Struct("<I")
@@ -56,7 +56,9 @@ class Board:
         self._base = -HEAD
         self._edge = HEAD
 
-    def add(self, run: int, n: int, value: bytes | Raw, attempts: int, busy: float, ended: float, out: int) -> bool:
+    def add(
+        self, run: int, n: int, value: bytes | Raw, attempts: int, busy: float, ended: float, out: int, peak: int = 0
+    ) -> bool:
         """Write a record behind the last one, not yet published. False: the worker must read first."""
         size = len(value)
         at = self._at
@@ -68,10 +70,10 @@ class Board:
             after = at + RECORD + (size + 7 & -8)
         memory = self._memory
         if type(value) is bytes:
-            _record.pack_into(memory, at, size, attempts, run, n, 0, busy, ended, out)
+            _record.pack_into(memory, at, size, attempts, run, n, 0, busy, ended, out, peak)
             memory[at + RECORD : at + RECORD + size] = value
         else:
-            _record.pack_into(memory, at, size, attempts, run, n, value.kind, busy, ended, out)
+            _record.pack_into(memory, at, size, attempts, run, n, value.kind, busy, ended, out, peak)
             data = at + RECORD + len(value.head)
             memory[at + RECORD : data] = value.head
             memory[data : at + RECORD + size] = value.data

@@ -20,6 +20,7 @@ from .encode import rows
 from .fault import describe, is_memory
 from .item import read
 from .memory import trim
+from .peak import LONG, Peak
 from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
@@ -31,12 +32,13 @@ _MOST_PATIENCE = 256
 class Caller:
     """Runs items with one task. Only the main thread uses it."""
 
-    def __init__(self, function: Callable[..., Any], wire: Wire) -> None:
+    def __init__(self, function: Callable[..., Any], wire: Wire, peak: Peak) -> None:
         self.batch = int(getattr(function, "__gpumux_batch__", 0))
         self.ended: Callable[[], None] = lambda: None
         """Raises SystemExit when the worker has told the process to end."""
         self._function = function
         self._wire = wire
+        self._peak = peak
         self._forked = _fork_mark()
         self._main = threading.get_ident()
         self._loop: Any = None
@@ -102,10 +104,11 @@ class Caller:
                 break
         self._finish()
         ended = perf_counter()
+        peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
         if fault is None:
-            self._wire.result(self._run, n, data, ended - begin, ended, tried)
+            self._wire.result(self._run, n, data, ended - begin, ended, tried, peak)
         else:
-            self._wire.fault(fault, self._run, n, tried, ended - begin)
+            self._wire.fault(fault, self._run, n, tried, ended - begin, peak)
         self._answered()
         if fault is not None:
             self._wire.go_on()
@@ -153,7 +156,8 @@ class Caller:
         if answers is not None:
             self._finish()
             ended = perf_counter()
-            self._answer(n, answers, (ended - begin) / len(raws), ended)
+            peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
+            self._answer(n, answers, (ended - begin) / len(raws), ended, peak)
             self._answered()
             self._grow()
         elif memory:
@@ -182,17 +186,17 @@ class Caller:
                 answers.append(error)
         return answers
 
-    def _answer(self, n: int, answers: list, busy: float, ended: float) -> None:
+    def _answer(self, n: int, answers: list, busy: float, ended: float, peak: int) -> None:
         """Send values in as few pieces as they fit, with faults in their places."""
         values: list[bytes | Raw] = []
         total = 0
         for i, answer in enumerate(answers):
             failed = isinstance(answer, BaseException)
             if values and (failed or total + len(answer) > MAX_FRAME // 2):
-                self._wire.results(self._run, n + i - len(values), values, busy, ended)
+                self._wire.results(self._run, n + i - len(values), values, busy, ended, peak)
                 values, total = [], 0
             if failed:
-                self._wire.fault(describe(answer), self._run, n + i, 1, busy)
+                self._wire.fault(describe(answer), self._run, n + i, 1, busy, peak)
                 self._answered()
                 self._wire.go_on()
                 self._wire.sending = True
@@ -200,7 +204,7 @@ class Caller:
                 values.append(answer)
                 total += len(answer)
         if values:
-            self._wire.results(self._run, n + len(answers) - len(values), values, busy, ended)
+            self._wire.results(self._run, n + len(answers) - len(values), values, busy, ended, peak)
 
     def _halve(self, tried: int) -> None:
         # A limit that had grown too far must earn its next growth with more successes.

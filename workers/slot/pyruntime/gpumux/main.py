@@ -84,7 +84,7 @@ def _serve(wire, ended, forks) -> int:
     import gpumux
     from time import perf_counter
 
-    from gpumux import call, memory, task
+    from gpumux import call, memory, peak, task
     from gpumux.wire import WireError
 
     hello = _greet(wire)
@@ -120,7 +120,7 @@ def _serve(wire, ended, forks) -> int:
         forks.handle()
         if _greet(wire) is None:
             return 0
-    caller = call.Caller(function, wire)
+    caller = call.Caller(function, wire, peak.Peak(gpumux.slot().device == "CPU"))
     caller.ended = ended
     wire.ready(caller.batch, trim=True)
     try:

@@ -216,28 +216,32 @@ class Wire:
         with self._lock:
             self._sock.sendall(_length.pack(len(head)) + head)
 
-    def result(self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1) -> None:
-        """One value; ended is when its item did, by perf_counter."""
+    def result(
+        self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0
+    ) -> None:
+        """One value; ended is when its item did, by perf_counter, and peak what Peak.take gave."""
         board = self._board
         if board is None or len(value) > board.largest:
-            self._values(run, n, [value], [busy], [attempts])
+            self._values(run, n, [value], [busy], [attempts], peak)
             return
         out = self._new_output()
-        while not board.add(run, n, value, attempts, busy, ended, out):
+        while not board.add(run, n, value, attempts, busy, ended, out, peak):
             self._make_room()
         end = board.publish()
         if ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
-    def results(self, run: int, n: int, values: Sequence[bytes | Raw], busy: float, ended: float) -> None:
+    def results(
+        self, run: int, n: int, values: Sequence[bytes | Raw], busy: float, ended: float, peak: int = 0
+    ) -> None:
         """The values of consecutive items, the first at position n, that ended together after busy seconds each."""
         board = self._board
         if board is None or max(map(len, values)) > board.largest:
-            self._values(run, n, values, [busy] * len(values), [1] * len(values))
+            self._values(run, n, values, [busy] * len(values), [1] * len(values), peak)
             return
         out = self._new_output()
         for i, value in enumerate(values):
-            while not board.add(run, n + i, value, 1, busy, ended, out):
+            while not board.add(run, n + i, value, 1, busy, ended, out, peak):
                 board.publish()
                 self._make_room()
             out = 0
@@ -245,12 +249,16 @@ class Wire:
         if ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
-    def _values(self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int]) -> None:
+    def _values(
+        self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int], peak: int
+    ) -> None:
         """Values in a frame. With a board the worker must have read it before the next record can follow."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
         out = self._new_output()
         if out:
             more += f',"out":{out}'
+        if peak:
+            more += f',"peak":{peak}'
         if self._board is not None:
             more += f'{self._upto()},"wait":true'
         kinds = [value.kind if type(value) is Raw else 0 for value in values]
@@ -285,7 +293,9 @@ class Wire:
         board = self._board
         return f',"board":{board.published}' if board is not None and board.published else ""
 
-    def fault(self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0) -> None:
+    def fault(
+        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0
+    ) -> None:
         """What an item raised or, without a run, why the task could not be loaded."""
         header: dict = {"type": "fault"}
         if run:
@@ -298,6 +308,8 @@ class Wire:
             header["busy"] = round(busy, 6)
         if run and self._new_output():
             header["out"] = self._printed
+        if peak:
+            header["peak"] = peak
         if self._board is not None and self._board.published:
             header["board"] = self._told = self._board.published
         header["fault"] = fault

@@ -28,7 +28,7 @@ class TestBoard(unittest.TestCase):
             struct.pack_into("<Q", memory, 8, step["read"])
             for r in step["records"]:
                 value = Raw(r["kind"], b"", bytes.fromhex(r["hex"])) if "kind" in r else dump(r["value"])
-                self.assertTrue(b.add(r["run"], r["n"], value, r["attempts"], r["busy"], r["ended"], r["out"]))
+                self.assertTrue(b.add(r["run"], r["n"], value, r["attempts"], r["busy"], r["ended"], r["out"], r.get("peak", 0)))
             self.assertEqual(b.publish(), step["board"])
             self.assertEqual(memory.hex(), step["memory"])
 
@@ -81,11 +81,11 @@ class TestWire(unittest.TestCase):
 
     def test_fast_items_are_told_now_and_then(self):
         self.wire.result(1, 0, b"1", 0.0, 10.0)
-        self.assertEqual(self.told(), {"type": "posted", "board": 56}, "the first at once")
+        self.assertEqual(self.told(), {"type": "posted", "board": 64}, "the first at once")
         for n in range(1, 10):
             self.wire.result(1, n, b"1", 0.0, 10.0 + n * 0.0001)
         self.wire.result(1, 10, b"1", 0.0, 10.0011)
-        self.assertEqual(self.told(), {"type": "posted", "board": 11 * 56})
+        self.assertEqual(self.told(), {"type": "posted", "board": 11 * 64})
 
     def test_told_before_it_waits_and_only_then(self):
         self.wire.result(1, 0, b"1", 0.0, 10.0)
@@ -96,7 +96,7 @@ class TestWire(unittest.TestCase):
         self.assertEqual(self.wire.read()[0]["run"], 2)
         reader = threading.Thread(target=self.wire.read)
         reader.start()
-        self.assertEqual(self.told(), {"type": "posted", "board": 112})
+        self.assertEqual(self.told(), {"type": "posted", "board": 128})
         self.far._send(b'{"type":"stop"}\n', b"")
         reader.join()
 
@@ -125,12 +125,12 @@ class TestWire(unittest.TestCase):
         self.far._send(b'{"type":"next"}\n', b"")
         self.wire.result(1, 2, b'"%s"' % (b"x" * 5000), 0.5, 10.0)
         header, body = self.far.read()
-        self.assertEqual((header["n"], header["board"], header["wait"], len(body)), (2, 112, True, 5002))
-        self.assertEqual(self.board.published, 112)
+        self.assertEqual((header["n"], header["board"], header["wait"], len(body)), (2, 128, True, 5002))
+        self.assertEqual(self.board.published, 128)
 
     def test_a_micro_batch_is_published_whole(self):
         self.wire.results(1, 0, [b"1", b"2", b"3"], 0.5, 10.0)
-        self.assertEqual(self.told(), {"type": "posted", "board": 3 * 56})
+        self.assertEqual(self.told(), {"type": "posted", "board": 3 * 64})
 
     def test_a_forked_child_has_none(self):
         self.wire.forked()

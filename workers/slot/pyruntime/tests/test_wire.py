@@ -84,13 +84,13 @@ class TestGolden(Ends):
         elif kind == "progress":
             self.wire.progress(m["run"], m["n"], dump(m["value"]))
         elif kind == "fault":
-            self.wire.fault(m["fault"], m.get("run", 0), m.get("n", 0), m.get("attempts", 1), m.get("busy", 0))
+            self.wire.fault(m["fault"], m.get("run", 0), m.get("n", 0), m.get("attempts", 1), m.get("busy", 0), m.get("peak", 0))
         elif kind == "posted":
             self.wire._post(1.0, m.get("wait", False))
         else:
             kinds = m.get("kinds") or [0] * len(m["values"])
             values = [Raw(kind, b"", dump(value)) if kind else dump(value) for kind, value in zip(kinds, m["values"])]
-            self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values))
+            self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values), m.get("peak", 0))
         self.wire.use(None)
 
 
