@@ -26,8 +26,10 @@ const (
 	// while a process holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
-	// sharedCost is how many times longer than its own reading the next look at shared pages waits, which takes long.
-	sharedCost = 50
+	// sharedCost is how many times longer than its own reading the next look at shared pages waits, which takes long, or grownCost
+	// when the process holds more by grownShare of its budget than it did then.
+	sharedCost, grownCost = 50, 10
+	grownShare            = 0.125
 )
 
 // memories is what the watch asks about devices; *gpu.Inventory is one.
@@ -64,9 +66,25 @@ type follower struct {
 	busy, closed, fired bool
 	held, peak          int64 // bytes
 	others              []int // its descendants as of the last round
-	// own is the share of its resident memory that is its own, as of the last look at shared pages; the next is not before shared.
-	own    float64
-	shared time.Time
+	// own is the share of its resident memory that is its own, as of the last look at shared pages.
+	own  float64
+	last look
+}
+
+// look is a look at shared pages: when it ended, how long it took, and what was held by a count that has them once for each process.
+type look struct {
+	at   time.Time
+	took time.Duration
+	held int64
+}
+
+// due says whether it is time for another look at a process that holds so much by now.
+func (l look) due(now time.Time, held, budget int64) bool {
+	wait := sharedCost * l.took
+	if float64(held-l.held) >= grownShare*float64(budget) {
+		wait = grownCost * l.took
+	}
+	return now.Sub(l.at) >= wait
 }
 
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
@@ -192,13 +210,13 @@ func (f *follower) take(held int64) {
 	}
 	if f.cpu {
 		began := time.Now()
-		if began.Before(f.shared) {
+		if !f.last.due(began, held, f.budget) {
 			return
 		}
 		// Shared pages count once for each process until here, where it matters.
 		own := int64(gpu.Proportional(append([]int{f.pid}, f.others...)...))
 		now := time.Now()
-		f.shared = now.Add(sharedCost * now.Sub(began))
+		f.last = look{at: now, took: now.Sub(began), held: held}
 		f.own, held = min(1, float64(own)/float64(held)), own
 		if held <= f.budget {
 			return

@@ -61,6 +61,10 @@ def run(number, step, end):
 
 
 def main():
+    # Where memory is short, the kernel reads the programs that run from their files again and again, for minutes on a machine like
+    # this one, before it ends one. This has it keep what was used within a second, and end one at once when it cannot.
+    write("/sys/kernel/mm/lru_gen/enabled", "y")
+    write("/sys/kernel/mm/lru_gen/min_ttl_ms", "1000")
     write(os.path.join(CGROUPS, "cgroup.subtree_control"), "+memory +pids")
     with open(os.path.join(SHARE, "steps.json")) as file:
         plan = json.load(file)

@@ -55,6 +55,8 @@ type cluster struct {
 	keep *store.Store
 
 	mu sync.Mutex
+	// now is the worker of each host.
+	now map[*host]*program
 	// stored is when an item was first seen to have a result, by the clock of the task.
 	stored map[int64]time.Duration
 }
@@ -72,7 +74,7 @@ func newCluster(t *testing.T, n *network) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cluster{network: n, dir: dir, binary: executable(t), server: n.hosts[0], store: n.hosts[1], client: n.hosts[2],
-		workers: n.hosts[3:], objects: s3test.New(t), stored: map[int64]time.Duration{}}
+		workers: n.hosts[3:], objects: s3test.New(t), now: map[*host]*program{}, stored: map[int64]time.Duration{}}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.py"), []byte(hostsPy), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ran"), nil, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.yaml"), fmt.Appendf(nil, "temporal: {address: \"%s:%d\"}\nstore: %q\n"+
@@ -151,6 +153,9 @@ func (c *cluster) work(h *host) (stop func()) {
 				c.t.Errorf("start a worker on host %s: %v", h.name, err)
 				return
 			}
+			c.mu.Lock()
+			c.now[h] = p
+			c.mu.Unlock()
 			select {
 			case <-p.ended:
 			case <-quit:
@@ -168,6 +173,13 @@ func (c *cluster) work(h *host) (stop func()) {
 	stop = func() { once.Do(func() { close(quit) }); <-done }
 	c.t.Cleanup(stop)
 	return stop
+}
+
+// signal sends a signal to the worker of a host, but not to its task processes.
+func (c *cluster) signal(h *host, signal syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.now[h].Process.Signal(signal) // one that has just ended is started again
 }
 
 // log keeps what a program said where GPUMUX_SOAK_LOGS asks for it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,10 +43,10 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	go c.look()
 	began := time.Now()
 	// Fewer chunks than slots: one that is handed on finds a slot, and begins while whoever has lost it may still run.
-	command := c.run(c.client, "map", "work", "--range", fmt.Sprintf("0:%d", items), "--pool", "cpu", "--window", "8", "--id", "hosts",
+	command := c.run(c.client, "map", "work", "--range", fmt.Sprintf("0:%d", items), "--pool", "cpu", "--window", "10", "--id", "hosts",
 		"--out", "results.jsonl")
 	t.Cleanup(func() { c.log(c.client, command) })
-	require.Eventually(t, func() bool { return c.count() > items/50 }, 2*time.Minute, 50*time.Millisecond, "the map runs")
+	require.Eventually(t, func() bool { return c.count() > items/20 }, 2*time.Minute, 50*time.Millisecond, "the map runs")
 
 	seconds := func(least, most float64) time.Duration {
 		return time.Duration((least + chance.Float64()*(most-least)) * float64(time.Second))
@@ -83,6 +84,12 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 			time.Sleep(seconds(5, 20))
 			h.plug(true)
 			stops[h] = c.work(h)
+		}},
+		{"a worker is stopped", func() {
+			h := one()
+			c.signal(h, syscall.SIGSTOP)
+			time.Sleep(seconds(12, 25))
+			c.signal(h, syscall.SIGCONT)
 		}},
 		{"a worker's interface is down", func() { h := one(); h.plug(false); time.Sleep(seconds(12, 25)); h.plug(true) }},
 		{"the client is cut off", func() { c.client.both(wire{cut: true}); time.Sleep(seconds(20, 40)) }},
