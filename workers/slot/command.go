@@ -71,27 +71,19 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		defer timer.Stop()
 		late = timer.C
 	}
-	tick := time.NewTicker(trimEvery)
-	defer tick.Stop()
-wait:
-	for {
-		select {
-		case <-p.exited:
-			break wait
-		case <-tick.C:
-			p.out.trim(outputLimit)
-		case <-late:
-			if err := s.lapsed(call); err != nil {
-				return none, err
-			}
-			return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
-		case <-ctx.Done():
-			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
-			return none, context.Cause(ctx)
-		case <-s.quit:
-			s.retire(false, "slot stops")
-			return none, ErrStopped
+	select {
+	case <-p.exited:
+	case <-late:
+		if err := s.lapsed(call); err != nil {
+			return none, err
 		}
+		return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
+	case <-ctx.Done():
+		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
+		return none, context.Cause(ctx)
+	case <-s.quit:
+		s.retire(false, "slot stops")
+		return none, ErrStopped
 	}
 	if err := s.lapsed(call); err != nil {
 		return none, err

@@ -1,9 +1,12 @@
 package slot_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +37,70 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
 	require.Contains(t, f.Tail, "endless endless")
 	s.works()
+}
+
+// The file behind the output is the process's too. Whatever it makes of it costs lines of output at most.
+func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"cut", "shell", "huge"} {
+		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+			t.Run(fmt.Sprintf("%s/%s", how, mode), func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, mode)
+				task := s.task("item")
+				task.Python = "output.py:item"
+				items := []any{object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2}, object{"i": 3, "how": how, "end": true}, object{"i": 4}}
+				got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
+				f := fault(t, err)
+				require.Equal(t, gpumux.Crash, f.Kind)
+				if mode == gpumux.Fresh {
+					// Nothing of an item is read before it ends, and nothing of another one is in its file.
+					for i, d := range got {
+						require.True(t, strings.HasSuffix(d.Output, fmt.Sprintf("the end of %d\n", i)))
+						require.Less(t, len(d.Output), 20<<10)
+					}
+					require.True(t, strings.HasSuffix(f.Tail, "the end of 3\n"))
+				}
+				s.works()
+			})
+		}
+	}
+}
+
+// What is printed while no item runs costs no memory either.
+func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux takes back a part of a file")
+	}
+	for _, when := range []string{"import", "idle"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("item", "FLOODS", when)
+			task.Python = "output.py:item"
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- s.Run(ctx, slot.Call{Task: task, Items: values(object{"i": 0}), Done: func(slot.Done) {}})
+			}()
+			if when == "idle" {
+				require.NoError(t, <-ended)
+			}
+			require.Eventually(t, func() bool {
+				text, _ := os.ReadFile(s.log)
+				pid, _, _ := strings.Cut(string(text), "\n")
+				file, err := os.Stat("/proc/" + pid + "/fd/1")
+				return err == nil && file.Size() > 32<<20 && file.Sys().(*syscall.Stat_t).Blocks*512 < file.Size()/4
+			}, time.Minute, time.Millisecond)
+			if when == "import" {
+				cancel()
+				require.ErrorIs(t, <-ended, context.Canceled)
+			}
+		})
+	}
 }
 
 // What a thread prints after its item has returned reaches the next item's output at worst: it breaks nothing.
