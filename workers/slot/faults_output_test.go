@@ -3,8 +3,11 @@ package slot_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +103,40 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 				require.ErrorIs(t, <-ended, context.Canceled)
 			}
 		})
+	}
+}
+
+// Whoever has a command's standard output and lives on keeps nobody waiting, and what was printed is whole.
+func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "holder")
+	holder, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	require.NoError(t, err)
+	defer holder.Close()
+	go func() {
+		for {
+			taker, err := holder.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // the descriptor is ours now
+		}
+	}()
+	s := newStand(t, gpumux.Fresh)
+	const size = 300_000 // more than is in the pipe at once
+	task := slot.Task{Name: "gives", Command: []string{"python3", "-c", `
+import os, socket, sys
+wire = socket.socket(socket.AF_UNIX)
+wire.connect(sys.argv[1])
+socket.send_fds(wire, [b"."], [1])
+sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
+`, path, strconv.Itoa(size)}}
+	got, err := s.run(slot.Call{Task: task, Items: values(0, 1, 2)})
+	require.NoError(t, err)
+	require.Len(t, got, 3)
+	for _, d := range got {
+		require.Nil(t, d.Fault)
+		require.Len(t, d.Value, size+2)
 	}
 }
 
