@@ -52,8 +52,8 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 				s := newStand(t, mode)
 				task := s.task("item")
 				task.Python = "output.py:item"
-				items := []any{object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2}, object{"i": 3, "how": how, "end": true}, object{"i": 4}}
-				got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+				got, err := s.run(slot.Call{Task: task, Items: values(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
+					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
 				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 				f := fault(t, err)
 				require.Equal(t, gpumux.Crash, f.Kind)
