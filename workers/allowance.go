@@ -31,10 +31,13 @@ type allowances struct {
 	log   *zap.Logger
 	now   func() time.Time
 
-	mu    sync.Mutex
+	mu    sync.Mutex // never held while a disk is asked
 	known figures
 	ids   map[string]string // of tasks, by name
 	told  map[string]bool
+	// unkept says that something is known which no write has taken up; writing is closed when nothing is written any more.
+	unkept  bool
+	writing chan struct{}
 }
 
 const (
@@ -62,40 +65,40 @@ func openAllowances(dir string, tasks *catalog, log *zap.Logger) *allowances {
 		return a
 	}
 	a.file = filepath.Join(dir, "allowances.json")
-	if err := a.merge(); err != nil {
+	kept, err := readFigures(a.file)
+	if err != nil {
 		log.Warn("what earlier workers measured cannot be read; it is measured anew", zap.Error(err))
 	}
+	a.known.take(kept, a.now())
 	return a
 }
 
-// merge takes over what the file has that is not known here or was seen later, and drops what is old; the caller holds the lock,
-// or nobody else knows of a.
-func (a *allowances) merge() error {
-	data, err := os.ReadFile(a.file)
+func readFigures(file string) (kept figures, err error) {
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
-	var kept figures
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
 	}
-	if err != nil {
-		return err
-	}
-	for model, tasks := range kept {
+	return kept, err
+}
+
+// take takes over what others have that is not known here or was seen later, and drops what is old by now.
+func (f figures) take(others figures, now time.Time) {
+	for model, tasks := range others {
 		for id, each := range tasks {
-			if each.Seen.After(a.known[model][id].Seen) {
-				a.known.put(model, id, each)
+			if each.Seen.After(f[model][id].Seen) {
+				f.put(model, id, each)
 			}
 		}
 	}
-	for model, tasks := range a.known {
-		maps.DeleteFunc(tasks, func(_ string, each allowance) bool { return a.now().Sub(each.Seen) > allowanceAge })
+	for model, tasks := range f {
+		maps.DeleteFunc(tasks, func(_ string, each allowance) bool { return now.Sub(each.Seen) > allowanceAge })
 		if len(tasks) == 0 {
-			delete(a.known, model)
+			delete(f, model)
 		}
 	}
-	return nil
 }
 
 func (f figures) put(model, id string, one allowance) {
@@ -105,9 +108,13 @@ func (f figures) put(model, id string, one allowance) {
 	f[model][id] = one
 }
 
-// id tells a task from those of other projects that have the same name: by what is run, and where. The caller holds the lock.
+// id tells a task from those of other projects that have the same name: by what is run, and where. Finding a task may take a look
+// at its folder.
 func (a *allowances) id(name string) string {
-	if id, ok := a.ids[name]; ok {
+	a.mu.Lock()
+	id, ok := a.ids[name]
+	a.mu.Unlock()
+	if ok {
 		return id
 	}
 	task, err := a.tasks.find(name)
@@ -115,8 +122,19 @@ func (a *allowances) id(name string) string {
 		return name
 	}
 	target := cmp.Or(task.Python, strings.Join(task.Command, " "), strings.Join(task.Program, " "))
-	a.ids[name] = fmt.Sprintf("%s: %s in %s", name, target, task.Dir)
-	return a.ids[name]
+	id = fmt.Sprintf("%s: %s in %s", name, target, task.Dir)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids[name] = id
+	return id
+}
+
+// one is what is known of a task on a model.
+func (a *allowances) one(model, task string) allowance {
+	id := a.id(task)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known[model][id]
 }
 
 // model is what allowances go by.
@@ -129,17 +147,13 @@ func model(d gpu.Device) string {
 
 // of is what a process of the task takes on one device of the model, 0 where nobody has measured it.
 func (a *allowances) of(model, task string) gpumux.Size {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.known[model][a.id(task)].Bytes
+	return a.one(model, task).Bytes
 }
 
 // most is the task that takes the most on a model, among the tasks that a worker runs.
 func (a *allowances) most(model string, tasks []string) (task string, bytes gpumux.Size) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, each := range tasks {
-		if n := a.known[model][a.id(each)].Bytes; n > bytes {
+		if n := a.of(model, each); n > bytes {
 			task, bytes = each, n
 		}
 	}
@@ -148,11 +162,9 @@ func (a *allowances) most(model string, tasks []string) (task string, bytes gpum
 
 // broken are the frameworks whose own limit is known not to hold on a model in one of the tasks, sorted.
 func (a *allowances) broken(model string, tasks []string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	names := map[string]bool{}
 	for _, each := range tasks {
-		for name := range a.known[model][a.id(each)].Broken {
+		for name := range a.one(model, each).Broken {
 			names[name] = true
 		}
 	}
@@ -218,11 +230,11 @@ func (a *allowances) first(words ...string) bool {
 	return !was
 }
 
-// set changes what is known and keeps it.
+// set changes what is known, and has it kept without waiting for that.
 func (a *allowances) set(model, task string, change func(*allowance)) {
+	id := a.id(task)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id := a.id(task)
 	before := a.known[model][id]
 	now := before
 	change(&now)
@@ -235,19 +247,54 @@ func (a *allowances) set(model, task string, change func(*allowance)) {
 	if a.file == "" {
 		return
 	}
-	if err := a.keep(); err != nil {
-		a.log.Warn("what was measured of a task is not kept for the next worker", zap.Error(err))
-		a.file = ""
+	a.unkept = true
+	if a.writing == nil {
+		a.writing = make(chan struct{})
+		go a.write()
 	}
 }
 
-// keep writes the file, whole or not at all, with what other workers wrote meanwhile; what one writes at the very same moment is
-// measured again. The caller holds the lock.
-func (a *allowances) keep() error {
-	if err := a.merge(); err != nil {
+// write keeps what is known until nothing new is. It is one goroutine at most, and may wait for a disk as long as that takes.
+func (a *allowances) write() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.unkept {
+		a.unkept = false
+		known, now := figures{}, a.now()
+		known.take(a.known, now)
+		a.mu.Unlock()
+		err := a.keep(known, now)
+		a.mu.Lock()
+		// What other workers measured.
+		a.known.take(known, now)
+		if err != nil {
+			a.log.Warn("what was measured of a task is not kept for the next worker", zap.Error(err))
+			a.file, a.unkept = "", false
+		}
+	}
+	close(a.writing)
+	a.writing = nil
+}
+
+// settle waits until what is known is kept, or cannot be.
+func (a *allowances) settle() {
+	a.mu.Lock()
+	writing := a.writing
+	a.mu.Unlock()
+	if writing != nil {
+		<-writing
+	}
+}
+
+// keep writes the file, whole or not at all, with what other workers wrote meanwhile, which known has then, too; what one writes at
+// the very same moment is measured again.
+func (a *allowances) keep(known figures, now time.Time) error {
+	others, err := readFigures(a.file)
+	if err != nil {
 		a.log.Warn("what other workers measured cannot be read and is written over", zap.Error(err))
 	}
-	data, err := json.MarshalIndent(a.known, "", "  ")
+	known.take(others, now)
+	data, err := json.MarshalIndent(known, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,17 @@ package workers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -151,6 +154,7 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Equal(t, "refused", how)
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
+	c.allowances.settle()
 	next := openAllowances(c.dir, tasksIn(c.dir, "takes"), zap.NewNop())
 	require.EqualValues(t, 300<<20, next.of(c.device.Name, "takes"))
 	require.Zero(t, next.of("another model", "takes"))
@@ -180,6 +184,7 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
 
 	// The next worker knows, if it runs the task.
+	c.allowances.settle()
 	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{c.device}})
 	require.NoError(t, err)
 	for task, want := range map[string]string{"takes": "framework caps except of torch", "other": "framework caps"} {
@@ -211,6 +216,7 @@ func TestAllowance_AFileThatCannotBeReadIsMeasuredAnew(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "allowances.json"), []byte("{"), 0o644))
 	a := openAllowances(dir, tasksIn(dir, "t"), zap.NewNop())
 	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 600 << 20})
+	a.settle()
 	require.EqualValues(t, 300<<20, openAllowances(dir, tasksIn(dir, "t"), zap.NewNop()).of("H200", "t"), "of each device")
 	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 640 << 20})
 	require.EqualValues(t, 300<<20, a.of("H200", "t"), "about the same")
@@ -222,6 +228,7 @@ func TestAllowance_SharedByWorkers(t *testing.T) {
 	dir := t.TempDir()
 	torch := func(a *allowances, task string, bytes int64) {
 		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: bytes})
+		a.settle()
 	}
 	open := func(project string) *allowances { return openAllowances(dir, tasksIn(project, "t", "u"), zap.NewNop()) }
 	first, second, other := open("/a"), open("/a"), open("/b")
@@ -246,6 +253,7 @@ func TestAllowance_OldOnesAreForgotten(t *testing.T) {
 	a.now = func() time.Time { return now }
 	seen := func(task string) {
 		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: 300 << 20})
+		a.settle()
 	}
 	now = now.Add(-allowanceAge - time.Hour)
 	seen("t")
@@ -257,4 +265,68 @@ func TestAllowance_OldOnesAreForgotten(t *testing.T) {
 	next := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
 	require.Zero(t, next.of("H200", "t"))
 	require.EqualValues(t, 300<<20, next.of("H200", "u"))
+}
+
+// hungDisk puts a pipe in the place of the file: reading it waits until somebody writes to it, as on a network disk that hangs.
+func hungDisk(t *testing.T, dir string) (answer func()) {
+	t.Helper()
+	file := filepath.Join(dir, "allowances.json")
+	require.NoError(t, syscall.Mkfifo(file, 0o600))
+	return func() {
+		pipe, err := os.OpenFile(file, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = pipe.WriteString("{}")
+		require.NoError(t, errors.Join(err, pipe.Close()))
+	}
+}
+
+// Every call of every task asks for allowances: no disk may keep them waiting. What was known last is kept once it answers.
+func TestAllowance_ADiskThatHangsKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
+	answer := hungDisk(t, dir)
+	known := make(chan gpumux.Size)
+	go func() {
+		for _, mb := range []int64{300, 600, 900} {
+			a.capped("pool", "H200", 1, slot.Cap{Task: "t", Framework: "torch", Context: mb << 20})
+			a.capped("pool", "H200", 1, slot.Cap{Task: "u", Framework: "torch", Context: 2 * mb << 20})
+		}
+		known <- a.of("H200", "t")
+	}()
+	select {
+	case size := <-known:
+		require.EqualValues(t, 900<<20, size)
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the disk")
+	}
+	answer()
+	a.settle()
+	next := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
+	require.EqualValues(t, 900<<20, next.of("H200", "t"))
+	require.EqualValues(t, 1800<<20, next.of("H200", "u"))
+}
+
+// Neither may one keep the worker from ending, which waits for one that is well.
+func TestAllowance_AreKeptWhenTheWorkerStops(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		w, dir := localWorker(t, "")
+		core, seen := observer.New(zap.WarnLevel)
+		w.log = zap.New(core)
+		w.allowances = openAllowances(dir, tasksIn(dir, "t"), w.log)
+		if hangs {
+			w.o.Grace, w.slack = time.Millisecond, time.Second
+			answer := hungDisk(t, dir)
+			defer w.allowances.settle()
+			defer answer()
+		}
+		w.allowances.capped("pool", "H200", 1, slot.Cap{Task: "t", Framework: "torch", Context: 300 << 20})
+		require.NoError(t, w.Stop(t.Context()))
+		if hangs {
+			require.Equal(t, 1, seen.FilterMessageSnippet("the disk has not answered for 1.001s").Len())
+		} else {
+			require.EqualValues(t, 300<<20, openAllowances(dir, tasksIn(dir, "t"), w.log).of("H200", "t"))
+		}
+	}
 }

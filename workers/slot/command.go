@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,38 +61,30 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		in.Write(append(bytes.Clone(item.Value), '\n'))
 	}()
 	go func() {
-		printed, _ := io.ReadAll(io.LimitReader(out, commandResult+1))
-		value <- printed
+		value <- collect(out)
 		io.Copy(io.Discard, out)
 	}()
 	defer out.Close()
+	defer in.Close()
 	var late <-chan time.Time
 	if timeout := call.timeout(); timeout > 0 {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		late = timer.C
 	}
-	tick := time.NewTicker(trimEvery)
-	defer tick.Stop()
-wait:
-	for {
-		select {
-		case <-p.exited:
-			break wait
-		case <-tick.C:
-			p.out.trim(outputLimit)
-		case <-late:
-			if err := s.lapsed(call); err != nil {
-				return none, err
-			}
-			return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
-		case <-ctx.Done():
-			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
-			return none, context.Cause(ctx)
-		case <-s.quit:
-			s.retire(false, "slot stops")
-			return none, ErrStopped
+	select {
+	case <-p.exited:
+	case <-late:
+		if err := s.lapsed(call); err != nil {
+			return none, err
 		}
+		return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
+	case <-ctx.Done():
+		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
+		return none, context.Cause(ctx)
+	case <-s.quit:
+		s.retire(false, "slot stops")
+		return none, ErrStopped
 	}
 	if err := s.lapsed(call); err != nil {
 		return none, err
@@ -105,6 +98,8 @@ wait:
 	if s.o.Device == "CPU" {
 		done.Peak = max(done.Peak, mostResident(p.ended))
 	}
+	// All that it printed is in the pipe, whose end may be somebody's who has not ended.
+	out.SetReadDeadline(time.Now())
 	printed := bytes.TrimSpace(<-value)
 	done.Output = p.out.rest()
 	fault := s.said(call.Task, p, status.ExitStatus(), printed, done.Output)
@@ -121,6 +116,37 @@ wait:
 		done.Fault = fault
 	}
 	return done, nil
+}
+
+// collect reads what a command prints: until nobody can print any more, or what is in the pipe when its deadline has passed.
+func collect(out *os.File) []byte {
+	limited := &io.LimitedReader{R: out, N: commandResult + 1}
+	printed, err := io.ReadAll(limited)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		out.SetReadDeadline(time.Time{})
+		limited.R = present{out}
+		rest, _ := io.ReadAll(limited)
+		printed = append(printed, rest...)
+	}
+	return printed
+}
+
+// present reads what is in a pipe and ends where it would have to wait.
+type present struct{ pipe *os.File }
+
+func (p present) Read(b []byte) (n int, err error) {
+	raw, err := p.pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _ = syscall.Read(int(fd), b)
+		return true
+	})
+	if err == nil && n <= 0 {
+		err = io.EOF
+	}
+	return max(n, 0), err
 }
 
 // said judges what a command that ended by itself left behind.

@@ -1,9 +1,15 @@
 package slot_test
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +40,104 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
 	require.Contains(t, f.Tail, "endless endless")
 	s.works()
+}
+
+// The file behind the output is the process's too. Whatever it makes of it costs lines of output at most.
+func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"cut", "shell", "huge"} {
+		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+			t.Run(fmt.Sprintf("%s/%s", how, mode), func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, mode)
+				task := s.task("item")
+				task.Python = "output.py:item"
+				got, err := s.run(slot.Call{Task: task, Items: values(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
+					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
+				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
+				f := fault(t, err)
+				require.Equal(t, gpumux.Crash, f.Kind)
+				if mode == gpumux.Fresh {
+					// Nothing of an item is read before it ends, and nothing of another one is in its file.
+					for i, d := range got {
+						require.True(t, strings.HasSuffix(d.Output, fmt.Sprintf("the end of %d\n", i)))
+						require.Less(t, len(d.Output), 20<<10)
+					}
+					require.True(t, strings.HasSuffix(f.Tail, "the end of 3\n"))
+				}
+				s.works()
+			})
+		}
+	}
+}
+
+// What is printed while no item runs costs no memory either.
+func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux takes back a part of a file")
+	}
+	for _, when := range []string{"import", "idle"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("item", "FLOODS", when)
+			task.Python = "output.py:item"
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- s.Run(ctx, slot.Call{Task: task, Items: values(object{"i": 0}), Done: func(slot.Done) {}})
+			}()
+			if when == "idle" {
+				require.NoError(t, <-ended)
+			}
+			require.Eventually(t, func() bool {
+				text, _ := os.ReadFile(s.log)
+				pid, _, _ := strings.Cut(string(text), "\n")
+				file, err := os.Stat("/proc/" + pid + "/fd/1")
+				return err == nil && file.Size() > 32<<20 && file.Sys().(*syscall.Stat_t).Blocks*512 < file.Size()/4
+			}, time.Minute, time.Millisecond)
+			if when == "import" {
+				cancel()
+				require.ErrorIs(t, <-ended, context.Canceled)
+			}
+		})
+	}
+}
+
+// Whoever has a command's standard output and lives on keeps nobody waiting, and what was printed is whole.
+func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "holder")
+	holder, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	require.NoError(t, err)
+	defer holder.Close()
+	go func() {
+		for {
+			taker, err := holder.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // the descriptor is ours now
+		}
+	}()
+	s := newStand(t, gpumux.Fresh)
+	const size = 300_000 // more than is in the pipe at once
+	task := slot.Task{Name: "gives", Command: []string{"python3", "-c", `
+import os, socket, sys
+wire = socket.socket(socket.AF_UNIX)
+wire.connect(sys.argv[1])
+socket.send_fds(wire, [b"."], [1])
+sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
+`, path, strconv.Itoa(size)}}
+	got, err := s.run(slot.Call{Task: task, Items: values(0, 1, 2)})
+	require.NoError(t, err)
+	require.Len(t, got, 3)
+	for _, d := range got {
+		require.Nil(t, d.Fault)
+		require.Len(t, d.Value, size+2)
+	}
 }
 
 // What a thread prints after its item has returned reaches the next item's output at worst: it breaks nothing.

@@ -80,6 +80,9 @@ func faulty() {
 	case "one item twice":
 		one("1", "0")
 		one("1", "0")
+	case "output beyond the end":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1],"busy":[0],"out":1152921504606846976}`, "7")
+		one("7", "0")
 	case "ready again":
 		say(ready, "")
 	case "fault for another item":
@@ -148,6 +151,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		"another item":            {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
 		"more than asked":         {gpumux.Crash, "run", "not its turn", 0, false},
 		"one item twice":          {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
+		"output beyond the end":   {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 1, false},
 		"ready again":             {gpumux.Crash, "run", "out of turn", 0, false},
 		"fault for another item":  {gpumux.Crash, "run", "a fault for item 2", 0, false},
 		"fault that says nothing": {gpumux.Crash, "run", "says nothing", 0, false},

@@ -3,9 +3,12 @@ package slot
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 	"unicode/utf8"
 )
 
@@ -15,15 +18,26 @@ const (
 	keepTail = 12 << 10
 	// keepDeath is how much of the last output a fault shows.
 	keepDeath = 8 << 10
+	// outputLimit is how much of the file may be in memory before all but the ends of what nobody has read is given back.
+	outputLimit = 1 << 20
+	// trimEvery is how often a file that grows is looked at, trimCalm how often one that does not.
+	trimEvery = 200 * time.Millisecond
+	trimCalm  = time.Second
 )
 
 // output is the file that stands behind a process's standard output and standard error. A file, not a pipe: the process can
 // never block on it or die of it, grandchildren may hold it open, and the bytes that an item wrote lie between two offsets
 // that the process itself reports. What has been read is given back to the system.
+//
+// The file is the process's as well: it may cut it short, as `echo x > /dev/stderr` in a shell does, make it as large as it likes,
+// and report any offset. What it reports and how large the file is are never believed for longer than one look.
 type output struct {
 	mu   sync.Mutex
 	file *os.File
-	read int64
+	// read is how far the file was read, and seen how large it was when it was last trimmed.
+	read, seen int64
+	// trims is when it is trimmed next, whether an item runs or not; nil once the file is closed.
+	trims *time.Timer
 }
 
 func newOutput() (*output, error) {
@@ -31,47 +45,79 @@ func newOutput() (*output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create output file of a task process: %w", err)
 	}
-	return &output{file: file}, nil
+	o := &output{file: file}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// A timer costs a calm process no goroutine.
+	o.trims = time.AfterFunc(trimEvery, o.trim)
+	return o, nil
 }
 
 // upTo returns what was written since the last call and before the offset end, cut in the middle when it is long.
 func (o *output) upTo(end int64) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if end <= o.read {
+	if end <= 0 {
 		return ""
 	}
-	text := o.cut(o.read, end, keepHead, keepTail)
-	release(o.file, o.read, end)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	start, size, _ := o.unread()
+	end = min(end, size)
+	if end <= start {
+		return ""
+	}
+	text := o.cut(start, end, keepHead, keepTail)
+	// Only whole pages are given back, so one that several items share goes with the last of them.
+	if page := int64(os.Getpagesize()); start/page != end/page {
+		release(o.file, 0, end)
+	}
 	o.read = end
 	return text
 }
 
 // rest is upTo with everything written so far.
-func (o *output) rest() string { return o.upTo(o.size()) }
+func (o *output) rest() string { return o.upTo(math.MaxInt64) }
 
 // tail is the end of what was written and not yet read.
 func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.cut(o.read, o.size(), 0, keepDeath)
+	start, end, _ := o.unread()
+	return o.cut(start, end, 0, keepDeath)
 }
 
-// trim gives back all but the newest bytes of an item that prints without end.
-func (o *output) trim(limit int64) {
+// trim gives back all but the ends of what a process prints without end, and comes again.
+func (o *output) trim() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if end := o.size(); end-o.read > limit {
-		release(o.file, o.read+keepHead, end-keepTail)
+	if o.trims == nil {
+		return
 	}
+	start, end, held := o.unread()
+	if held > outputLimit {
+		release(o.file, 0, start)
+		release(o.file, start+keepHead, end-keepTail)
+	}
+	next := trimCalm
+	if end != o.seen {
+		next = trimEvery
+	}
+	o.seen = end
+	o.trims.Reset(next)
 }
 
-func (o *output) size() int64 {
-	info, err := o.file.Stat()
-	if err != nil {
-		return 0
+// unread is where what nobody has read begins and ends, and how much of the file is in memory. A file that ends before what was
+// read begins anew. The caller holds the lock.
+func (o *output) unread() (start, end, held int64) {
+	if info, err := o.file.Stat(); err == nil {
+		end = info.Size()
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			held = stat.Blocks * 512
+		}
 	}
-	return info.Size()
+	if end < o.read {
+		o.read = 0
+	}
+	return o.read, end, held
 }
 
 func (o *output) cut(start, end, head, tail int64) string {
@@ -99,4 +145,13 @@ func (o *output) text(start, end int64) string {
 	return s
 }
 
-func (o *output) close() { o.file.Close() }
+// close waits for a trim, whose descriptor could be another file's by then.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.trims != nil {
+		o.trims.Stop()
+		o.trims = nil
+	}
+	o.file.Close()
+}

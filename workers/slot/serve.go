@@ -12,12 +12,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-const (
-	// outputLimit is how much unread output of one running item is kept; see output.trim.
-	outputLimit = 1 << 20
-	// trimEvery is how often the output of a running item is looked at.
-	trimEvery = 200 * time.Millisecond
-)
+// lookEvery is how often the board is looked at, and whether the call's time is over, while no message comes.
+const lookEvery = 200 * time.Millisecond
 
 // serve runs one call. It returns with the process ready for the next one, or with none.
 func (s *Slot) serve(ctx context.Context, call Call) error {
@@ -55,7 +51,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 // work runs items in p until the call has no more, p has run its limit or is gone. On an error p is gone.
 func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	timeout := f.call.timeout()
-	tick := time.NewTicker(trimEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	late := time.NewTimer(time.Hour)
 	defer late.Stop()
@@ -105,7 +101,6 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 				return err
 			}
 		case <-tick.C:
-			p.out.trim(outputLimit)
 			if err := s.lapsed(f.call); err != nil {
 				return err
 			}

@@ -1,0 +1,104 @@
+package slot
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// written is an output, and what writes to it as a process does.
+func written(t *testing.T) (*output, func(text string)) {
+	t.Helper()
+	o, err := newOutput()
+	require.NoError(t, err)
+	t.Cleanup(o.close)
+	return o, func(text string) {
+		_, err := o.file.WriteString(text)
+		require.NoError(t, err)
+	}
+}
+
+// held is how much memory the file takes.
+func held(o *output) int64 {
+	_, _, held := o.unread()
+	return held
+}
+
+func TestOutput_OfAFileThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	o, write := written(t)
+	write(strings.Repeat("x", 3000))
+	require.Len(t, o.upTo(2000), 2000)
+	require.NoError(t, o.file.Truncate(0))
+	require.Empty(t, o.tail())
+	write("begins anew\n")
+	require.Equal(t, "begins anew\n", o.tail())
+	require.Equal(t, "begins", o.upTo(6))
+	require.NoError(t, o.file.Truncate(2))
+	require.Len(t, o.rest(), 2)
+	require.Empty(t, o.rest())
+}
+
+func TestOutput_OffsetsThatAreNone(t *testing.T) {
+	t.Parallel()
+	o, write := written(t)
+	write("one")
+	for _, end := range []int64{0, -1, math.MinInt64} {
+		require.Empty(t, o.upTo(end))
+	}
+	require.Equal(t, "one", o.upTo(math.MaxInt64))
+	write("two")
+	require.Empty(t, o.upTo(2))
+	require.Equal(t, "two", o.tail())
+	require.Equal(t, "two", o.upTo(1<<60))
+	o.close()
+	require.Empty(t, o.tail())
+	require.Empty(t, o.rest())
+	o.trim()
+}
+
+// A file that is all holes, as large as a file can be, is not read whole, and neither is it filled.
+func TestOutput_OfAFileThatIsHuge(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int64{1 << 40, math.MaxInt64} {
+		o, _ := written(t)
+		require.NoError(t, o.file.Truncate(size))
+		o.trim()
+		require.Len(t, o.tail(), keepDeath)
+		require.Less(t, len(o.rest()), keepHead+keepTail+100)
+		require.Zero(t, held(o))
+		require.Empty(t, o.rest())
+	}
+}
+
+func TestOutput_WhatWasReadIsGivenBack(t *testing.T) {
+	t.Parallel()
+	o, write := written(t)
+	line := strings.Repeat("x", 99) + "\n"
+	for range 1000 {
+		write(line)
+		require.Equal(t, line, o.rest())
+	}
+	require.LessOrEqual(t, held(o), int64(unix.Getpagesize()))
+}
+
+// Neither what is printed nor what the process reserves stays in memory for longer than until the next look.
+func TestOutput_IsTrimmed(t *testing.T) {
+	t.Parallel()
+	o, write := written(t)
+	write("the head ")
+	for range 100 {
+		write(strings.Repeat("x", 64<<10))
+	}
+	require.NoError(t, unix.Fallocate(int(o.file.Fd()), 0, 0, 32<<20))
+	write(" the tail")
+	o.trim()
+	require.LessOrEqual(t, held(o), int64(64<<10))
+	text := o.rest()
+	require.True(t, strings.HasPrefix(text, "the head xxx"))
+	require.True(t, strings.HasSuffix(text, " the tail"))
+	require.Contains(t, text, "bytes left out")
+}
