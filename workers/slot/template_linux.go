@@ -182,7 +182,8 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		if err != nil {
 			p.disconnect()
 			out.close()
-			// A child that was taken and not announced.
+			// A child that was taken and not announced shows its token, and still has the number of the template.
+			mark.number = 0
 			strays(mark)
 			group.close()
 		}
@@ -196,6 +197,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		return nil, err
 	}
 	if err := enlist(pid, o.Fence.number, mark.number); err != nil {
+		mark.number = 0 // it has the template's, by which nobody finds it
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	if err := group.add(pid); err != nil {
@@ -270,13 +272,13 @@ func (t *template) request(token string, output *os.File, files []*os.File, wire
 // adopt makes a forked process a leader like those that were spawned. It has to be the worker's own child by now and to show
 // its token, by which its descendants are found; otherwise it is killed.
 func adopt(pid int, token string) error {
+	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid)) // before the lock, since it may wait for the process
 	kin.RLock()
 	defer kin.RUnlock()
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
 		return fmt.Errorf("the forked process %d does not belong to the worker: %w", pid, err)
 	}
-	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid))
 	if err != nil || !carries(env, []byte(processToken+"="+token)) || group(pid) != pid {
 		syscall.Kill(pid, syscall.SIGKILL)
 		return fmt.Errorf("the forked process %d does not carry its mark", pid)
