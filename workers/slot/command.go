@@ -151,6 +151,9 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 func (s *Slot) run(call Call) (p *process, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
+	if s.lingering {
+		return nil, nil, nil, errCut
+	}
 	s.enter(Starting, "item of "+task.Name)
 	stdin, in, err := os.Pipe()
 	if err == nil {

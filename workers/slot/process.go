@@ -41,6 +41,11 @@ type process struct {
 	memory memory
 	// template is what it was forked from, or nil.
 	template *template
+	// killed is when it was first awaited as one that can run no more. When it takes longer than patience to end, lingers is called
+	// now and then, if it is set, by whoever waits.
+	killed   time.Time
+	patience time.Duration
+	lingers  func()
 
 	send   chan wire.Message
 	heard  chan heard

@@ -23,7 +23,8 @@ const (
 func (s *Slot) serve(ctx context.Context, call Call) error {
 	next, stop := iter.Pull2(call.Items)
 	defer stop()
-	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next}
+	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next, stop: stop}
+	s.flow = f
 	s.kills = memoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)

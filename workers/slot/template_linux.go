@@ -36,6 +36,8 @@ type template struct {
 	ready   chan struct{}
 	process *process
 	failure *unimported
+	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
+	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
 	channel *net.UnixConn
@@ -46,7 +48,7 @@ func newTemplate(all *Templates, l *lineage, call Call, o Options) *template {
 	o.Name = ""
 	return &template{
 		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Context: call.Context},
-		quit: make(chan struct{}), ready: make(chan struct{}), used: make(chan struct{}, 1),
+		quit: make(chan struct{}), ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
@@ -107,6 +109,11 @@ func (t *template) start() *process {
 		channel.Close()
 		return nil
 	}
+	p.patience, p.lingers = t.o.patience, sync.OnceFunc(func() {
+		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
+			logTask.text(t.task.Name), logPID.int(p.pid), logAdvice.text(lingerHint))
+		close(t.lingering)
+	})
 	evidence, trace := p.greet(context.Background(), t.o, t.call, t.quit)
 	why, passes := "", false
 	if evidence == nil {
