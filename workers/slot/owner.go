@@ -326,7 +326,13 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	fault.Op = "start"
 	var program *programError
 	var alone *unguarded
+	var away *unreachableError
+	var silent *silentError
 	switch {
+	case errors.As(err, &away):
+		fault.Blameless, fault.Hint = true, unreachableHint
+	case errors.As(err, &silent):
+		fault.Hint = silent.hint()
 	case errors.As(err, &alone):
 		fault.Blameless, fault.Hint = true, unguardedHint
 	case scarce(err):

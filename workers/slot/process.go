@@ -61,10 +61,14 @@ type heard struct {
 }
 
 // launch starts the process and its goroutines; the handshake is still to come.
-func launch(task Task, o Options, limit int) (*process, error) {
+func launch(ctx context.Context, task Task, o Options, limit int) (*process, error) {
 	argv := task.Program
 	if task.Python != "" {
-		argv = []string{interpreter(task.Interpreter), o.Runtime}
+		python, err := interpreter(ctx, task.Interpreter, o)
+		if err != nil {
+			return nil, err
+		}
+		argv = []string{python, o.Runtime}
 	}
 	return start(task, o, limit, argv, nil)
 }

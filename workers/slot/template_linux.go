@@ -102,8 +102,12 @@ func (t *template) start() *process {
 		return nil
 	}
 	defer theirs.Close()
-	argv := []string{interpreter(t.task.Interpreter), t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
-	p, err := start(t.task, t.o, 1, argv, theirs)
+	var p *process
+	python, err := interpreter(context.Background(), t.task.Interpreter, t.o)
+	if err == nil {
+		argv := []string{python, t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
+		p, err = start(t.task, t.o, 1, argv, theirs)
+	}
 	if err != nil {
 		// The new interpreter fails in the same way, and says so.
 		channel.Close()
