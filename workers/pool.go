@@ -117,9 +117,13 @@ func (p *pool) take(ctx context.Context, task, group string, whole bool) (*place
 // give takes a place back.
 func (p *pool) give(pl *place) {
 	p.mu.Lock()
+	given := append([]*place{pl}, pl.beside...)
 	pl.release()
-	if p.surplus(pl) {
-		p.vacate(pl)
+	for _, each := range given {
+		// One that still reclaims waits for a process that was killed and does not end.
+		if p.stopped == nil && each.State() == slot.Reclaiming || each == pl && p.surplus(pl) {
+			p.vacate(each)
+		}
 	}
 	p.grant()
 	p.mu.Unlock()

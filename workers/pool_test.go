@@ -463,3 +463,52 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	p.vacating.Wait()
 	require.Equal(t, 4, p.free(""))
 }
+
+// lingeringSeat has a process that was killed and does not end before gone is closed; it is asked to again and again.
+type lingeringSeat struct {
+	*fakeSeat
+	gone chan struct{}
+}
+
+func (l *lingeringSeat) Clear(ctx context.Context) error {
+	select {
+	case <-l.gone:
+		return l.fakeSeat.Clear(ctx)
+	case <-time.After(time.Millisecond):
+		return errors.New("it does not end")
+	}
+}
+
+// A place whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
+func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
+			p, fakes := fakePool(2, "A")
+			seat := &lingeringSeat{fakes[1], make(chan struct{})}
+			p.places[1].seat = seat
+			var held []*place
+			if whole {
+				pl, err := p.take(t.Context(), "x", "", true)
+				require.NoError(t, err)
+				held = append(held, pl)
+			} else {
+				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
+				require.Same(t, p.places[1], held[1])
+			}
+			seat.load("x", slot.Reclaiming)
+			for _, pl := range held {
+				p.give(pl)
+			}
+			require.Equal(t, 1, p.free(""))
+			other := mustTake(t, p, "x", "")
+			require.Same(t, p.places[0], other)
+			require.Zero(t, p.free("A"))
+			got := make(chan *place, 1)
+			go func() { pl, _ := p.take(context.Background(), "x", "", false); got <- pl }()
+			queued(t, p, 1)
+			close(seat.gone)
+			require.Same(t, p.places[1], <-got)
+			require.Equal(t, slot.Vacant, seat.State())
+		})
+	}
+}

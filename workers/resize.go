@@ -39,7 +39,7 @@ func (p *pool) surplus(pl *place) bool {
 func (p *pool) vacate(pl *place) {
 	pl.busy, pl.leaving, pl.warm = true, true, ""
 	p.vacating.Go(func() {
-		_ = pl.Clear(context.Background()) // it fails only when the slot has been stopped
+		_ = pl.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
 		p.give(pl)
 	})
 }

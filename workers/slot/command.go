@@ -49,7 +49,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	p, in, out, err := s.run(call)
+	p, in, out, err := s.run(ctx, call)
 	if err != nil {
 		return none, err
 	}
@@ -174,10 +174,18 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 }
 
 // run starts a command with pipes for its standard input and output.
-func (s *Slot) run(call Call) (p *process, in, out *os.File, err error) {
+func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
+	if s.lingering {
+		return nil, nil, nil, errCut
+	}
 	s.enter(Starting, "item of "+task.Name)
+	if err := s.reach(ctx, o, task); err != nil {
+		s.enter(Reclaiming, "did not start")
+		s.enter(Vacant, "did not start")
+		return nil, nil, nil, err
+	}
 	stdin, in, err := os.Pipe()
 	if err == nil {
 		defer stdin.Close()

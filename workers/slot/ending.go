@@ -2,10 +2,12 @@ package slot
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -57,6 +59,7 @@ func (p *process) leaves() bool {
 				return false
 			}
 			strays(p.mark) // a descendant that holds it as a debugger does keeps it from being reaped
+			p.linger()
 		}
 	}
 }
@@ -111,6 +114,9 @@ const destroyLimit = time.Second
 // be a descendant of its own that never looks; that one has to end first.
 func (p *process) destroy() {
 	p.signal(syscall.SIGKILL)
+	if p.killed.IsZero() {
+		p.killed = time.Now()
+	}
 	held := time.NewTicker(destroyLimit)
 	defer held.Stop()
 	for {
@@ -119,9 +125,66 @@ func (p *process) destroy() {
 			return
 		case <-held.C:
 			strays(p.mark)
+			p.linger()
 		}
 	}
 }
+
+// lingerLimit is how long a killed process may take to end before its call is told that it does not. Only one that hangs in the
+// kernel, or that something outside of it holds, takes that long.
+const lingerLimit = time.Minute
+
+// linger is called again and again while a process that can run no more is awaited.
+func (p *process) linger() {
+	switch {
+	case p.killed.IsZero():
+		p.killed = time.Now()
+	case p.lingers != nil && time.Since(p.killed) > p.patience:
+		p.lingers()
+	}
+}
+
+// lingers answers the call that is served, whose process was killed and does not end, and those that come meanwhile. None of the
+// process's code runs any more, so its items can run elsewhere; the slot goes on waiting, since what the process holds is not free.
+func (s *Slot) lingers() {
+	p := s.process
+	f := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: lingerHint, Message: fmt.Sprintf(
+		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it", p.pid,
+		p.patience)}
+	s.place(f, p.task)
+	f.PID = p.pid
+	if !s.lingering {
+		s.log.Error("a killed task process does not end; its slot is out of service until it does", logTask.text(p.task.Name),
+			logPID.int(p.pid), logAdvice.text(lingerHint))
+		s.mu.Lock()
+		s.lingering = true
+		s.mu.Unlock()
+	}
+	s.cut(f)
+	for {
+		select {
+		case r := <-s.calls:
+			r.reply <- f
+		default:
+			return
+		}
+	}
+}
+
+// lingered puts the slot back into service, whose process has ended at last.
+func (s *Slot) lingered() {
+	if !s.lingering {
+		return
+	}
+	s.mu.Lock()
+	s.lingering = false
+	s.mu.Unlock()
+	s.log.Info("the task process that did not end is gone, and its slot is back in service")
+}
+
+// lingerHint is the next step.
+const lingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
+	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
 // kill ends the process without asking.
 func (p *process) kill() {

@@ -55,7 +55,7 @@ func (f *Fence) guard() (mark, error) {
 	if err := f.keeper.ready(); err != nil {
 		return mark{}, err
 	}
-	return mark{rand.Text(), processNumber(f.number)}, nil
+	return mark{rand.Text(), processNumber(f.number), f.number}, nil
 }
 
 // unguarded is the error of a fence whose wardens end again and again.

@@ -26,9 +26,17 @@ type flow struct {
 	call   Call
 	fresh  bool
 	next   func() (Item, error, bool)
+	stop   func()
 	held   []flying
 	flight []flying
 	began  time.Time
+}
+
+// cut lets go of the call: it has no more items, and takes no more results.
+func (f *flow) cut() {
+	f.stop()
+	f.held = nil
+	f.call.Held, f.call.Done = nil, func(Done) {}
 }
 
 // peek says whether there is an item to run, and pulls it off the call's items.

@@ -10,6 +10,9 @@ import (
 // begin starts a process for the call: forked from a template where it may be, else a new interpreter or program. The
 // handshake is still to come.
 func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*process, error) {
+	if err := s.reach(ctx, o, call.Task); err != nil {
+		return nil, err
+	}
 	limit := call.Task.RecycleItems
 	if call.mode(s.o.Mode) == gpumux.Fresh {
 		limit = 1
@@ -20,7 +23,10 @@ func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*
 			}
 		}
 	}
-	p, err := launch(call.Task, o, limit)
+	p, err := launch(ctx, call.Task, o, limit)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, s.unstarted(call.Task, err)
 	}

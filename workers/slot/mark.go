@@ -7,8 +7,9 @@ const (
 	processToken = "GPUMUX_PROCESS"
 )
 
-// mark is what a task process and its descendants are known by; a number of 0 is none.
+// mark is what a task process and its descendants are known by: its token and number, and the number of its worker. A number of
+// 0 is none.
 type mark struct {
-	token  string
-	number uint64
+	token          string
+	number, worker uint64
 }

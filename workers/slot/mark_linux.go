@@ -50,20 +50,26 @@ func enlist(pid int, worker, number uint64) error {
 	return nil
 }
 
-// enlisted says whether a process has a number as its soft limit; known is false when that cannot be told.
-func enlisted(pid int, number uint64) (is, known bool) {
-	if number == 0 {
-		return false, false
+// enlisted says whether a process has the number of a mark, or that of another process of the same worker; known is false when
+// neither can be told. It waits for nothing that the process does.
+func enlisted(pid int, mark mark) (ours, theirs, known bool) {
+	if mark.number == 0 {
+		return false, false, false
 	}
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
-		return false, false
+		return false, false, false
 	}
 	for line := range bytes.Lines(limits) {
-		if rest, ok := bytes.CutPrefix(line, []byte("Max file locks")); ok {
-			fields := bytes.Fields(rest)
-			return len(fields) > 0 && string(fields[0]) == strconv.FormatUint(number, 10), true
+		rest, ok := bytes.CutPrefix(line, []byte("Max file locks"))
+		fields := bytes.Fields(rest)
+		if !ok || len(fields) < 2 {
+			continue
 		}
+		soft, _ := strconv.ParseUint(string(fields[0]), 10, 64) // 0 where it is unlimited
+		hard, _ := strconv.ParseUint(string(fields[1]), 10, 64)
+		ours = soft == mark.number
+		return ours, !ours && hard == mark.worker && soft >= mark.worker/2 && soft < mark.worker, true
 	}
-	return false, false
+	return false, false, false
 }

@@ -18,18 +18,20 @@ func (s *Slot) own() {
 	defer close(s.gone)
 	idle := time.NewTimer(time.Hour)
 	for {
+		s.lingered()
 		var exited chan struct{}
 		if s.process != nil {
 			exited = s.process.exited
 		}
 		select {
 		case r := <-s.calls:
+			s.asked = &r
 			if r.clear {
 				s.retire(true, "its memory is wanted")
-				r.reply <- nil
+				s.answer(nil)
 				continue
 			}
-			r.reply <- s.serve(r.ctx, r.call)
+			s.answer(s.serve(r.ctx, r.call))
 			idle.Reset(idleAfter)
 		case <-idle.C:
 			s.rest()
@@ -47,10 +49,37 @@ func (s *Slot) own() {
 				s.templates.Close()
 			}
 			s.enter(Stopped, "slot stops")
+			s.lingered()
 			return
 		}
 	}
 }
+
+// answer ends a request. One whose process lingered was answered then.
+func (s *Slot) answer(err error) {
+	if s.asked != nil {
+		s.asked.reply <- err
+	}
+	s.asked, s.flow = nil, nil
+}
+
+// cut answers the request that is served before its end: nothing is taken from its call any more, nor handed to it.
+func (s *Slot) cut(err error) {
+	if s.asked == nil {
+		return
+	}
+	if ctx := s.asked.ctx; ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if s.flow != nil {
+		s.flow.cut()
+	}
+	s.asked.reply <- err
+	s.asked = nil
+}
+
+// errCut ends what is left of a call that was answered early. Nobody sees it.
+var errCut = errors.New("the call was answered before its end")
 
 // ready returns a process that may run an item of the call: the present one where it suits, else a new one.
 func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
@@ -72,6 +101,9 @@ func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
 
 // start makes a new process ready for the call.
 func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, error) {
+	if s.lingering {
+		return nil, errCut
+	}
 	s.enter(Starting, "call of "+call.Task.Name)
 	o := s.granted(call)
 	p, err := s.begin(ctx, call, o, mayFork)
@@ -196,6 +228,7 @@ func (s *Slot) ending(ctx context.Context) error {
 // hold makes p the slot's process.
 func (s *Slot) hold(p *process) {
 	s.process = p
+	p.patience, p.lingers = s.o.patience, s.lingers
 	s.mu.Lock()
 	s.stats.Processes++
 	s.task = p.task.Name
@@ -293,7 +326,13 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	fault.Op = "start"
 	var program *programError
 	var alone *unguarded
+	var away *unreachableError
+	var silent *silentError
 	switch {
+	case errors.As(err, &away):
+		fault.Blameless, fault.Hint = true, unreachableHint
+	case errors.As(err, &silent):
+		fault.Hint = silent.hint()
 	case errors.As(err, &alone):
 		fault.Blameless, fault.Hint = true, unguardedHint
 	case scarce(err):

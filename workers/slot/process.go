@@ -41,6 +41,11 @@ type process struct {
 	memory memory
 	// template is what it was forked from, or nil.
 	template *template
+	// killed is when it was first awaited as one that can run no more. When it takes longer than patience to end, lingers is called
+	// now and then, if it is set, by whoever waits.
+	killed   time.Time
+	patience time.Duration
+	lingers  func()
 
 	send   chan wire.Message
 	heard  chan heard
@@ -56,10 +61,14 @@ type heard struct {
 }
 
 // launch starts the process and its goroutines; the handshake is still to come.
-func launch(task Task, o Options, limit int) (*process, error) {
+func launch(ctx context.Context, task Task, o Options, limit int) (*process, error) {
 	argv := task.Program
 	if task.Python != "" {
-		argv = []string{interpreter(task.Interpreter), o.Runtime}
+		python, err := interpreter(ctx, task.Interpreter, o)
+		if err != nil {
+			return nil, err
+		}
+		argv = []string{python, o.Runtime}
 	}
 	return start(task, o, limit, argv, nil)
 }

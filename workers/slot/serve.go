@@ -19,7 +19,8 @@ const lookEvery = 200 * time.Millisecond
 func (s *Slot) serve(ctx context.Context, call Call) error {
 	next, stop := iter.Pull2(call.Items)
 	defer stop()
-	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next}
+	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next, stop: stop}
+	s.flow = f
 	s.kills = memoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)

@@ -46,6 +46,9 @@ type Options struct {
 	StartLimit time.Duration
 	// Log may be nil.
 	Log *zap.Logger
+
+	// patience is lingerLimit. Tests have less.
+	patience time.Duration
 }
 
 // ErrStopped is returned by Run when the slot has been stopped.
@@ -60,14 +63,19 @@ type Slot struct {
 	gone  chan struct{}
 	once  sync.Once
 
-	mu    sync.Mutex // guards state, task and stats, which only the owner goroutine writes
+	mu    sync.Mutex // guards what follows, which only the owner goroutine writes
 	state State
 	task  string
 	stats Stats
+	// lingering says that a killed process does not end: the slot reclaims, whatever its owner goroutine was about.
+	lingering bool
 
 	// The owner goroutine's own.
 	process  *process
 	failures int
+	// asked is the request that is served and not answered, flow that of its call.
+	asked *request
+	flow  *flow
 	// templates are what fresh processes are forked from; owned says that they end with the slot.
 	templates *Templates
 	owned     bool
@@ -93,6 +101,9 @@ func New(o Options) *Slot {
 	if o.StartLimit == 0 {
 		o.StartLimit = 5 * time.Minute
 	}
+	if o.patience == 0 {
+		o.patience = lingerLimit
+	}
 	if o.Fence == nil {
 		o.Fence = sharedFence()
 	}
@@ -111,7 +122,7 @@ func New(o Options) *Slot {
 // Run runs the call's items in order and returns when each has been handed to Done. A *gpumux.Fault says that the process
 // died, was killed or must not go on: the first item without a result was running then (Op "run"), or the process could not
 // start (Op "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
-// run.
+// run. A killed process that does not end is a fault too; until it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, call Call) error {
 	return s.ask(ctx, request{ctx: ctx, call: call, reply: make(chan error, 1)})
 }
@@ -136,6 +147,9 @@ func (s *Slot) ask(ctx context.Context, r request) error {
 func (s *Slot) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lingering {
+		return Reclaiming
+	}
 	return s.state
 }
 

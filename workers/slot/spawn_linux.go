@@ -24,6 +24,11 @@ var spawner = sync.OnceValue(func() chan<- func() {
 			f()
 		}
 	}()
+	go func() {
+		for range time.Tick(gatherEvery) {
+			gather()
+		}
+	}()
 	return work
 })
 

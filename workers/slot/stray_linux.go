@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,9 +33,10 @@ var kin sync.RWMutex
 // itself may leave others behind, so it goes on until a look finds nothing new.
 func strays(mark mark) {
 	var found orphans
+	environs := map[int]reading{}
 	blind := 0
 	for end := time.Now().Add(strayLimit); time.Now().Before(end); {
-		found = orphaned(mark)
+		found = orphaned(mark, environs)
 		for _, pid := range found.marked {
 			// A whole group at once, of which none can get away by forking.
 			if group := group(pid); group != syscall.Getpgrp() && !leads(group) {
@@ -44,6 +47,14 @@ func strays(mark mark) {
 			}
 		}
 		switch {
+		case len(found.unread) > 0:
+			for _, pid := range found.unread {
+				began := time.Now()
+				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+				environs[pid] = reading{text, err}
+				end = end.Add(time.Since(began))
+			}
+			continue
 		case len(found.marked) > 0 || found.ended:
 		case len(found.ending) > 0 || found.blind && blind < strayBlind:
 			blind++
@@ -51,6 +62,7 @@ func strays(mark mark) {
 		default:
 			return
 		}
+		clear(environs) // it has another one when it becomes another program
 	}
 	for _, pid := range found.ending {
 		stuck.Store(pid, true)
@@ -60,26 +72,37 @@ func strays(mark mark) {
 // stuck are orphans that were about to end and did not, such as those that hang in a driver. Nobody waits for them twice.
 var stuck sync.Map
 
-// orphans are what one look finds: those with the mark, those that are about to end and may leave children behind, whether
-// one had ended by itself, and whether there was one whose environment is empty.
+// orphans are what one look finds: those with the mark, those of which only the environment tells whether they have it, those
+// that are about to end and may leave children behind, whether one had ended by itself, and whether there was one whose
+// environment is empty.
 type orphans struct {
-	marked, ending []int
-	ended, blind   bool
+	marked, unread, ending []int
+	ended, blind           bool
 }
 
-func orphaned(mark mark) (found orphans) {
+// reading is what came of reading a process's environment. Whoever reads it waits for a process that maps memory in one long call
+// of the kernel, so nobody does while others want to start and reap theirs.
+type reading struct {
+	text []byte
+	err  error
+}
+
+// orphaned looks once. It goes by the numbers of processes, and by the environments that were read where these say nothing.
+func orphaned(mark mark, environs map[int]reading) (found orphans) {
 	kin.Lock()
 	defer kin.Unlock()
 	for _, pid := range children() {
 		if leads(pid) {
 			continue
 		}
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		ours, known := enlisted(pid, mark.number)
+		ours, theirs, known := enlisted(pid, mark)
+		env, read := environs[pid]
 		switch {
-		case carries(env, []byte(processToken+"="+mark.token)) || ours && !ending(pid) || ours && away(pid):
+		case carries(env.text, []byte(processToken+"="+mark.token)) || ours && !ending(pid) || ours && away(pid):
 			found.marked = append(found.marked, pid)
-		case errors.Is(err, fs.ErrPermission) || len(env) > 0:
+		case theirs || errors.Is(env.err, fs.ErrPermission) || len(env.text) > 0:
+		case !ours && !read:
+			found.unread = append(found.unread, pid)
 		default:
 			group := group(pid)
 			if group == syscall.Getpgrp() || leads(group) {
@@ -147,6 +170,29 @@ func carries(environ, mark []byte) bool {
 		}
 	}
 	return false
+}
+
+// gatherEvery is how often what has ended is looked for while its process lives on.
+const gatherEvery = time.Second
+
+// gather reaps orphans that have ended. Nobody else does before the end of the process that they come from, and one that lives on
+// may leave some with every item.
+func gather() {
+	var info unix.Siginfo
+	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil) != nil || info.Signo == 0 {
+		return // none has ended, as mostly
+	}
+	kin.Lock()
+	defer kin.Unlock()
+	for _, pid := range children() {
+		// Children in the worker's own group were started elsewhere in this program, and are awaited there.
+		if leads(pid) || group(pid) == syscall.Getpgrp() {
+			continue
+		}
+		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+			stuck.Delete(pid)
+		}
+	}
 }
 
 func children() []int {

@@ -36,6 +36,8 @@ type template struct {
 	ready   chan struct{}
 	process *process
 	failure *unimported
+	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
+	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
 	channel *net.UnixConn
@@ -46,7 +48,7 @@ func newTemplate(all *Templates, l *lineage, call Call, o Options) *template {
 	o.Name = ""
 	return &template{
 		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Context: call.Context},
-		quit: make(chan struct{}), ready: make(chan struct{}), used: make(chan struct{}, 1),
+		quit: make(chan struct{}), ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
@@ -100,13 +102,22 @@ func (t *template) start() *process {
 		return nil
 	}
 	defer theirs.Close()
-	argv := []string{interpreter(t.task.Interpreter), t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
-	p, err := start(t.task, t.o, 1, argv, theirs)
+	var p *process
+	python, err := interpreter(context.Background(), t.task.Interpreter, t.o)
+	if err == nil {
+		argv := []string{python, t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
+		p, err = start(t.task, t.o, 1, argv, theirs)
+	}
 	if err != nil {
 		// The new interpreter fails in the same way, and says so.
 		channel.Close()
 		return nil
 	}
+	p.patience, p.lingers = t.o.patience, sync.OnceFunc(func() {
+		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
+			logTask.text(t.task.Name), logPID.int(p.pid), logAdvice.text(lingerHint))
+		close(t.lingering)
+	})
 	evidence, trace := p.greet(context.Background(), t.o, t.call, t.quit)
 	why, passes := "", false
 	if evidence == nil {
@@ -182,7 +193,8 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		if err != nil {
 			p.disconnect()
 			out.close()
-			// A child that was taken and not announced.
+			// A child that was taken and not announced shows its token, and still has the number of the template.
+			mark.number = 0
 			strays(mark)
 			group.close()
 		}
@@ -196,6 +208,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		return nil, err
 	}
 	if err := enlist(pid, o.Fence.number, mark.number); err != nil {
+		mark.number = 0 // it has the template's, by which nobody finds it
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	if err := group.add(pid); err != nil {
@@ -270,13 +283,13 @@ func (t *template) request(token string, output *os.File, files []*os.File, wire
 // adopt makes a forked process a leader like those that were spawned. It has to be the worker's own child by now and to show
 // its token, by which its descendants are found; otherwise it is killed.
 func adopt(pid int, token string) error {
+	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid)) // before the lock, since it may wait for the process
 	kin.RLock()
 	defer kin.RUnlock()
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
 		return fmt.Errorf("the forked process %d does not belong to the worker: %w", pid, err)
 	}
-	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid))
 	if err != nil || !carries(env, []byte(processToken+"="+token)) || group(pid) != pid {
 		syscall.Kill(pid, syscall.SIGKILL)
 		return fmt.Errorf("the forked process %d does not carry its mark", pid)

@@ -12,6 +12,8 @@ type template struct {
 	ready   chan struct{}
 	process *process
 	failure *unimported
+
+	lingering chan struct{}
 }
 
 func newTemplate(*Templates, *lineage, Call, Options) *template { return nil }

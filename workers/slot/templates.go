@@ -116,6 +116,8 @@ func (ts *Templates) ask(
 ) (*process, error) {
 	select {
 	case <-t.ready:
+	case <-t.lingering:
+		return nil, errNoFork
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-quit:

@@ -1,0 +1,103 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// unanswered lets nobody open a file, as where it lies on a network file system whose server is away, until release.
+func unanswered(t *testing.T, path string) (release func()) {
+	t.Helper()
+	lease := exec.Command("python3", "-c", `
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+`, path)
+	in, err := lease.StdinPipe()
+	require.NoError(t, err)
+	out, err := lease.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, lease.Start())
+	release = func() {
+		in.Close()
+		lease.Wait()
+	}
+	t.Cleanup(release)
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return release
+}
+
+// A program that cannot be read holds up its own call alone, and that only for so long.
+func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho 1\n"), 0o755))
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
+	call := slot.Call{Task: slot.Task{Name: "away", Command: []string{program}}, Items: values(1)}
+	release := unanswered(t, program)
+
+	for range 2 {
+		_, err := run(t, s, call)
+		f := fault(t, err)
+		require.Equal(t, gpumux.Crash, f.Kind)
+		require.Equal(t, "start", f.Op)
+		require.True(t, f.Blameless)
+		require.Contains(t, f.Error(), program)
+		require.Contains(t, f.Hint, "network mount")
+	}
+	patient := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t)})
+	ended := make(chan error, 1)
+	go func() {
+		call.Done = func(slot.Done) {}
+		ended <- patient.Run(context.Background(), call)
+	}()
+	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
+	// Neither another start nor a slot that is to stop waits for it.
+	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
+	got, err := run(t, other, slot.Call{Task: slot.Task{Name: "near", Command: []string{"echo", "2"}}, Items: values(1)})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.NoError(t, patient.Stop(context.Background()))
+	require.ErrorIs(t, <-ended, slot.ErrStopped)
+
+	release()
+	got, err = run(t, other, call)
+	require.NoError(t, err)
+	require.Equal(t, "1", string(got[0].Value))
+	require.NoError(t, other.Stop(context.Background()))
+	require.NoError(t, s.Stop(context.Background()))
+}
+
+// A Python that hangs before it runs anything is a fault that says how to see it.
+func TestSlot_AnInterpreterThatHangs(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	python3 := filepath.Join(dir, "python3")
+	require.NoError(t, os.WriteFile(python3, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
+	task := python(dir, "double")
+	task.Interpreter = python3
+	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		_, err := run(t, s, slot.Call{Task: task, Mode: mode, Items: values(1)})
+		f := fault(t, err)
+		require.Equal(t, gpumux.Crash, f.Kind)
+		require.Equal(t, "start", f.Op)
+		require.Contains(t, f.Message, "did not say which program it is")
+		require.Contains(t, f.Hint, python3+" -I -S")
+	}
+	require.NoError(t, s.Stop(context.Background()))
+}
