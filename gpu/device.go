@@ -23,6 +23,9 @@ var (
 	// ErrLost marks a device that the driver can no longer reach or that must be
 	// reset before it works again. Nothing should be started on it.
 	ErrLost = errors.New("device lost")
+	// ErrSilent marks a device about which the driver has not answered within 2 s. It is not asked about that device again before it
+	// does.
+	ErrSilent = errors.New("the driver has not answered")
 	// ErrUnknown marks a UUID or selector that names no device of the inventory.
 	ErrUnknown = errors.New("unknown device")
 	// ErrClosed is returned by the methods of a closed Inventory.

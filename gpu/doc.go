@@ -30,6 +30,7 @@
 //	census_other.go       its rounds with ps
 //	nvml_linux.go         loading NVML, listing GPUs and MIG instances
 //	nvml_status_linux.go  memory, load and processes of a device
+//	nvml_inquiry_linux.go questions that a driver may never answer
 //	nvml_link_linux.go    topology and peer access
 //	nvml_health_linux.go  events and recovery actions
 //	nvml_stub.go          builds without NVML

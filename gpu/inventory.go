@@ -39,7 +39,8 @@ type driver interface {
 	close() error
 }
 
-// Inventory is the devices of this host. It may be used from many goroutines.
+// Inventory is the devices of this host. It may be used from many goroutines. What it is asked about one device it answers within
+// about 2 s; the error wraps ErrSilent when the driver does not.
 type Inventory struct {
 	driver  driver // nil without NVML
 	list    []Device
@@ -225,7 +226,7 @@ func (inv *Inventory) Recovery(uuid string) (Action, error) {
 }
 
 // Watch calls emit for each health event, one at a time, until ctx ends or Close is called;
-// it then returns nil within a second. emit must not call Close. Events from before the call
+// it then returns nil within seconds. emit must not call Close. Events from before the call
 // are lost, but a device that is lost or asks for recovery at the start is reported. Without
 // GPUs Watch only waits.
 func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
@@ -240,7 +241,7 @@ func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 	})
 }
 
-// Close ends running watches and lets go of the driver. It may be called again.
+// Close ends running watches, lets go of the driver and waits for calls that it has not come back from. It may be called again.
 func (inv *Inventory) Close() error {
 	if inv.driver == nil {
 		return nil

@@ -33,9 +33,9 @@ func (d *nvmlDriver) recovery(uuid string) (Action, error) {
 			dev = g
 		}
 	}
-	a, err := d.recoveryOf(dev.handle)
+	a, err := ask(d, dev.inquiries, d.patience, func() (Action, error) { return d.recoveryOf(dev.handle) })
 	if err != nil {
-		return a, fmt.Errorf("gpu: recovery action of %s: %w", uuid, err)
+		return ActionNone, fmt.Errorf("gpu: recovery action of %s: %w", uuid, err)
 	}
 	return a, nil
 }
@@ -71,23 +71,23 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 		d.mu.RUnlock()
 		return ErrClosed
 	}
-	d.watches.Add(1)
+	d.calls.Add(1)
 	d.mu.RUnlock()
-	defer d.watches.Done()
+	defer d.calls.Done()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.life, cancel)()
 
-	w := &watch{nvmlDriver: d, emit: emit, lost: map[string]bool{}, action: map[string]Action{}}
+	w := &watch{nvmlDriver: d, emit: emit, events: newInquiries(), lost: map[string]bool{}, action: map[string]Action{}}
 	w.arm()
 	defer w.disarm()
-	w.look()
+	w.look(ctx)
 	looked := time.Now()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		if w.set == nil {
+		if w.set == nil || w.events.silent() > 0 {
 			pause.Reset(d.poll)
 			select {
 			case <-ctx.Done():
@@ -96,11 +96,11 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 		} else if !w.wait() {
 			// The set is armed again after the next look, so that failing is never a busy loop.
 			w.disarm()
-			w.look()
+			w.look(ctx)
 			looked = time.Now()
 		}
 		if ctx.Err() == nil && time.Since(looked) >= d.scan {
-			w.look()
+			w.look(ctx)
 			looked = time.Now()
 			if w.set == nil {
 				w.arm()
@@ -114,6 +114,7 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 type watch struct {
 	*nvmlDriver
 	emit   func(Event)
+	events *inquiries
 	set    nvml.EventSet     // nil while events cannot be had
 	lost   map[string]bool   // by UUID of the GPU
 	action map[string]Action // the last recovery action by UUID of the GPU
@@ -122,7 +123,7 @@ type watch struct {
 const wantedEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError |
 	nvml.EventTypeGpuUnavailableError | nvml.EventTypeGpuRecoveryAction
 
-// arm registers every GPU that can tell something. Failure leaves the regular look.
+// arm registers every GPU that answers and can tell something. Failure leaves the regular look.
 func (w *watch) arm() {
 	for _, name := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes"} {
 		if !w.has(name) {
@@ -132,44 +133,70 @@ func (w *watch) arm() {
 	if !w.has("nvmlEventSetWait_v2", "nvmlEventSetWait") {
 		return
 	}
+	types := map[nvml.Device]uint64{}
+	for _, g := range w.gpus {
+		can, err := ask(w.nvmlDriver, g.inquiries, w.patience, func() (uint64, error) {
+			can, ret := g.handle.GetSupportedEventTypes()
+			if ret != nvml.SUCCESS {
+				return 0, w.failed(ret)
+			}
+			return can & wantedEvents, nil
+		})
+		if err == nil && can != 0 {
+			types[g.handle] = can
+		}
+	}
+	if len(types) > 0 {
+		w.set, _ = ask(w.nvmlDriver, w.events, w.patience, func() (nvml.EventSet, error) { return w.register(types) })
+	}
+}
+
+// register makes a set of the events of GPUs.
+func (w *watch) register(types map[nvml.Device]uint64) (nvml.EventSet, error) {
 	set, ret := w.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
-		return
+		return nil, w.failed(ret)
 	}
 	armed := false
-	for _, g := range w.gpus {
-		can, ret := g.handle.GetSupportedEventTypes()
-		if ret != nvml.SUCCESS || can&wantedEvents == 0 {
-			continue
-		}
-		if g.handle.RegisterEvents(can&wantedEvents, set) == nvml.SUCCESS {
-			armed = true
-		}
+	for handle, wanted := range types {
+		ret = handle.RegisterEvents(wanted, set)
+		armed = armed || ret == nvml.SUCCESS
 	}
 	if !armed {
 		set.Free()
-		return
+		return nil, w.failed(ret)
 	}
-	w.set = set
+	return set, nil
 }
 
 func (w *watch) disarm() {
-	if w.set != nil {
-		w.set.Free()
-		w.set = nil
+	set := w.set
+	if set == nil {
+		return
 	}
+	w.set = nil
+	// One that the driver has not come back from is left to it.
+	_, _ = ask(w.nvmlDriver, w.events, w.patience, func() (nvml.Return, error) { return set.Free(), nil })
 }
 
 // wait takes the next event; false means that the set is of no more use.
 func (w *watch) wait() bool {
-	data, ret := w.set.Wait(uint32(w.poll.Milliseconds()))
-	switch ret {
-	case nvml.ERROR_TIMEOUT:
+	type happened struct {
+		data nvml.EventData
+		ret  nvml.Return
+	}
+	set, longest := w.set, uint32(w.poll.Milliseconds())
+	news, err := ask(w.nvmlDriver, w.events, w.poll+w.patience, func() (happened, error) {
+		data, ret := set.Wait(longest)
+		return happened{data, ret}, nil
+	})
+	switch {
+	case err != nil || news.ret == nvml.ERROR_TIMEOUT:
 		return true
-	case nvml.SUCCESS:
-	default:
+	case news.ret != nvml.SUCCESS:
 		return false
 	}
+	data := news.data
 	g, ok := w.source(data.Device)
 	if !ok {
 		return true
@@ -228,20 +255,39 @@ func (w *watch) instance(gpu string, data nvml.EventData) string {
 	return found
 }
 
-func (w *watch) look() {
+// verdict is what the driver says that a GPU needs.
+type verdict struct {
+	action Action
+	err    error
+}
+
+func (w *watch) look(ctx context.Context) {
 	for _, g := range w.gpus {
-		w.lookAt(g)
+		if ctx.Err() == nil {
+			w.lookAt(g)
+		}
 	}
 }
 
 // lookAt reports what changed on a GPU since the last look: gone, back, another recovery
-// action. A GPU that cannot even tell its memory is gone, whatever the error is called.
+// action. A GPU that cannot even tell its memory is gone, whatever the error is called, and so is one for which the driver has
+// not answered for long.
 func (w *watch) lookAt(g nvmlDevice) {
 	uuid := g.info.UUID
 	e := Event{UUID: uuid, GPU: uuid, Time: time.Now()}
-	_, err := w.memory(g.handle)
+	told, err := ask(w.nvmlDriver, g.inquiries, w.patience, func() (verdict, error) {
+		_, err := w.memory(g.handle)
+		action, recErr := w.recoveryOf(g.handle)
+		return verdict{action, recErr}, err
+	})
+	action, recErr := told.action, told.err
+	if errors.Is(err, ErrSilent) {
+		if g.silent() < w.lostAfter {
+			return
+		}
+		recErr = err
+	}
 	gone := err != nil && !errors.Is(err, errors.ErrUnsupported)
-	action, recErr := w.recoveryOf(g.handle)
 	if gone && (recErr != nil || action == ActionNone) {
 		action = ActionDrain
 	}
@@ -252,6 +298,9 @@ func (w *watch) lookAt(g nvmlDevice) {
 			e.Kind = EventLost
 		}
 		w.emit(e)
+		if !gone {
+			w.disarm() // it may not have been registered, or no longer is
+		}
 	}
 	if recErr != nil || gone {
 		return

@@ -108,21 +108,24 @@ type nvmlDriver struct {
 	has  func(names ...string) bool // whether the library has one of the functions
 	poll time.Duration              // longest wait for one event
 	scan time.Duration              // time between two looks at every GPU
+	// patience is how long an answer is waited for, lostAfter how long the driver may owe one until the GPU counts as lost.
+	patience, lostAfter time.Duration
 
 	gpus      []nvmlDevice // written by devices, before anyone else has the driver
 	instances []nvmlDevice
 
-	mu      sync.RWMutex // held for reading during a call
-	closed  bool
-	life    context.Context // ends the watches
-	end     context.CancelFunc
-	watches sync.WaitGroup
+	mu     sync.RWMutex // guards closed
+	closed bool
+	life   context.Context // ends the watches
+	end    context.CancelFunc
+	calls  sync.WaitGroup // everything that uses the library, watches too
 }
 
 type nvmlDevice struct {
 	handle nvml.Device
 	info   Device
 	gi, ci uint32 // of a MIG instance
+	*inquiries
 }
 
 // openNVML initialises the library; tests give a mock.
@@ -137,6 +140,8 @@ func openNVML(lib nvml.Interface) (*nvmlDriver, error) {
 		has:  func(names ...string) bool { return oneOf(names, ext.LookupSymbol) },
 		poll: 500 * time.Millisecond,
 		scan: 5 * time.Second,
+		// A first call may wait seconds for a GPU that nobody uses to wake up.
+		patience: 2 * time.Second, lostAfter: 15 * time.Second,
 		life: life,
 		end:  end,
 	}, nil
@@ -214,7 +219,7 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 	}
 	info.Memory = m.Total
 	if info.Kind != KindGPU {
-		return nvmlDevice{handle: handle, info: info}, nil
+		return nvmlDevice{handle: handle, info: info, inquiries: newInquiries()}, nil
 	}
 	if d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
 		if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
@@ -226,7 +231,7 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 			info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 		}
 	}
-	return nvmlDevice{handle: handle, info: info}, nil
+	return nvmlDevice{handle: handle, info: info, inquiries: newInquiries()}, nil
 }
 
 // migInstances lists the instances of a GPU and marks it when it is split. Instance numbers
@@ -278,25 +283,25 @@ func busID(p nvml.PciInfo) string {
 	return string(id)
 }
 
-// enter begins a call on the device with this UUID; exit must follow.
+// enter begins a use of the device with this UUID; exit must follow.
 func (d *nvmlDriver) enter(uuid string) (nvmlDevice, error) {
 	d.mu.RLock()
+	defer d.mu.RUnlock()
 	if d.closed {
-		d.mu.RUnlock()
 		return nvmlDevice{}, ErrClosed
 	}
 	for _, list := range [][]nvmlDevice{d.gpus, d.instances} {
 		for _, dev := range list {
 			if dev.info.UUID == uuid {
+				d.calls.Add(1)
 				return dev, nil
 			}
 		}
 	}
-	d.mu.RUnlock()
 	return nvmlDevice{}, fmt.Errorf("gpu: %w %q", ErrUnknown, uuid)
 }
 
-func (d *nvmlDriver) exit() { d.mu.RUnlock() }
+func (d *nvmlDriver) exit() { d.calls.Done() }
 
 func (d *nvmlDriver) close() error {
 	d.mu.Lock()
@@ -307,7 +312,7 @@ func (d *nvmlDriver) close() error {
 	d.closed = true
 	d.end()
 	d.mu.Unlock()
-	d.watches.Wait()
+	d.calls.Wait()
 	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
 		return fmt.Errorf("gpu: shut NVML down: %w", d.failed(ret))
 	}

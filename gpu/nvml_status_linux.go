@@ -63,10 +63,18 @@ func (d *nvmlDriver) status(uuid string) (Status, error) {
 		return Status{}, err
 	}
 	defer d.exit()
-	h := dev.handle
+	s, err := ask(d, dev.inquiries, d.patience, func() (Status, error) { return d.statusOf(dev.handle) })
+	if err != nil {
+		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+	}
+	return s, nil
+}
+
+func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
+	var err error
 	s := Status{Utilization: -1, Temperature: -1, Power: -1}
 	if s.Memory, err = d.memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+		return Status{}, err
 	}
 	if d.has("nvmlDeviceGetUtilizationRates") {
 		if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
@@ -90,7 +98,7 @@ func (d *nvmlDriver) status(uuid string) (Status, error) {
 	}
 	s.Processes, err = d.holders(h)
 	if errors.Is(err, ErrLost) {
-		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+		return Status{}, err
 	}
 	for i, p := range s.Processes {
 		if d.has("nvmlSystemGetProcessName") {
@@ -115,7 +123,7 @@ func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
 		return nil, err
 	}
 	defer d.exit()
-	out, err := d.holders(dev.handle)
+	out, err := ask(d, dev.inquiries, d.patience, func() ([]Process, error) { return d.holders(dev.handle) })
 	if err != nil {
 		return nil, fmt.Errorf("gpu: processes of %s: %w", uuid, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -32,15 +34,16 @@ type pool struct {
 	name string
 	// changed is called without the lock whenever the answers of slots and free may have changed.
 	changed func()
+	log     *zap.Logger
 
 	mu       sync.Mutex // guards what follows
 	places   []*place
-	open     int                // calls that a group runs at a time
-	kept     int                // processes that a group keeps
-	vacating sync.WaitGroup     // processes that end because they are too many
-	waiting  []*waiter          // in order of arrival
-	reserved map[string]*waiter // who waits for a whole group, by group
-	cordoned map[string]string  // why, by group
+	open     int               // calls that a group runs at a time
+	kept     int               // processes that a group keeps
+	vacating sync.WaitGroup    // processes that end because they are too many
+	waiting  []*waiter         // in order of arrival
+	claims   map[string]*claim // of calls that want a whole group, by group
+	cordoned map[string]string // why, by group
 	stopped  error
 }
 
@@ -79,12 +82,12 @@ type turn struct {
 func newPool(name string, places []*place) *pool {
 	return &pool{
 		name: name, changed: func() {}, places: places, open: math.MaxInt, kept: math.MaxInt,
-		cordoned: map[string]string{}, reserved: map[string]*waiter{},
+		cordoned: map[string]string{}, claims: map[string]*claim{}, log: zap.NewNop(),
 	}
 }
 
 // take waits for a place: one whose process is loaded with the task if there is a choice. A whole group is kept from others
-// from the moment it is asked for, so that it gets free however much work waits. It fails when ctx ends, when the
+// from the moment it is asked for, so that it gets free however much work waits, but not for ever. It fails when ctx ends, when the
 // pool stops, and with a device_lost fault when every device that would do is cordoned.
 func (p *pool) take(ctx context.Context, task, group string, whole bool) (*place, error) {
 	w := &waiter{task: task, group: group, whole: whole, turn: make(chan turn, 1)}
@@ -106,7 +109,7 @@ func (p *pool) take(ctx context.Context, task, group string, whole bool) (*place
 			t.place.release()
 		}
 	default:
-		p.unreserve(w)
+		p.disclaim(w)
 	}
 	p.grant()
 	p.mu.Unlock()
@@ -147,7 +150,7 @@ func (p *pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.group); err != nil {
-				p.unreserve(w)
+				p.disclaim(w)
 				w.turn <- turn{err: err}
 				return true
 			}
@@ -164,62 +167,6 @@ func (p *pool) grant() {
 			w.turn <- turn{place: pl}
 			return true
 		})
-	}
-}
-
-// clear gives a waiter the first place of a group in which nobody is left, and all others with it. Until then it reserves
-// the group with the fewest calls. The caller holds the lock.
-func (p *pool) clear(w *waiter) *place {
-	group, load := "", map[string]int{}
-	for _, pl := range p.places {
-		if pl.busy {
-			load[pl.group]++
-		}
-	}
-	for _, pl := range p.places {
-		if p.reserved[pl.group] == w && p.off(pl) {
-			delete(p.reserved, pl.group)
-		}
-		if p.reserved[pl.group] == w {
-			group = pl.group
-			break
-		}
-		if p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
-			continue
-		}
-		if group == "" || load[pl.group] < load[group] {
-			group = pl.group
-		}
-	}
-	if group == "" {
-		return nil
-	}
-	p.reserved[group] = w
-	if load[group] > 0 {
-		return nil
-	}
-	delete(p.reserved, group)
-	var first *place
-	for _, pl := range p.places {
-		if pl.group != group {
-			continue
-		}
-		pl.busy = true
-		if first == nil {
-			first = pl
-		} else {
-			first.beside = append(first.beside, pl)
-		}
-	}
-	return first
-}
-
-// unreserve gives up a group that a waiter was to have whole; the caller holds the lock.
-func (p *pool) unreserve(w *waiter) {
-	for group, who := range p.reserved {
-		if who == w {
-			delete(p.reserved, group)
-		}
 	}
 }
 
@@ -257,7 +204,7 @@ func (p *pool) best(w *waiter) *place {
 	var best *place
 	var least [2]int
 	for _, pl := range p.places {
-		if pl.busy || load[pl.group] >= p.open || p.reserved[pl.group] != nil || w.group != "" && pl.group != w.group || p.off(pl) {
+		if pl.busy || load[pl.group] >= p.open || p.claimed(pl.group) || w.group != "" && pl.group != w.group || p.off(pl) {
 			continue
 		}
 		cost := [2]int{effort(pl, w.task), load[pl.group]}
@@ -355,7 +302,7 @@ func (p *pool) count(group string) (slots, free int) {
 	for g, n := range all {
 		n = min(n, p.open)
 		slots += n
-		if p.reserved[g] == nil {
+		if !p.claimed(g) {
 			free += min(unused[g], max(0, n-busy[g]))
 		}
 	}
@@ -367,6 +314,9 @@ func (p *pool) stop(ctx context.Context) error {
 	p.mu.Lock()
 	p.stopped = errPoolStopped
 	p.grant()
+	for group := range p.claims {
+		p.unclaim(group)
+	}
 	p.mu.Unlock()
 	errs := make([]error, len(p.places))
 	var all sync.WaitGroup

@@ -32,7 +32,7 @@ const (
 	grownShare            = 0.125
 )
 
-// memories is what the watch asks about devices; *gpu.Inventory is one.
+// memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, and may be asked by many at once.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
@@ -45,13 +45,25 @@ type watch struct {
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
+	// proportional is gpu.Proportional. It waits where a process takes memory in one long call of the kernel.
+	proportional func(pids ...int) uint64
+	readers      sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows and every field of a follower that is not fixed
 	census   *gpu.Census
 	follower map[*follower]bool
 	asleep   bool
-	cost     time.Duration // about the least that a round takes
+	cost     time.Duration // about the least that a round takes, with its readings
+	readings map[string]*reading
 	blind    map[string]bool
+}
+
+// reading is what the driver said last of a device: what each process holds on it. Awaited says that a round has asked for the next.
+type reading struct {
+	began   time.Time
+	took    time.Duration
+	held    map[int]uint64
+	awaited bool
 }
 
 // follower is one process that is followed.
@@ -65,10 +77,13 @@ type follower struct {
 
 	busy, closed, fired bool
 	held, peak          int64 // bytes
+	counted             int64 // what it held with shared pages once for each process
 	others              []int // its descendants as of the last round
 	// own is the share of its resident memory that is its own, as of the last look at shared pages.
 	own  float64
 	last look
+	// looking says that shared pages are looked at now.
+	looking bool
 }
 
 // look is a look at shared pages: when it ended, how long it took, and what was held by a count that has them once for each process.
@@ -90,7 +105,8 @@ func (l look) due(now time.Time, held, budget int64) bool {
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
-		census: gpu.NewCensus(), follower: map[*follower]bool{}, blind: map[string]bool{},
+		census: gpu.NewCensus(), follower: map[*follower]bool{}, readings: map[string]*reading{}, blind: map[string]bool{},
+		proportional: gpu.Proportional,
 	}
 }
 
@@ -100,6 +116,11 @@ func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(hel
 	w.mu.Lock()
 	w.census.Follow(pid)
 	w.follower[f] = true
+	for _, uuid := range f.uuids {
+		if !f.cpu && w.readings[uuid] == nil {
+			w.readings[uuid] = &reading{}
+		}
+	}
 	w.rouse()
 	w.mu.Unlock()
 	return f
@@ -118,6 +139,7 @@ func (w *watch) rouse() {
 
 // run reads until ctx ends.
 func (w *watch) run(ctx context.Context) {
+	defer w.readers.Wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -135,11 +157,9 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round reads once and says when to read again; 0 means that nothing is followed.
+// round reads once and says when to read again; 0 means that nothing is followed. It waits neither for a driver nor for a process.
 func (w *watch) round() time.Duration {
 	began := time.Now()
-	// The driver is asked without the lock: when it hangs, only the watch does.
-	held := w.drivers(w.used())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.follower) == 0 {
@@ -152,12 +172,14 @@ func (w *watch) round() time.Duration {
 	busy, pressure := false, 0.0
 	for f := range w.follower {
 		busy = busy || f.busy
-		f.look(held)
+		if f.cpu {
+			f.look()
+		}
 		if f.budget > 0 {
 			pressure = max(pressure, float64(f.held)/float64(f.budget))
 		}
 	}
-	if took := time.Since(began); w.cost == 0 || took < w.cost {
+	if took := time.Since(began) + w.ask(); w.cost == 0 || took < w.cost {
 		w.cost = took
 	} else {
 		// Most of a round that took much longer was waiting for a processor.
@@ -175,8 +197,75 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// look takes a reading of one process; held keeps what the driver said in this round. The caller holds the lock.
-func (f *follower) look(held map[string]map[int]uint64) {
+// ask has the devices of all followers read, each by one goroutine at a time, and says how long that took the last time. The caller
+// holds the lock.
+func (w *watch) ask() (took time.Duration) {
+	if !w.hostPIDs {
+		return 0
+	}
+	for uuid, r := range w.readings {
+		if !w.used(uuid) {
+			r.held = nil // numbers of processes are given again
+			continue
+		}
+		took += r.took
+		if r.awaited {
+			continue
+		}
+		r.awaited = true
+		w.readers.Go(func() {
+			w.read(uuid)
+			w.mu.Lock()
+			r.awaited = false
+			w.mu.Unlock()
+		})
+	}
+	return took
+}
+
+func (w *watch) used(uuid string) bool {
+	for f := range w.follower {
+		if slices.Contains(f.uuids, uuid) {
+			return true
+		}
+	}
+	return false
+}
+
+// read asks the driver what each process holds on a device, and looks at those that are followed there. Of a device of which the
+// driver says nothing the last reading stands.
+func (w *watch) read(uuid string) {
+	began := time.Now()
+	held, err := w.devices.ProcessMemory(uuid)
+	took := time.Since(began)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.readings[uuid]
+	switch {
+	case err == nil:
+		delete(w.blind, uuid)
+		if began.Before(r.began) {
+			return
+		}
+		r.began, r.took, r.held = began, took, held
+	case errors.Is(err, gpu.ErrSilent):
+		w.complain(uuid, "the driver does not answer what processes hold", err)
+		return
+	default:
+		r.held = nil
+		if !errors.Is(err, gpu.ErrLost) { // the guard speaks of lost devices
+			w.complain(uuid, "the driver does not tell what processes hold", err)
+		}
+	}
+	for f := range w.follower {
+		if slices.Contains(f.uuids, uuid) {
+			f.look()
+		}
+	}
+}
+
+// look takes in the readings that there are of one process. The caller holds the lock.
+func (f *follower) look() {
 	tree := f.w.census.Tree(f.pid)
 	if tree == nil || f.closed {
 		return
@@ -193,73 +282,50 @@ func (f *follower) look(held map[string]map[int]uint64) {
 	}
 	var sum int64
 	for _, uuid := range f.uuids {
-		sum += int64(held[uuid][f.pid])
+		held := f.w.readings[uuid].held
+		sum += int64(held[f.pid])
 		for _, pid := range f.others {
-			sum += int64(held[uuid][pid])
+			sum += int64(held[pid])
 		}
 	}
 	f.take(sum)
 }
 
-// take takes in a reading and ends a process over its budget.
+// take takes in a reading and ends a process over its budget. The caller holds the lock.
 func (f *follower) take(held int64) {
-	f.held = int64(float64(held) * f.own)
+	f.counted, f.held = held, int64(float64(held)*f.own)
 	f.peak = max(f.peak, f.held)
 	if f.budget == 0 || held <= f.budget || f.fired {
 		return
 	}
-	if f.cpu {
-		began := time.Now()
-		if !f.last.due(began, held, f.budget) {
-			return
-		}
-		// Shared pages count once for each process until here, where it matters.
-		own := int64(gpu.Proportional(append([]int{f.pid}, f.others...)...))
-		now := time.Now()
-		f.last = look{at: now, took: now.Sub(began), held: held}
-		f.own, held = min(1, float64(own)/float64(held)), own
-		if held <= f.budget {
-			return
-		}
+	if !f.cpu {
+		f.end(held)
+		return
 	}
+	// Shared pages count once for each process until here, where it matters.
+	if began := time.Now(); !f.looking && f.last.due(began, held, f.budget) {
+		f.looking = true
+		go f.weigh(began, append([]int{f.pid}, f.others...))
+	}
+}
+
+// weigh looks at shared pages and ends a process that is over its budget without them, if it still was with them in the last round.
+func (f *follower) weigh(began time.Time, pids []int) {
+	own := int64(f.w.proportional(pids...))
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	now := time.Now()
+	f.looking, f.last = false, look{at: now, took: now.Sub(began), held: f.counted}
+	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
+	if !f.closed && !f.fired && own > f.budget && f.counted > f.budget {
+		f.end(own)
+	}
+}
+
+// end ends the process; the caller holds the lock.
+func (f *follower) end(held int64) {
 	f.fired, f.peak = true, max(f.peak, held)
 	f.over(held)
-}
-
-// used is the GPUs of all followers.
-func (w *watch) used() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var uuids []string
-	for f := range w.follower {
-		for _, uuid := range f.uuids {
-			if !f.cpu && !slices.Contains(uuids, uuid) {
-				uuids = append(uuids, uuid)
-			}
-		}
-	}
-	return uuids
-}
-
-// drivers asks what each process holds on the devices; a device whose driver does not tell is left out.
-func (w *watch) drivers(uuids []string) map[string]map[int]uint64 {
-	held := map[string]map[int]uint64{}
-	for _, uuid := range uuids {
-		if !w.hostPIDs {
-			break
-		}
-		processes, err := w.devices.ProcessMemory(uuid)
-		w.mu.Lock()
-		switch {
-		case err == nil:
-			held[uuid] = processes
-			delete(w.blind, uuid)
-		case !errors.Is(err, gpu.ErrLost): // the guard speaks of lost devices
-			w.complain(uuid, "the driver does not tell what processes hold", err)
-		}
-		w.mu.Unlock()
-	}
-	return held
 }
 
 // complain says a thing once, until it has been well again. The caller holds the lock.
@@ -290,16 +356,16 @@ func (f *follower) Held() int64 {
 	return f.held
 }
 
-// Measure implements slot.Watched.
+// Measure implements slot.Watched. Where the driver does not answer it is the last reading.
 func (f *follower) Measure() int64 {
-	if f.cpu {
-		return f.Held()
+	if !f.cpu && f.w.hostPIDs {
+		var all sync.WaitGroup
+		for _, uuid := range f.uuids {
+			all.Go(func() { f.w.read(uuid) })
+		}
+		all.Wait()
 	}
-	held := f.w.drivers(f.uuids)
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	f.look(held)
-	return f.held
+	return f.Held()
 }
 
 // Peak implements slot.Watched.

@@ -315,6 +315,54 @@ func TestWatch_SharedPagesCountOnce(t *testing.T) {
 	require.Len(t, got, 2)
 }
 
+// A look at shared pages waits for a process that takes memory, while nobody waits for the look.
+func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
+	t.Parallel()
+	const budget, whole = 64 << 10, 1 << 30
+	for name, test := range map[string]struct {
+		own       uint64
+		meanwhile func(f *follower)
+		ended     bool
+	}{
+		"over its budget":                  {own: whole, ended: true},
+		"over it with what is not its own": {own: budget},
+		"let go meanwhile":                 {own: whole, meanwhile: func(f *follower) { f.Close() }},
+		"it has given memory back":         {own: whole, meanwhile: func(f *follower) { f.w.mu.Lock(); f.counted = budget; f.w.mu.Unlock() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command("sleep", "600")
+			require.NoError(t, cmd.Start())
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+			w := newWatch(nil, false, zap.NewNop())
+			looks, holds := make(chan []int, 10), make(chan struct{})
+			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
+			over := make(chan int64, 1)
+			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(held int64) { over <- held }).(*follower)
+			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(int64) {})
+			// A program that has just begun holds little.
+			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
+			require.Equal(t, []int{cmd.Process.Pid}, <-looks)
+			for range 3 {
+				w.round()
+				neighbour.Busy(true)
+				require.Positive(t, neighbour.Held())
+				require.Positive(t, neighbour.Measure())
+				require.Positive(t, neighbour.Peak())
+			}
+			require.Empty(t, looks, "one look at a time")
+			require.Empty(t, over)
+			neighbour.Close()
+			if test.meanwhile != nil {
+				test.meanwhile(f)
+			}
+			close(holds)
+			require.Eventually(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !f.looking }, time.Minute, time.Millisecond)
+			require.Equal(t, test.ended, len(over) == 1)
+		})
+	}
+}
+
 func TestWatch_LooksAgainSoonerAtWhatGrows(t *testing.T) {
 	at := time.Now()
 	last := look{at: at, took: time.Second, held: 30 << 20}
@@ -467,6 +515,73 @@ func TestWatch_DeviceMemory(t *testing.T) {
 	})
 }
 
+// drivers says what each process holds on a device, or hangs until the device's channel is closed.
+type drivers struct {
+	hangs map[string]chan struct{}
+	mu    sync.Mutex
+	asked map[string]int
+	held  map[int]uint64
+	err   error
+}
+
+func (d *drivers) ProcessMemory(uuid string) (map[int]uint64, error) {
+	d.mu.Lock()
+	d.asked[uuid]++
+	held, err := maps.Clone(d.held), d.err
+	d.mu.Unlock()
+	if hangs := d.hangs[uuid]; hangs != nil {
+		<-hangs
+	}
+	return held, err
+}
+
+func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sleep", "600")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid, hangs := cmd.Process.Pid, make(chan struct{})
+	devices := &drivers{hangs: map[string]chan struct{}{"GPU-1": hangs}, asked: map[string]int{}, held: map[int]uint64{pid: 9 << 30}}
+	w := newWatch(devices, true, zap.NewNop())
+	ended := make(chan string, 3)
+	follow := func(device string, budget gpumux.Size) *follower {
+		return w.Follow(device, pid, budget, func(int64) { ended <- device }).(*follower)
+	}
+	follow("GPU-1", 8<<30)
+	w.round() // hangs
+	follow(gpu.CPU, 64<<10)
+	follow("GPU-2", 8<<30)
+	require.Eventually(t, func() bool { w.round(); return len(ended) == 2 }, time.Minute, time.Millisecond)
+	require.ElementsMatch(t, []string{gpu.CPU, "GPU-2"}, []string{<-ended, <-ended})
+	devices.mu.Lock()
+	require.Equal(t, 1, devices.asked["GPU-1"], "no second call is made while one hangs")
+	devices.mu.Unlock()
+	close(hangs)
+	require.Equal(t, "GPU-1", <-ended)
+	w.readers.Wait()
+}
+
+func TestWatch_MeasuresAnewOrGivesTheLastReading(t *testing.T) {
+	t.Parallel()
+	core, seen := observer.New(zap.DebugLevel)
+	devices := &drivers{asked: map[string]int{}, held: map[int]uint64{os.Getpid(): 1 << 30}}
+	w := newWatch(devices, true, zap.New(core))
+	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(int64) {})
+	w.round()
+	w.readers.Wait()
+	require.EqualValues(t, 2<<30, f.Held())
+	devices.held = map[int]uint64{os.Getpid(): 2 << 30}
+	require.EqualValues(t, 4<<30, f.Measure())
+	devices.err, devices.held = fmt.Errorf("gpu: processes: %w", gpu.ErrSilent), nil
+	for range 3 {
+		require.EqualValues(t, 4<<30, f.Measure())
+	}
+	require.Equal(t, 2, seen.FilterMessageSnippet("does not answer").Len(), "said once of each")
+	devices.err = gpu.ErrLost
+	require.Zero(t, f.Measure())
+	require.Equal(t, 2, seen.Len(), "the guard speaks of lost devices")
+}
+
 type silent struct{}
 
 func (silent) ProcessMemory(string) (map[int]uint64, error) { return nil, errors.ErrUnsupported }
@@ -495,13 +610,3 @@ func BenchmarkWatch_EightSlots(b *testing.B) {
 }
 
 // The cost of the peak of one item.
-func BenchmarkWatch_Peak(b *testing.B) {
-	w := newWatch(nil, false, zap.NewNop())
-	f := w.Follow(gpu.CPU, os.Getpid(), 0, func(int64) {})
-	w.round()
-	for b.Loop() {
-		if f.Peak() == 0 {
-			b.Fatal("unknown")
-		}
-	}
-}

@@ -273,6 +273,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		}
 	}
 	opened := newPool(p.Name, places)
+	opened.log = w.log
 	w.pools = append(w.pools, opened)
 	w.metrics.offer(opened)
 	return opened

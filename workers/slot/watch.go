@@ -16,7 +16,8 @@ type Watch interface {
 	Follow(device string, pid int, budget gpumux.Size, over func(held int64)) Watched
 }
 
-// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks for longer than a reading takes.
+// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks, but Measure may for a few
+// seconds where a driver does not answer, and then gives the last reading.
 type Watched interface {
 	// Busy says whether items run, which are looked at more often.
 	Busy(busy bool)

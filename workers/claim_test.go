@@ -1,0 +1,166 @@
+package workers
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// claimedPool is a pool with its log, where a call has the slot of each named group and does not end.
+func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *pool, held []*place, log *observer.ObservedLogs) {
+	t.Helper()
+	core, seen := observer.New(zap.DebugLevel)
+	p, _ = fakePool(n, groups...)
+	p.log = zap.New(core)
+	for _, group := range hung {
+		held = append(held, mustTake(t, p, "hung", group))
+	}
+	return p, held, seen
+}
+
+// whole asks for a whole group.
+func whole(ctx context.Context, p *pool) chan *place {
+	got := make(chan *place, 1)
+	go func() {
+		if pl, err := p.take(ctx, "large", "", true); err == nil {
+			got <- pl
+		}
+	}()
+	synctest.Wait()
+	return got
+}
+
+// innocent is another call, however long it has to wait.
+func innocent(t *testing.T, p *pool) {
+	t.Helper()
+	pl, err := p.take(t.Context(), "innocent", "", false)
+	require.NoError(t, err)
+	p.give(pl)
+}
+
+// crowd runs calls of a length one after the other in n places until ctx ends.
+func crowd(ctx context.Context, p *pool, n int, length time.Duration) {
+	for range n {
+		go func() {
+			for {
+				pl, err := p.take(ctx, "x", "", false)
+				if err != nil {
+					return
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(length):
+				}
+				p.give(pl)
+			}
+		}()
+	}
+	synctest.Wait()
+}
+
+func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hung, log := claimedPool(t, 4, []string{"A"}, "A")
+		large := whole(t.Context(), p)
+		require.Zero(t, p.free(""))
+		begun := time.Now()
+		innocent(t, p)
+		require.Equal(t, claimFor, time.Since(begun))
+		require.Equal(t, 3, p.free(""))
+		require.Equal(t, 1, log.FilterMessageSnippet("waits for others that do not end").Len())
+
+		// It is tried again for longer, and in between others have the group for longer still.
+		time.Sleep(claimRest*claimFor - time.Nanosecond)
+		innocent(t, p)
+		begun = time.Now()
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Zero(t, p.free(""))
+		innocent(t, p)
+		require.Equal(t, 2*claimFor+time.Nanosecond, time.Since(begun))
+		require.Equal(t, 2, log.Len())
+
+		begun = time.Now()
+		p.give(hung[0])
+		alone := <-large
+		require.Zero(t, time.Since(begun), "a free group is taken at once")
+		require.Len(t, alone.beside, 3)
+		p.give(alone)
+		require.Equal(t, 4, p.free(""))
+		require.Empty(t, p.claims)
+	})
+}
+
+func TestPool_AClaimMovesToAnotherGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hung, _ := claimedPool(t, 2, []string{"A", "B"}, "A", "B", "B")
+		large := whole(t.Context(), p)
+		require.Equal(t, 0, p.free("A"))
+		time.Sleep(claimFor)
+		synctest.Wait()
+		require.Equal(t, 1, p.free("A"))
+		p.give(hung[1])
+		synctest.Wait()
+		require.Equal(t, 0, p.free("B"))
+		p.give(hung[2])
+		require.Equal(t, "B", (<-large).group)
+	})
+}
+
+func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
+	for name, length := range map[string]time.Duration{"short": time.Second, "long": 10 * claimFor, "as long as a claim rests": claimRest * claimFor} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, _, log := claimedPool(t, 4, []string{"A"})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				crowd(ctx, p, 8, length)
+				begun := time.Now()
+				large := whole(ctx, p)
+				var alone *place
+				select {
+				case alone = <-large:
+				case <-time.After(100 * length * claimRest):
+					t.Fatal("it waits for ever")
+				}
+				if length < claimFor {
+					require.LessOrEqual(t, time.Since(begun), length)
+					require.Zero(t, log.Len())
+				}
+				p.give(alone)
+			})
+		})
+	}
+}
+
+func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hung, _ := claimedPool(t, 2, []string{"A"}, "A")
+		ctx, cancel := context.WithCancel(t.Context())
+		whole(ctx, p)
+		time.Sleep(claimFor)
+		synctest.Wait()
+		require.Equal(t, 1, p.free(""))
+		cancel()
+		synctest.Wait()
+		time.Sleep(claimRest * claimFor)
+		synctest.Wait()
+		require.Equal(t, 1, p.free(""), "nobody wants it whole any more")
+		require.Empty(t, p.claims)
+
+		// The next one begins anew, and ends with the pool.
+		refused := make(chan error, 1)
+		go func() { _, err := p.take(t.Context(), "large", "", true); refused <- err }()
+		synctest.Wait()
+		require.Equal(t, claimFor, p.claims["A"].term)
+		require.NoError(t, p.stop(t.Context()))
+		require.ErrorIs(t, <-refused, errPoolStopped)
+		require.Empty(t, p.claims)
+		p.give(hung[0])
+	})
+}
