@@ -46,6 +46,9 @@ type contact struct {
 	now   func() time.Duration
 	fence fence
 	log   *zap.Logger
+	// fencing is held over each call of the fence, which may block; mu is not, and is only ever taken after it. Who changes what
+	// the fence should know calls it afterwards, so that the last call goes by the last change.
+	fencing sync.Mutex
 
 	mu   sync.Mutex // guards what follows
 	ctx  context.Context
@@ -58,7 +61,9 @@ type contact struct {
 	// halted is when an answer last came after more than steady, 0 before.
 	halted time.Duration
 	calls  int
-	told   bool
+	// stands says that the fence has a deadline that is good for another call and is not about to lose it; told that it was said
+	// that it does not answer.
+	stands, told bool
 }
 
 // fence ends task processes at a deadline; *slot.Fence is one. Both methods may block for a moment.
@@ -92,30 +97,78 @@ func (k *contact) held() context.Context {
 // begin lets a call run that has taken held. Until end is called, its process does not outlive contact, whatever happens to this
 // program; where that cannot be promised it is not begun.
 func (k *contact) begin(held context.Context) (end func(), err error) {
+	stands, err := k.enter(held)
+	if err != nil {
+		return nil, err
+	}
+	if !stands {
+		if err = k.guard(); err != nil {
+			err = &unfenced{err}
+		} else {
+			err = k.check(held) // it may have taken its time
+		}
+	}
+	if err != nil {
+		k.leave()
+		return nil, err
+	}
+	return k.leave, nil
+}
+
+// enter counts a call in, and says whether the fence has a deadline for it already.
+func (k *contact) enter(held context.Context) (stands bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.look()
 	if err := context.Cause(held); err != nil {
-		return nil, err
+		return false, err
 	}
 	if k.lost {
-		return nil, errSilence
-	}
-	if k.calls == 0 {
-		if err := k.hold(); err != nil {
-			// Nothing has begun: the next warden must not find a deadline by which it ends the processes that wait.
-			_ = k.fence.Free()
-			return nil, &unfenced{err}
-		}
+		return false, errSilence
 	}
 	k.calls++
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.calls--; k.calls == 0 {
-			_ = k.tell(k.fence.Free()) // told
-		}
-	}, nil
+	return k.stands, nil
+}
+
+// leave counts a call out. After the last one, also one that was not begun, no warden must find a deadline by which it ends the
+// processes that wait.
+func (k *contact) leave() {
+	k.mu.Lock()
+	k.calls--
+	last := k.calls == 0
+	k.mu.Unlock()
+	if last {
+		_ = k.guard() // told
+	}
+}
+
+// guard tells the fence the deadline of the calls that run, or that there are none.
+func (k *contact) guard() error {
+	k.fencing.Lock()
+	defer k.fencing.Unlock()
+	k.mu.Lock()
+	calls, until, lapsed := k.calls, k.answered+fenced, k.lapsed
+	if calls == 0 {
+		k.stands = false // from here on a call that begins waits for the next turn
+	}
+	k.mu.Unlock()
+	var err error
+	if calls == 0 {
+		err = k.fence.Free()
+	} else {
+		err = k.fence.Hold(until)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stands = calls > 0 && err == nil && lapsed == k.lapsed
+	switch {
+	case err != nil && !k.told:
+		k.told = true
+		k.log.Error("if this worker is stopped now, its task processes run on beside those of other workers", zap.Error(err))
+	case err == nil && calls > 0:
+		k.told = false
+	}
+	return err
 }
 
 // check says whether what has taken held may go on. It asks the clock, since this program may have been stopped until now.
@@ -144,6 +197,16 @@ func (k *contact) run(ctx context.Context) {
 	deadline := time.NewTimer(lease)
 	defer deadline.Stop()
 	answers := make(chan error)
+	// What the fence does must not keep this from its turns.
+	renew := make(chan struct{}, 1)
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer close(renew)
+	renewing.Go(func() {
+		for range renew {
+			k.renew()
+		}
+	})
 	asking, asked := false, time.Duration(0)
 	for {
 		var ask <-chan time.Time
@@ -170,8 +233,22 @@ func (k *contact) run(ctx context.Context) {
 			asking = false
 			if left := k.answer(asked, err); left > 0 {
 				deadline.Reset(left + time.Millisecond)
+				select {
+				case renew <- struct{}{}:
+				default: // one that is still to come takes this answer too
+				}
 			}
 		}
+	}
+}
+
+// renew puts the fence off where calls run.
+func (k *contact) renew() {
+	k.mu.Lock()
+	calls := k.calls
+	k.mu.Unlock()
+	if calls > 0 {
+		_ = k.guard() // told; what runs goes on
 	}
 }
 
@@ -202,22 +279,7 @@ func (k *contact) answer(asked time.Duration, err error) (left time.Duration) {
 		k.halted = k.awake
 	}
 	k.answered = asked
-	if k.calls > 0 {
-		_ = k.hold() // told; what runs goes on
-	}
 	return left
-}
-
-// hold puts the fence off; the caller holds the lock.
-func (k *contact) hold() error { return k.tell(k.fence.Hold(k.answered + fenced)) }
-
-// tell says once that the fence does not answer, until it does again; the caller holds the lock.
-func (k *contact) tell(err error) error {
-	if err != nil && !k.told {
-		k.log.Error("if this worker is stopped now, its task processes run on beside those of other workers", zap.Error(err))
-	}
-	k.told = err != nil
-	return err
 }
 
 // unfenced is the error of a call that must not begin, because nobody would end its process if this program were stopped.
@@ -234,6 +296,7 @@ func (k *contact) look() {
 		return
 	}
 	k.lost, k.lapsed = true, now
+	k.stands = false // what begins after this waits until everything is ended that this deadline ends
 	if stopped := now - k.awake; stopped < pause {
 		k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on", zap.Duration("silence", silent))
 	} else {

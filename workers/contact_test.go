@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,9 +24,17 @@ type barrier struct {
 	until time.Duration
 	// err is why it can not be set, or nil.
 	err error
+	// before is called before anything is set, and may block; nil does nothing.
+	before func(until time.Duration)
 }
 
 func (b *barrier) Hold(until time.Duration) error {
+	b.mu.Lock()
+	before := b.before
+	b.mu.Unlock()
+	if before != nil {
+		before(until)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.until = until
@@ -39,6 +48,12 @@ func (b *barrier) fail(err error) {
 }
 
 func (b *barrier) Free() error { return b.Hold(0) }
+
+func (b *barrier) intercept(before func(until time.Duration)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.before = before
+}
 
 func (b *barrier) deadline() time.Duration {
 	b.mu.Lock()
@@ -81,6 +96,15 @@ func watching(t *testing.T, f func(s *sight)) {
 		cancel()
 		<-done
 	})
+}
+
+// still is a contact that asks nothing by itself and whose clock only jumps.
+func still() *sight {
+	s := &sight{}
+	s.contact = startContact(&contact{
+		log: zap.NewNop(), fence: &s.barrier, now: func() time.Duration { return time.Hour + time.Duration(s.jumped.Load()) },
+	})
+	return s
 }
 
 func TestContact_AShortOutageEndsNothing(t *testing.T) {
@@ -175,6 +199,127 @@ func TestContact_WithoutAFenceNothingBegins(t *testing.T) {
 		end()
 		require.Zero(t, s.barrier.deadline())
 	})
+}
+
+// While the fence hangs, such as where its warden does or another can not be started, what runs is looked after as ever, others
+// begin under the deadline that it has, and contact that is lost ends them all.
+func TestContact_AFenceThatHangsHoldsNothingUp(t *testing.T) {
+	watching(t, func(s *sight) {
+		held := s.held()
+		one, err := s.begin(held)
+		require.NoError(t, err)
+		last, open := s.barrier.deadline(), make(chan struct{})
+		s.barrier.intercept(func(time.Duration) { <-open })
+		time.Sleep(2 * lease)
+		require.NoError(t, s.check(held))
+		require.False(t, s.doubt())
+		require.Equal(t, last, s.barrier.deadline())
+		two, err := s.begin(held)
+		require.NoError(t, err)
+		s.down.Store(true)
+		<-held.Done()
+		require.ErrorIs(t, context.Cause(held), errSilence)
+		_, err = s.begin(s.held())
+		require.ErrorIs(t, err, errSilence)
+		s.down.Store(false)
+		close(open)
+		time.Sleep(2 * askEvery)
+		synctest.Wait()
+		require.Greater(t, s.barrier.deadline(), s.now()+lease-2*askEvery, "what runs has its deadline")
+		one()
+		require.NotZero(t, s.barrier.deadline())
+		two()
+		require.Zero(t, s.barrier.deadline())
+	})
+}
+
+// Where the last call ends and the fence is about to lose its deadline, one that begins waits for its own. The same where contact
+// was lost: what the old deadline ends has ended before another call begins.
+func TestContact_ACallThatBeginsWaitsForItsOwnDeadline(t *testing.T) {
+	for _, c := range []string{"Free", "Lapse"} {
+		t.Run(c, func(t *testing.T) {
+			t.Parallel()
+			s := still()
+			before, err := s.begin(s.held())
+			require.NoError(t, err)
+			reached, open := make(chan struct{}), make(chan struct{})
+			var set atomic.Bool
+			var once sync.Once
+			s.barrier.intercept(func(until time.Duration) {
+				once.Do(func() { close(reached) })
+				<-open
+				set.Store(until > 0)
+			})
+			if c == "Free" {
+				go before()
+			} else {
+				s.jumped.Store(int64(lease + time.Second))
+				require.ErrorIs(t, s.check(s.held()), errSilence)
+				s.answer(s.now(), nil)
+				go s.renew()
+			}
+			<-reached
+			begun := make(chan bool)
+			go func() {
+				_, err := s.begin(s.held())
+				begun <- err == nil && set.Load()
+			}()
+			calls := map[string]int{"Free": 1, "Lapse": 2}[c]
+			require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.calls == calls }, time.Minute, time.Millisecond)
+			close(open)
+			require.True(t, <-begun)
+			require.Equal(t, s.now()+fenced, s.barrier.deadline())
+		})
+	}
+}
+
+// Calls begin and end at any time, beside answers: the fence has a deadline from before each begins until after it ends, never one
+// that is later than the last answer allows, and none in the end.
+func TestContact_TheDeadlineIsRightHoweverCallsMeet(t *testing.T) {
+	t.Parallel()
+	s := still()
+	s.barrier.intercept(func(until time.Duration) {
+		s.mu.Lock() // nothing waits for the fence with this
+		defer s.mu.Unlock()
+		if until > s.answered+fenced {
+			t.Errorf("%s after an answer at %s", until, s.answered)
+		}
+	})
+	stop := make(chan struct{})
+	var answering, calling sync.WaitGroup
+	answering.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.jumped.Add(int64(time.Millisecond))
+				s.answer(s.now(), nil)
+				s.renew()
+			}
+		}
+	})
+	for range 4 {
+		calling.Go(func() {
+			for range 5000 {
+				end, err := s.begin(s.held())
+				if err != nil || s.barrier.deadline() == 0 {
+					t.Error("begun without a deadline", err)
+					return
+				}
+				runtime.Gosched()
+				if s.barrier.deadline() == 0 {
+					t.Error("the deadline went while a call ran")
+				}
+				end()
+			}
+		})
+	}
+	calling.Wait()
+	close(stop)
+	answering.Wait()
+	require.Zero(t, s.barrier.deadline())
+	require.False(t, s.stands)
 }
 
 // A clock that jumped is noticed by whoever asks first, before anything counts or begins.

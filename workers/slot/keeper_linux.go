@@ -137,7 +137,7 @@ func (k *keeper) warden() (*warden, error) {
 func (k *keeper) watch(w *warden) {
 	tick := time.NewTicker(wardenLook)
 	defer tick.Stop()
-	silent := 0
+	silent, heard := 0, int64(0)
 	lose := func(why string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -153,8 +153,8 @@ func (k *keeper) watch(w *warden) {
 				lose("something holds it, such as a debugger")
 				return
 			}
-			if w.line.spoke() || !k.expects(w) {
-				silent = 0
+			if beats := w.line.beats.Load(); beats != heard || !k.expects(w) {
+				silent, heard = 0, beats
 			} else if silent++; silent >= wardenSilence {
 				lose("it did not answer")
 				return

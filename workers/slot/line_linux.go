@@ -29,9 +29,9 @@ var started = time.Now()
 type line struct {
 	deadline, out, in *os.File
 	asked             int
-	// answers are what it answers to settle, closed when it says nothing any more; beat says that it spoke since the last look.
+	// answers are what it answers to settle, closed when it says nothing any more; beats counts all that it says.
 	answers chan string
-	beat    atomic.Bool
+	beats   atomic.Int64
 }
 
 // newLine makes the worker's ends and those of the warden: its standard input, its standard output and its descriptor 3.
@@ -74,7 +74,7 @@ func (l *line) close() { closeAll([]*os.File{l.deadline, l.out, l.in}) }
 func (l *line) listen() {
 	defer close(l.answers)
 	for said := bufio.NewScanner(l.in); said.Scan(); {
-		l.beat.Store(true)
+		l.beats.Add(1)
 		if said.Text() == "." {
 			continue
 		}
@@ -89,9 +89,6 @@ func (l *line) listen() {
 		}
 	}
 }
-
-// spoke says whether the warden said something since the last call.
-func (l *line) spoke() bool { return l.beat.Swap(false) }
 
 // set tells the deadline; wake is for a warden that waits for none.
 func (l *line) set(due time.Duration, wake bool) error {
@@ -110,10 +107,22 @@ func (l *line) set(due time.Duration, wake bool) error {
 		}
 		at = max(1, int64(now*100)+int64(left/(10*time.Millisecond)))
 	}
-	if err := l.write(at); err != nil || !wake {
+	if err := l.write(at); err != nil || !wake || l.unread() {
 		return err
 	}
 	return l.say(".")
+}
+
+// unread says whether the warden has a line to read yet: it wakes as well by that one and looks at the deadline after it. It reads
+// none while it waits for a deadline, so that a line for each call would fill the pipe up.
+func (l *line) unread() bool {
+	pipe, err := l.out.SyscallConn()
+	if err != nil {
+		return false
+	}
+	waiting := 0
+	err = pipe.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return err == nil && waiting > 0
 }
 
 func (l *line) write(at int64) error {
@@ -123,7 +132,7 @@ func (l *line) write(at int64) error {
 	return nil
 }
 
-// wardenLimit bounds how long the warden is awaited.
+// wardenLimit bounds how long the warden is awaited that says nothing.
 const wardenLimit = 5 * time.Second
 
 // settle takes the deadline back and returns when the warden is not ending anything.
@@ -136,9 +145,9 @@ func (l *line) settle() error {
 	if err := l.say(ask); err != nil {
 		return err
 	}
-	limit := time.NewTimer(wardenLimit)
+	limit := time.NewTicker(wardenLimit)
 	defer limit.Stop()
-	for {
+	for heard := l.beats.Load(); ; {
 		select {
 		case answer, ok := <-l.answers:
 			if !ok {
@@ -148,7 +157,11 @@ func (l *line) settle() error {
 				return nil
 			}
 		case <-limit.C:
-			return fmt.Errorf("it did not answer for %s", wardenLimit)
+			now := l.beats.Load()
+			if now == heard {
+				return fmt.Errorf("it did not answer for %s", wardenLimit)
+			}
+			heard = now // it is still ending processes
 		}
 	}
 }

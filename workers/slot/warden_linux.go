@@ -15,29 +15,103 @@ import (
 // wardenScript is what both parts of a warden know: a sweep kills every process that carries one of the fence's marks. It kills
 // whole groups, of which none can get away by forking, except the worker's own. It looks again until several looks find nothing,
 // because a process may fork while it is being found. Those that have ended and are not reaped, as nobody does while the worker
-// is stopped, are nothing to wait for, but others of their group may live.
+// is stopped, are nothing to wait for, but others of their group may live. Some shells take no -- after kill -9, and to all of
+// them -0 and -1 are not groups.
+//
+// The kernel tells a process's limits at once, so what has the number goes first. To read an environment waits for whoever maps
+// memory in that process, which may be anybody's and take long. So the environments are read in parts, each by a process of its
+// own; where a part does not end soon, each of its environments has one. A sweep awaits those that still hang for a while, and
+// ends without them: whoever reads one kills that process when it comes to it.
 const wardenScript = `trap '' TERM INT HUP
 token=$1 number=$2 own=$3
-marked() {
-  grep -lzxF "$token" /proc/[0-9]*/environ
+numbered() {
   [ "$number" = 0 ] || grep -lE "^Max file locks +[0-9]+ +$number " /proc/[0-9]*/limits
 }
-sweep() {
-  n=0
-  quiet=0
-  while [ $n -lt 200 ] && [ $quiet -lt 5 ]; do
-    quiet=$((quiet+1))
-    for e in $(marked 2>/dev/null); do
-      p=${e#/proc/}; p=${p%/*}
-      read -r stat 2>/dev/null <"/proc/$p/stat" || continue
-      state=${stat##*) }
-      group=${state#* * }; group=${group%% *}
-      [ "$group" = "$own" ] || kill -9 -- "-$group" 2>/dev/null
-      case $state in [ZX]*) continue ;; esac
-      quiet=0
-      kill -9 "$p" 2>/dev/null
+slay() {
+  p=${1#/proc/}; p=${p%/*}
+  read -r stat 2>/dev/null <"/proc/$p/stat" || return 1
+  state=${stat##*) }
+  group=${state#* * }; group=${group%% *}
+  [ "$group" = "$own" ] || [ "$group" -le 1 ] || kill -9 "-$group" 2>/dev/null
+  case $state in [ZX]*) return 1 ;; esac
+  kill -9 "$p" 2>/dev/null
+  return 0
+}
+read_environs() {
+  found=1
+  for e in $(grep -lzxF "$token" "$@" 2>/dev/null); do
+    slay "$e" && found=0
+  done
+  return $found
+}
+runs() {
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+  case ${stat##*) } in [ZX]*) return 1 ;; ?" $$ "*) return 0 ;; esac
+  return 1
+}
+ended() {
+  polls=0
+  while runs "$1"; do
+    [ $polls -lt 25 ] || return 1
+    polls=$((polls+1))
+    sleep 0.01 || sleep 1
+  done
+}
+look() {
+  parts= hanging=
+  for each in $hung; do
+    if runs "${each#*=}"; then
+      hanging="$hanging $each"
+    else
+      wait "${each#*=}" && quiet=0
+    fi
+  done
+  hung=$hanging
+  set --
+  for e in /proc/[0-9]*/environ; do
+    case "$hung " in *" $e="*) continue ;; esac
+    set -- "$@" "$e"
+    [ $# -lt 32 ] || { part "$@"; set --; }
+  done
+  [ $# = 0 ] || part "$@"
+  for each in $parts; do
+    job=${each%%=*}
+    if ended "$job"; then
+      wait "$job" && quiet=0
+      continue
+    fi
+    echo .
+    kill -9 "$job"
+    wait "$job"
+    rest=${each#*=}
+    while [ -n "$rest" ]; do
+      e=/proc/${rest%%,*}/environ rest=${rest#*,}
+      read_environs "$e" >/dev/null &
+      hung="$hung $e=$!"
     done
+  done
+}
+part() {
+  read_environs "$@" >/dev/null &
+  list=
+  for e; do e=${e#/proc/}; list=$list${e%/*},; done
+  parts="$parts $!=$list"
+}
+sweep() {
+  n=0 quiet=0 patience=20 hung=
+  while [ $n -lt 200 ] && [ $quiet -lt 5 ]; do
     n=$((n+1))
+    quiet=$((quiet+1))
+    echo .
+    for e in $(numbered 2>/dev/null); do
+      slay "$e" && quiet=0
+    done
+    look
+    if [ -n "$hung" ] && [ $patience -gt 0 ]; then
+      quiet=0
+      patience=$((patience-1))
+      sleep 0.1 || sleep 1
+    fi
   done
 }
 `

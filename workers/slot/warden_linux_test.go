@@ -1,10 +1,12 @@
 package slot_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -275,6 +277,80 @@ func TestFence_AWardenThatEndsWhileItsProgramIsStopped(t *testing.T) {
 			require.NoError(t, program.Wait())
 			nothing := func() bool { return len(s.left()) == 0 && len(wardens(t, token)) == 0 }
 			require.Eventually(t, nothing, 60*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+// holder starts a process that holds the lock of its memory, with a mark or none. It is no child of this program, which reads the
+// environments of its own. The channel has what it says.
+func holder(t *testing.T, mark string) (holds *exec.Cmd, begin func(), said chan string) {
+	t.Helper()
+	holds = exec.Command("/bin/sh", "-c", `env "$0" python3 testdata/holder.py 32; :`, mark)
+	holds.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := holds.StdinPipe()
+	require.NoError(t, err)
+	out, err := holds.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holds.Start())
+	t.Cleanup(func() {
+		syscall.Kill(-holds.Process.Pid, syscall.SIGKILL)
+		holds.Wait()
+	})
+	said = make(chan string, 3)
+	go func() {
+		defer close(said)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			said <- lines.Text()
+		}
+	}()
+	return holds, func() {
+		fmt.Fprintln(in)
+		require.Equal(t, "begun", <-said)
+	}, said
+}
+
+// The environment of a process that holds the lock of its memory cannot be read. If it is a stranger's, everything else ends at the
+// deadline all the same, also what is known by its environment alone, and other calls begin; if it is one of ours, it ends too.
+// Not parallel: other tests read environments too.
+func TestFence_AProcessThatHoldsTheLockOfItsMemory(t *testing.T) {
+	for _, ours := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Ours=%t", ours), func(t *testing.T) {
+			w := newWard(t)
+			require.NoError(t, w.fence.Hold(slot.Uptime()+5*time.Minute))
+			ran := make(chan error, 1)
+			task := slot.Task{Name: "sleep", Command: []string{"sleep", "600"}, Env: w.task("sleep").Env}
+			go func() {
+				ran <- w.Run(context.Background(), slot.Call{Task: task, Items: values(0), Done: func(slot.Done) {}})
+			}()
+			require.Eventually(t, func() bool { return len(w.left()) == 1 }, 60*time.Second, 5*time.Millisecond)
+			w.token = tokenOf(t, w.left()[0])
+			// Its limit is another: it has the environment only.
+			marked := exec.Command("sleep", "600")
+			marked.Env, marked.SysProcAttr = []string{w.token}, &syscall.SysProcAttr{Setpgid: true}
+			require.NoError(t, marked.Start())
+			mark := "STRANGER=1"
+			if ours {
+				mark = w.token
+			}
+			holds, begin, said := holder(t, mark)
+			require.NoError(t, w.fence.Hold(slot.Uptime()+500*time.Millisecond))
+			begin()
+			require.ErrorContains(t, marked.Wait(), "killed")
+			require.Error(t, <-ran)
+			if !ours {
+				require.Empty(t, said, "the lock is still held")
+			}
+			require.NoError(t, w.fence.Hold(slot.Uptime()+time.Minute))
+			if ours {
+				for range said { // until it has ended; its input is open so long
+				}
+				require.ErrorContains(t, holds.Wait(), "killed")
+			} else {
+				require.Equal(t, "over", <-said, "a stranger lives")
+			}
+			w.works()
+			require.NoError(t, w.fence.Free())
+			require.Zero(t, w.fence.Lost())
 		})
 	}
 }
