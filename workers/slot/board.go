@@ -58,9 +58,12 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 		busy += r.Busy
 		f.finish(p, gpumux.Result{Value: value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
 	}
-	// The item that runs began when the last one ended, however late that is read here.
+	// The item that runs began when the last one ended, however late that is read here, or was sent after that.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
-	if ended.After(f.began) && ended.Before(now) {
+	if len(f.flight) > 0 && ended.Before(f.flight[0].sent) {
+		ended = f.flight[0].sent
+	}
+	if !ended.Before(f.began) && ended.Before(now) {
 		f.began = ended
 	} else {
 		f.began = now

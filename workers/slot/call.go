@@ -64,7 +64,9 @@ type Call struct {
 	// Context is how many bytes of each device a process of this task takes beside its framework's allocations, as measured
 	// before; 0: unknown. It counts for a process that starts with this call.
 	Context int64
-	// Items are pulled as the process gets room for them. An error ends the call.
+	// Items are pulled as the process gets room for them, in a goroutine of the call's own. An error ends them: what was pulled before
+	// still runs, then the call ends with it. Whatever else ends the call does not wait for an item that is being pulled: the
+	// goroutine ends when that has come.
 	Items iter.Seq2[Item, error]
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.
 	Done func(Done)

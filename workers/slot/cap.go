@@ -17,8 +17,8 @@ type Cap struct {
 }
 
 // capped takes in what a process says of a framework's limit. A process that waits does nothing meanwhile, so that what it holds
-// can be told apart.
-func (p *process) capped(o Options, m wire.Cap) {
+// can be told apart; false says that it does not read that it may go on.
+func (p *process) capped(o Options, m wire.Cap) bool {
 	c := Cap{Task: p.task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
 		held := p.memory.Measure()
@@ -27,7 +27,5 @@ func (p *process) capped(o Options, m wire.Cap) {
 	if o.Capped != nil {
 		o.Capped(c)
 	}
-	if m.Wait {
-		p.send <- wire.Next{}
-	}
+	return !m.Wait || p.say(wire.Next{})
 }

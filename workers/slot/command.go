@@ -22,7 +22,7 @@ const commandResult = 256 << 20
 func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 	for {
 		s.kills = memoryKills()
-		more, err := f.peek()
+		more, err := s.await(ctx, f)
 		if err != nil || !more {
 			return err
 		}

@@ -80,10 +80,7 @@ func (p *process) end(kindly bool, grace time.Duration) {
 	defer timer.Stop()
 	if kindly && p.conn != nil {
 		// Asked on the wire, it can finish its own way; told by a signal, it is in the middle of something.
-		select {
-		case p.send <- wire.Stop{}:
-		default:
-		}
+		p.say(wire.Stop{})
 		select {
 		case <-p.exited:
 		case <-timer.C:

@@ -52,6 +52,10 @@ func faulty() {
 	case "two hellos":
 		say(hello, "")
 		forever()
+	case "asks before ready and reads nothing":
+		for {
+			say(`{"type":"cap","framework":"torch","wait":true}`, "")
+		}
 	case "results before ready":
 		one("1", "0")
 		forever()
@@ -71,6 +75,14 @@ func faulty() {
 		forever()
 	}
 	switch how {
+	case "asks and reads nothing":
+		for {
+			say(`{"type":"posted","board":0,"wait":true}`, "")
+		}
+	case "measures and reads nothing":
+		for {
+			say(`{"type":"cap","framework":"torch","wait":true}`, "")
+		}
 	case "another run":
 		one("7", "0")
 	case "another item":
@@ -138,30 +150,33 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		results int
 		late    bool
 	}{
-		"silent":                  {gpumux.Timeout, "start", "not ready after", 0, true},
-		"version":                 {gpumux.Crash, "start", "wire version 1 here, 99 on the other side", 0, false},
-		"no hello":                {gpumux.Crash, "start", "must be a hello", 0, false},
-		"no frame":                {gpumux.Crash, "start", "a frame claims", 0, false},
-		"never ready":             {gpumux.Timeout, "start", "not ready after", 0, true},
-		"two hellos":              {gpumux.Crash, "start", "a second hello", 0, false},
-		"results before ready":    {gpumux.Crash, "start", "out of turn", 0, false},
-		"exit when ready":         {gpumux.Crash, "run", "exit status 0", 0, false},
-		"deaf":                    {gpumux.Timeout, "run", "no result after", 0, true},
-		"another run":             {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 0, false},
-		"another item":            {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
-		"more than asked":         {gpumux.Crash, "run", "not its turn", 0, false},
-		"one item twice":          {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
-		"output beyond the end":   {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 1, false},
-		"ready again":             {gpumux.Crash, "run", "out of turn", 0, false},
-		"fault for another item":  {gpumux.Crash, "run", "a fault for item 2", 0, false},
-		"fault that says nothing": {gpumux.Crash, "run", "says nothing", 0, false},
-		"no JSON in the value":    {gpumux.Crash, "run", "is not JSON", 0, false},
-		"no JSON in the header":   {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
-		"negative time":           {gpumux.Crash, "run", "busy[0] is -1", 0, false},
-		"sizes beyond the body":   {gpumux.Crash, "run", "reaches beyond", 0, false},
-		"unknown message":         {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
-		"worker's message":        {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
-		"half a frame":            {gpumux.Crash, "run", "exit status 0", 0, false},
+		"silent":                              {gpumux.Timeout, "start", "not ready after", 0, true},
+		"version":                             {gpumux.Crash, "start", "wire version 1 here, 99 on the other side", 0, false},
+		"no hello":                            {gpumux.Crash, "start", "must be a hello", 0, false},
+		"no frame":                            {gpumux.Crash, "start", "a frame claims", 0, false},
+		"never ready":                         {gpumux.Timeout, "start", "not ready after", 0, true},
+		"two hellos":                          {gpumux.Crash, "start", "a second hello", 0, false},
+		"results before ready":                {gpumux.Crash, "start", "out of turn", 0, false},
+		"asks before ready and reads nothing": {gpumux.Crash, "start", "asks for more than it reads", 0, false},
+		"asks and reads nothing":              {gpumux.Crash, "run", "asks for more than it reads", 0, false},
+		"measures and reads nothing":          {gpumux.Crash, "run", "asks for more than it reads", 0, false},
+		"exit when ready":                     {gpumux.Crash, "run", "exit status 0", 0, false},
+		"deaf":                                {gpumux.Timeout, "run", "no result after", 0, true},
+		"another run":                         {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 0, false},
+		"another item":                        {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
+		"more than asked":                     {gpumux.Crash, "run", "not its turn", 0, false},
+		"one item twice":                      {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
+		"output beyond the end":               {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 1, false},
+		"ready again":                         {gpumux.Crash, "run", "out of turn", 0, false},
+		"fault for another item":              {gpumux.Crash, "run", "a fault for item 2", 0, false},
+		"fault that says nothing":             {gpumux.Crash, "run", "says nothing", 0, false},
+		"no JSON in the value":                {gpumux.Crash, "run", "is not JSON", 0, false},
+		"no JSON in the header":               {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
+		"negative time":                       {gpumux.Crash, "run", "busy[0] is -1", 0, false},
+		"sizes beyond the body":               {gpumux.Crash, "run", "reaches beyond", 0, false},
+		"unknown message":                     {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
+		"worker's message":                    {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
+		"half a frame":                        {gpumux.Crash, "run", "exit status 0", 0, false},
 
 		"board: told of nothing":            {gpumux.Crash, "run", "an empty value", 0, false},
 		"board: told of more than there is": {gpumux.Crash, "run", "the board cannot go from byte 0 to 9007199254740992", 0, false},

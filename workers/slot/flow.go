@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -19,54 +20,57 @@ type flying struct {
 	run   int64
 	n     int
 	tries int
+	// sent is when its frame was.
+	sent time.Time
 }
 
 // flow is one call on its way through the slot.
 type flow struct {
 	call   Call
 	fresh  bool
-	next   func() (Item, error, bool)
-	stop   func()
+	intake *intake
+	// over says that no more items come from the intake than held has.
+	over bool
+	// least is how many items a process that has none left waits for, size how many it would take.
+	least, size int
+
 	held   []flying
 	flight []flying
-	began  time.Time
+	// began is when the first item in flight did.
+	began time.Time
 }
 
 // cut lets go of the call: it has no more items, and takes no more results.
 func (f *flow) cut() {
-	f.stop()
-	f.held = nil
+	f.intake.leave()
+	f.over, f.held = true, nil
 	f.call.Held, f.call.Done = nil, func(Done) {}
 }
 
-// peek says whether there is an item to run, and pulls it off the call's items.
-func (f *flow) peek() (bool, error) {
-	if len(f.held) > 0 {
-		return true, nil
+// gather says whether at least least items are held, or enough for a frame, or the last ones. It never waits: where they are still
+// to come, it asks for them, n in all.
+func (f *flow) gather(least, n int) (enough bool) {
+	if f.over || len(f.held) >= least {
+		return true
 	}
-	item, err, ok := f.next()
-	if err != nil || !ok {
-		return false, err
-	}
-	f.held = append(f.held, flying{Item: item})
-	return true, nil
+	f.held, enough, f.over = f.intake.take(f.held, least-len(f.held), n-len(f.held))
+	return enough
 }
 
-// pop takes the item that peek found.
+// ended says that nothing is left to be sent.
+func (f *flow) ended() bool { return f.over && len(f.held) == 0 }
+
+// pop takes the first item that is held.
 func (f *flow) pop() flying {
 	item := f.held[0]
-	if len(f.held) == 1 {
-		// Mostly it is alone, and its place is used again.
-		f.held = f.held[:0]
-	} else {
-		f.held = f.held[1:]
-	}
+	f.held = slices.Delete(f.held, 0, 1)
 	return item
 }
 
-// feed hands the process its next frame when it runs low.
-func (f *flow) feed(p *process) error {
-	size := whole(p.ahead(), p.batch)
+// frame is the next one for a process that runs low. It is empty until half of its items are there or, where the process has none
+// left, those of one micro-batch.
+func (f *flow) frame(p *process) wire.Run {
+	size, unit := whole(p.ahead(), p.batch), max(1, p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
 	}
@@ -74,35 +78,36 @@ func (f *flow) feed(p *process) error {
 	if f.fresh {
 		run.Attempts = 1
 	}
-	bytes := 0
-	for len(run.Items) < size && (bytes < frameBytes || len(run.Items) == 0) {
-		more, err := f.peek()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		item := f.pop()
-		item.run, item.n = run.Run, len(run.Items)
-		if len(f.flight) == 0 {
-			f.began = time.Now()
-		}
+	least := min(size, max(unit, size/2))
+	if len(f.flight) == 0 {
+		least = min(size, unit)
+		f.least, f.size = least, size
+	}
+	if !f.gather(least, size) {
+		return run
+	}
+	if there := len(f.held); there < size && there > unit && !f.over {
+		size = there / unit * unit
+	}
+	now, bytes := time.Now(), 0
+	for len(run.Items) < min(size, len(f.held)) && (bytes < frameBytes || len(run.Items) == 0) {
+		item := f.held[len(run.Items)]
+		item.run, item.n, item.sent = run.Run, len(run.Items), now
 		f.flight = append(f.flight, item)
 		run.Items = append(run.Items, item.Value)
 		bytes += len(item.Value)
 	}
-	if len(run.Items) > 0 {
-		p.runs++
-		p.sent += len(run.Items)
-		p.send <- run
+	f.held = slices.Delete(f.held, 0, len(run.Items))
+	if size > unit && len(f.held) == 0 && !f.over {
+		// The next ones are on their way while these short ones run.
+		f.intake.ask(size)
 	}
-	return nil
+	return run
 }
 
-// hungry says that the process runs low of items.
+// hungry says that the process runs low of items. One that has not read what it was given gets no more, however few items that is.
 func (f *flow) hungry(p *process) bool {
-	return len(f.flight) <= whole(p.given, p.batch)/2
+	return len(f.flight) == 0 || len(f.flight) <= whole(p.given, p.batch)/2 && len(p.send) <= 1
 }
 
 // whole rounds a number of items up to whole micro-batches.
@@ -116,14 +121,6 @@ func whole(items, batch int) int {
 // due says whether this is the item that the process has to answer next.
 func (f *flow) due(run int64, n int) bool {
 	return len(f.flight) > 0 && f.flight[0].run == run && f.flight[0].n == n
-}
-
-// goOn lets a process go on that waits until its results were read.
-func (f *flow) goOn(p *process, waits bool) {
-	if waits {
-		f.began = time.Now()
-		p.send <- wire.Next{}
-	}
 }
 
 // finish hands on the result of the first item in flight.

@@ -102,7 +102,7 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, err error) {
 	p = &process{
 		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
-		send: make(chan wire.Message, 4), heard: make(chan heard, 16), exited: make(chan struct{}),
+		send: make(chan wire.Message, unread), heard: make(chan heard, 16), exited: make(chan struct{}),
 	}
 	files, err = p.connect(o)
 	return p, files, err
@@ -234,6 +234,20 @@ func (p *process) listen() {
 	}
 }
 
+// unread is how many messages wait for a process to read. One that keeps to the protocol never has as many: it waits for the answer
+// to what it asked, and gets no items behind those that it has not read.
+const unread = 8
+
+// say hands the process a message and never waits for it; false says that too many wait already.
+func (p *process) say(message wire.Message) bool {
+	select {
+	case p.send <- message:
+		return true
+	default:
+		return false
+	}
+}
+
 // speak keeps the owner goroutine from blocking on a process that does not read.
 func (p *process) speak() {
 	for message := range p.send {
@@ -257,7 +271,7 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 	if p.board != nil {
 		hello.Board = wire.BoardSize
 	}
-	p.send <- hello
+	p.say(hello)
 	limit := time.NewTimer(o.StartLimit)
 	defer limit.Stop()
 	for {
@@ -267,7 +281,9 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 			case wire.ProcessHello:
 				spoke = true
 			case wire.Cap:
-				p.capped(o, m)
+				if !p.capped(o, m) {
+					return p.deaf(), ""
+				}
 			case wire.Ready:
 				p.batch, p.trims = m.Batch, m.Trim
 				// What the import printed belongs to no item.

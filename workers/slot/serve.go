@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"syscall"
 	"time"
 
@@ -17,16 +16,15 @@ const lookEvery = 200 * time.Millisecond
 
 // serve runs one call. It returns with the process ready for the next one, or with none.
 func (s *Slot) serve(ctx context.Context, call Call) error {
-	next, stop := iter.Pull2(call.Items)
-	defer stop()
-	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, next: next, stop: stop}
+	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: newIntake(call.Items)}
 	s.flow = f
+	defer f.intake.end(ctx, s.quit)
 	s.kills = memoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)
 	}
 	for {
-		more, err := f.peek()
+		more, err := s.await(ctx, f)
 		if err != nil || !more {
 			return err
 		}
@@ -49,7 +47,65 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 	}
 }
 
-// work runs items in p until the call has no more, p has run its limit or is gone. On an error p is gone.
+// await says whether there are items to run, when that is known. The process has nothing to do meanwhile.
+func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for !f.gather(max(1, f.least), max(1, f.size)) {
+		select {
+		case <-f.intake.news:
+		case <-tick.C:
+			if err := f.call.lapsed(); err != nil {
+				return false, err
+			}
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-s.quit:
+			return false, ErrStopped
+		}
+	}
+	switch err := f.intake.failure(); {
+	case !f.ended():
+		return true, nil
+	case err != nil && ctx.Err() != nil:
+		// The source has only seen it first.
+		return false, context.Cause(ctx)
+	default:
+		return false, err
+	}
+}
+
+// feed hands the process its next frame, as far as its items are there.
+func (s *Slot) feed(p *process, f *flow) error {
+	first := len(f.flight) == 0
+	run := f.frame(p)
+	if len(run.Items) == 0 {
+		return nil
+	}
+	if first {
+		f.began = f.flight[0].sent
+	}
+	p.runs++
+	p.sent += len(run.Items)
+	if !p.say(run) {
+		return s.fail(p, p.deaf(), "")
+	}
+	return nil
+}
+
+// goOn lets a process go on that waits until its results were read.
+func (s *Slot) goOn(p *process, f *flow, waits bool) error {
+	if !waits {
+		return nil
+	}
+	f.began = time.Now()
+	if !p.say(wire.Next{}) {
+		return s.fail(p, p.deaf(), "")
+	}
+	return nil
+}
+
+// work runs items in p until none is there, p has run its limit or is gone. On an error p is gone.
 func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	timeout := f.call.timeout()
 	tick := time.NewTicker(lookEvery)
@@ -60,8 +116,7 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 	defer p.memory.Busy(false)
 	for s.process == p {
 		if f.hungry(p) && !s.wantsTrim(p) {
-			if err := f.feed(p); err != nil {
-				s.drop("the items could not be read")
+			if err := s.feed(p, f); err != nil {
 				return err
 			}
 		}
@@ -78,6 +133,7 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 			late.Stop()
 		}
 		select {
+		case <-f.intake.news:
 		case h := <-p.heard:
 			if err := s.lapsed(f.call); err != nil {
 				return err
@@ -164,7 +220,7 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 		if err := s.look(p, f, m.Board); err != nil {
 			return err
 		}
-		f.goOn(p, m.Wait)
+		return s.goOn(p, f, m.Wait)
 	case wire.Results:
 		if err := s.look(p, f, m.Board); err != nil {
 			return err
@@ -184,7 +240,9 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 		}
 		f.began = time.Now()
 	case wire.Cap:
-		p.capped(s.o, m)
+		if !p.capped(s.o, m) {
+			return s.fail(p, p.deaf(), "")
+		}
 	default:
 		if h.err == nil {
 			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")
@@ -208,7 +266,9 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 		return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
 	}
 	// The process may go on while large values become JSON here.
-	f.goOn(p, m.Wait)
+	if err := s.goOn(p, f, m.Wait); err != nil {
+		return err
+	}
 	for i, value := range m.Values {
 		kind := wire.JSON
 		if m.Kinds != nil {
@@ -266,8 +326,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	peak := p.peak(time.Now(), m.Busy, m.Peak)
 	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
 	s.ended(p, 1, m.Busy, peak)
-	f.goOn(p, true)
-	return nil
+	return s.goOn(p, f, true)
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
@@ -279,6 +338,9 @@ func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 	s.drop(string(fault.Kind))
 	return fault
 }
+
+// deaf is the evidence of a process that was told more than it reads.
+func (p *process) deaf() *Evidence { return p.broke("it asks for more than it reads") }
 
 // broke is the evidence of a process that speaks, but not the protocol.
 func (p *process) broke(format string, args ...any) *Evidence {

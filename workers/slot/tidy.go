@@ -22,25 +22,20 @@ func (s *Slot) wantsTrim(p *process) bool {
 	return p.memory.draining
 }
 
-// between is called when no item is in flight: it lets the process trim if it is to and more items wait. again says that the
-// process can be given more; otherwise its work is done.
+// between is called when no item is in flight: it lets the process trim if it is to and more items wait. again says that it
+// has, and may be given them.
 func (s *Slot) between(ctx context.Context, p *process, f *flow) (again bool, err error) {
 	if !p.memory.draining {
 		return false, nil
 	}
 	p.memory.draining = false
-	more, err := f.peek()
-	if err != nil {
-		s.drop("the items could not be read")
-		return false, err
-	}
-	if !more || p.limit > 0 && p.ran >= p.limit {
+	if !f.gather(1, 1) || f.ended() || p.limit > 0 && p.ran >= p.limit {
 		return false, nil
 	}
 	if err := s.trim(ctx, p); err != nil && !errors.Is(err, errLost) {
 		return false, err
 	}
-	return s.process != nil && p.memory.why == "", nil
+	return true, nil
 }
 
 // rest is called when no call has come for a moment.
@@ -57,10 +52,16 @@ func (s *Slot) rest() {
 // trim lets the process give back memory and waits for it. No item runs meanwhile. On an error the process is gone.
 func (s *Slot) trim(ctx context.Context, p *process) error {
 	before := p.memory.Measure()
-	p.send <- wire.Trim{Hard: p.memory.tidy.hard()}
 	limit := time.NewTimer(trimLimit)
 	defer limit.Stop()
-	why := fmt.Sprintf("a trim took longer than %s", trimLimit)
+	lost := func(why string) error {
+		s.log.Warn("task process lost between two items", logPID.int(p.pid), logWhy.text(why))
+		s.drop(why)
+		return errLost
+	}
+	if !p.say(wire.Trim{Hard: p.memory.tidy.hard()}) {
+		return lost("it did not read what it was told before it was to trim")
+	}
 	for {
 		select {
 		case h := <-p.heard:
@@ -68,17 +69,20 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 			case wire.ProgressReport, wire.Posted:
 				continue
 			case wire.Cap:
-				p.capped(s.o, m)
-				continue
+				if p.capped(s.o, m) {
+					continue
+				}
+				return lost("it asked for more than it read while it trimmed")
 			case wire.Trimmed:
 				s.trimmed(p, before, m)
 				return nil
 			}
-			why = "ended while it trimmed"
 			if h.err == nil {
-				why = fmt.Sprintf("a message out of turn while it trimmed: %T", h.message)
+				return lost(fmt.Sprintf("a message out of turn while it trimmed: %T", h.message))
 			}
+			return lost("ended while it trimmed")
 		case <-limit.C:
+			return lost(fmt.Sprintf("a trim took longer than %s", trimLimit))
 		case <-ctx.Done():
 			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
@@ -86,9 +90,6 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 			s.retire(false, "slot stops")
 			return ErrStopped
 		}
-		s.log.Warn("task process lost between two items", logPID.int(p.pid), logWhy.text(why))
-		s.drop(why)
-		return errLost
 	}
 }
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 
+import gpumux
 from gpumux import board, wire
 
 if os.environ.get("QUIET"):
@@ -53,3 +54,8 @@ def item(x):
         return b"%06d" % x["i"] * x["times"]
     time.sleep(x.get("nap", 0))
     return [x["i"], "x" * x.get("size", 0)]
+
+
+@gpumux.batch(max=32)
+def items(xs):
+    return [item(x) for x in xs]

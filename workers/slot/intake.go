@@ -1,0 +1,138 @@
+package slot
+
+import (
+	"context"
+	"iter"
+	"sync"
+)
+
+// intake pulls a call's items in a goroutine of its own, as many as are asked for: what runs never waits for a source that is slow
+// or away.
+type intake struct {
+	// news has a token when what was asked for may be there.
+	news chan struct{}
+	// gone is closed when the goroutine has ended.
+	gone chan struct{}
+
+	mu   sync.Mutex // guards what follows
+	wake *sync.Cond
+	// ready are items that nobody has taken yet, of so many bytes; asked is how many there are to be, least with how many there is
+	// news.
+	ready        []Item
+	bytes        int
+	asked, least int
+	// over says that no more items come, err why, where that is not their end.
+	over bool
+	err  error
+	// pulling says that the source has the goroutine, left that the call is over.
+	pulling, left bool
+}
+
+// newIntake asks for the first item.
+func newIntake(items iter.Seq2[Item, error]) *intake {
+	in := &intake{news: make(chan struct{}, 1), gone: make(chan struct{}), asked: 1, least: 1, pulling: true}
+	in.wake = sync.NewCond(&in.mu)
+	go in.pull(items)
+	return in
+}
+
+func (in *intake) pull(items iter.Seq2[Item, error]) {
+	defer func() {
+		in.mu.Lock()
+		in.over, in.pulling = true, false
+		in.mu.Unlock()
+		in.tell()
+		close(in.gone)
+	}()
+	for item, err := range items {
+		if !in.add(item, err) {
+			return
+		}
+	}
+}
+
+// add takes in what was pulled, and returns when more is to be pulled. Nothing more is when it returns false.
+func (in *intake) add(item Item, err error) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err != nil {
+		in.err = err
+		return false
+	}
+	in.ready = append(in.ready, item)
+	in.bytes += len(item.Value)
+	if len(in.ready) == in.least || in.full(in.asked) {
+		in.tell()
+	}
+	for !in.left && in.full(in.asked) {
+		in.pulling = false
+		in.wake.Wait()
+	}
+	in.pulling = !in.left
+	return in.pulling
+}
+
+// full says that there are n items, or as many as a frame holds.
+func (in *intake) full(n int) bool { return len(in.ready) >= n || in.bytes >= frameBytes }
+
+func (in *intake) tell() {
+	select {
+	case in.news <- struct{}{}:
+	default:
+	}
+}
+
+// ask has up to n items pulled, before anybody wants to have them.
+func (in *intake) ask(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.asked, in.least = n, n
+	in.wake.Signal()
+}
+
+// take appends all items that are ready to held where these are at least least, or enough for a frame, or the last. Else it asks
+// for n of them, and there is news as soon as there are as many as that.
+func (in *intake) take(held []flying, least, n int) (now []flying, enough, over bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.over && !in.full(least) {
+		in.asked, in.least = n, least
+		in.wake.Signal()
+		return held, false, false
+	}
+	for _, item := range in.ready {
+		held = append(held, flying{Item: item})
+	}
+	clear(in.ready)
+	in.ready, in.bytes, in.asked = in.ready[:0], 0, 0
+	return held, true, in.over
+}
+
+// failure is why there are no more items, where that is not their end.
+func (in *intake) failure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.err
+}
+
+// leave has nothing more pulled, and says whether the source has the goroutine.
+func (in *intake) leave() (pulling bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.left = true
+	in.wake.Signal()
+	return in.pulling
+}
+
+// end ends the goroutine. Where the source has it, it is left behind: it ends when the source lets go of it, and pulls nothing
+// more.
+func (in *intake) end(ctx context.Context, quit <-chan struct{}) {
+	if in.leave() {
+		return
+	}
+	select {
+	case <-in.gone:
+	case <-ctx.Done():
+	case <-quit:
+	}
+}

@@ -1,0 +1,223 @@
+package slot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// faltering are the items of a list, and then what the source does instead of giving the next one.
+func faltering(list []any, then func(yield func(slot.Item, error) bool)) iter.Seq2[slot.Item, error] {
+	return func(yield func(slot.Item, error) bool) {
+		for item, err := range values(list...) {
+			if !yield(item, err) {
+				return
+			}
+		}
+		then(yield)
+	}
+}
+
+func plain(i int) slot.Item {
+	return slot.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
+}
+
+// What is there runs while the source is slow, and how slow it is counts as no item's time.
+func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
+	t.Parallel()
+	for _, quiet := range []bool{false, true} {
+		t.Run(fmt.Sprintf("quiet=%t", quiet), func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("item")
+			if quiet {
+				task = s.task("item", "QUIET", "1")
+			}
+			task.Python = "board.py:item"
+			ran := make(chan struct{})
+			var got []slot.Done
+			err := s.Run(t.Context(), slot.Call{
+				Task: task, Timeout: patience,
+				Items: faltering(quick(50, 0, nil), func(yield func(slot.Item, error) bool) {
+					select {
+					case <-ran:
+					case <-time.After(30 * time.Second):
+						yield(slot.Item{}, errors.New("the items before were not run"))
+						return
+					}
+					<-time.After(2 * patience)
+					for i := 50; i < 100 && yield(plain(i), nil); i++ {
+					}
+				}),
+				Done: func(d slot.Done) {
+					if got = append(got, d); len(got) == 50 {
+						close(ran)
+					}
+				},
+			})
+			require.NoError(t, err)
+			sequence(t, got, 100)
+			require.Len(t, s.begun(), 100, "each ran once")
+		})
+	}
+}
+
+// A source that never answers keeps nothing of what runs from its end, and has no part in the next call.
+func TestIntake_ASourceThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"timeout", "cancel", "lapsed", "stop"} {
+		for _, where := range []string{"behind an item", "first", "between"} {
+			if how == "timeout" && where != "behind an item" {
+				continue
+			}
+			t.Run(how+" "+where, func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, gpumux.Persistent)
+				task := s.task("item")
+				task.Python = "board.py:item"
+				list, done := []any(nil), 0
+				switch where {
+				case "behind an item":
+					list, done = quick(81, 80, object{"how": "hang"}), 80
+				case "between":
+					list, done = quick(80, 0, nil), 80
+				}
+				hangs, hold, more := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var got []slot.Done
+				all := make(chan struct{})
+				call := slot.Call{
+					Task: task, Items: faltering(list, func(yield func(slot.Item, error) bool) {
+						close(hangs)
+						<-hold
+						more <- yield(plain(done), nil)
+					}),
+					Done: func(d slot.Done) {
+						if got = append(got, d); len(got) == done {
+							close(all)
+						}
+					},
+				}
+				lapsed := make(chan struct{})
+				call.Held = func() error {
+					select {
+					case <-lapsed:
+						return slot.ErrLapsed
+					default:
+						return nil
+					}
+				}
+				if how == "timeout" {
+					call.Timeout = patience
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- s.Run(ctx, call) }()
+				<-hangs
+				if done > 0 {
+					<-all
+				}
+				var err error
+				switch enough := errors.New("enough"); how {
+				case "timeout":
+					err = <-ended
+					require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+				case "cancel":
+					cancel(enough)
+					err = <-ended
+					require.ErrorIs(t, err, enough)
+				case "lapsed":
+					close(lapsed)
+					err = <-ended
+					require.ErrorIs(t, err, slot.ErrLapsed)
+				case "stop":
+					require.NoError(t, s.Stop(t.Context()))
+					err = <-ended
+					require.ErrorIs(t, err, slot.ErrStopped)
+				}
+				sequence(t, got, done)
+				if how != "stop" {
+					s.works()
+				}
+				close(hold)
+				require.False(t, <-more, "nobody wants it any more")
+				require.Len(t, got, done)
+			})
+		}
+	}
+}
+
+// What was read before an error runs to its end and counts; then the call ends with the error, and the process stays.
+func TestIntake_ASourceThatFails(t *testing.T) {
+	t.Parallel()
+	for _, quiet := range []string{"", "1"} {
+		t.Run("quiet="+quiet, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("item", "QUIET", quiet)
+			task.Python = "board.py:item"
+			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
+			got, err := s.run(slot.Call{
+				Task: task, Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(slot.Item, error) bool) {
+					yield(slot.Item{}, reset)
+					os.WriteFile(gate, nil, 0o644)
+				}),
+			})
+			require.ErrorIs(t, err, reset)
+			sequence(t, got, 40)
+			require.Len(t, s.begun(), 40)
+			require.Equal(t, slot.Ready, s.State())
+		})
+	}
+}
+
+// A process that hangs reads nothing, and is ended all the same, however much waits for it.
+func TestIntake_AHangBehindLargeItems(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"timeout", "cancel", "stop"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("items")
+			task.Python = "board.py:items"
+			list := quick(100, 30, object{"how": "hang"})
+			for i := range list {
+				list[i].(object)["pad"] = strings.Repeat("x", 1<<20)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			call := slot.Call{Task: task, Items: values(list...), Done: func(slot.Done) {}}
+			if how == "timeout" {
+				call.Timeout = 4 * patience
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx, call) }()
+			require.Eventually(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
+			switch enough := errors.New("enough"); how {
+			case "timeout":
+				require.Equal(t, gpumux.Timeout, fault(t, <-ended).Kind)
+			case "cancel":
+				// The owner would have handed on what blocks it by then.
+				<-time.After(2 * patience)
+				cancel(enough)
+				require.ErrorIs(t, <-ended, enough)
+			case "stop":
+				<-time.After(2 * patience)
+				require.NoError(t, s.Stop(t.Context()))
+				require.ErrorIs(t, <-ended, slot.ErrStopped)
+			}
+			require.Empty(t, s.left())
+		})
+	}
+}
