@@ -110,11 +110,11 @@ func TestWatch_LooksWhileTheEventsHang(t *testing.T) {
 		symbols(s, with(eventSymbols...)...)
 		scripted(s)
 		hangs := make(chan struct{})
-		waits := 0
+		var waits atomic.Int64
 		s.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
 			return &mock.EventSet{
 				WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
-					waits++
+					waits.Add(1)
 					<-hangs
 					return nvml.EventData{}, nvml.ERROR_TIMEOUT
 				},
@@ -130,7 +130,7 @@ func TestWatch_LooksWhileTheEventsHang(t *testing.T) {
 			require.Equal(t, Event{UUID: d.UUID, GPU: d.UUID, Kind: EventRecovery, Action: action}, next(t, events))
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, waits)
+		require.EqualValues(t, 1, waits.Load())
 		close(hangs)
 		stop()
 	})
