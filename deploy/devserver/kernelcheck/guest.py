@@ -1,6 +1,9 @@
 """Runs the steps of steps.json one after the other in the virtual machine, as its first process, and writes how each ended."""
 
+import ctypes
+import glob
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -14,6 +17,21 @@ CGROUPS = "/sys/fs/cgroup"
 def write(path, text):
     with open(path, "w") as file:
         file.write(text)
+
+
+def keep(*paths):
+    """Leave programs in memory. Where it is short, the kernel would drop what it can read from their files again, and do so for
+    minutes on a machine like this one, before it ends a process.
+    """
+    for path in paths:
+        with open(path, "rb") as file:
+            kept.append(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
+    present = 1
+    if ctypes.CDLL(None, use_errno=True).mlockall(present):
+        raise OSError(ctypes.get_errno(), "mlockall")
+
+
+kept = []
 
 
 def delegated(name):
@@ -61,10 +79,7 @@ def run(number, step, end):
 
 
 def main():
-    # Where memory is short, the kernel reads the programs that run from their files again and again, for minutes on a machine like
-    # this one, before it ends one. This has it keep what was used within a second, and end one at once when it cannot.
-    write("/sys/kernel/mm/lru_gen/enabled", "y")
-    write("/sys/kernel/mm/lru_gen/min_ttl_ms", "1000")
+    keep(sys.executable, "/bin/sh", "/bin/sleep", *glob.glob(os.path.join(SHARE, "bin", "*")))
     write(os.path.join(CGROUPS, "cgroup.subtree_control"), "+memory +pids")
     with open(os.path.join(SHARE, "steps.json")) as file:
         plan = json.load(file)

@@ -32,6 +32,14 @@ class Rows(unittest.TestCase):
         self.assertEqual(check.rows(PLAN), ("6.1", [
             ("TestA/x", check.PASSED, 0.25), ("TestB", check.SKIPPED, 0.0), ("TestC", check.FAILED, 2.0)]))
 
+    def test_a_parent_that_failed_by_itself_has_a_row(self):
+        for child, parents in ("PASS", [("TestA", check.FAILED, 0.5)]), ("FAIL", []):
+            self.write("0.log", f"=== RUN   TestA\n=== RUN   TestA/x\n--- FAIL: TestA (0.50s)\n    --- {child}: TestA/x (0.25s)\nFAIL\n")
+            self.write("1.log", "--- PASS: TestB (0.50s)\n")
+            self.ended(1, 0)
+            self.assertEqual(check.rows(PLAN)[1], [
+                *parents, ("TestA/x", check.RESULTS[child], 0.25), ("TestB", check.PASSED, 0.5)])
+
     def test_what_had_not_ended_with_the_machine_is_left_out(self):
         self.write("0.log", "=== RUN   TestA\n")
         self.ended()
