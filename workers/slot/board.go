@@ -106,6 +106,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	p.charge = s.judge(p, *e)
 	p.destroy()
 	if err := s.lapsed(f.call); err != nil {
 		return err

@@ -143,13 +143,21 @@ func (p *process) linger() {
 
 // lingers answers the call that is served, whose process was killed and does not end, and those that come meanwhile. None of the
 // process's code runs any more, so its items can run elsewhere; the slot goes on waiting, since what the process holds is not free.
+// The items are to blame only for what the process was killed for.
 func (s *Slot) lingers() {
 	p := s.process
-	f := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: lingerHint, Message: fmt.Sprintf(
+	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: lingerHint, Message: fmt.Sprintf(
 		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it", p.pid,
 		p.patience)}
-	s.place(f, p.task)
-	f.PID = p.pid
+	s.place(idle, p.task)
+	idle.PID = p.pid
+	f := idle
+	if p.charge != nil {
+		// Whose item hangs wherever it runs would take one slot after another out of service.
+		charged := *p.charge
+		charged.Message, charged.Hint = charged.Message+"; killed for it, the process has not ended", lingerHint
+		f = &charged
+	}
 	if !s.lingering {
 		s.log.Error("a killed task process does not end; its slot is out of service until it does", logTask.text(p.task.Name),
 			logPID.int(p.pid), logAdvice.text(lingerHint))
@@ -161,7 +169,7 @@ func (s *Slot) lingers() {
 	for {
 		select {
 		case r := <-s.calls:
-			r.reply <- f
+			r.reply <- idle
 		default:
 			return
 		}

@@ -50,11 +50,20 @@ func (f *flow) cut() {
 // gather says whether at least least items are held, or enough for a frame, or the last ones. It never waits: where they are still
 // to come, it asks for them, n in all.
 func (f *flow) gather(least, n int) (enough bool) {
-	if f.over || len(f.held) >= least {
+	if f.over || len(f.held) >= least || f.full() {
 		return true
 	}
 	f.held, enough, f.over = f.intake.take(f.held, least-len(f.held), n-len(f.held))
 	return enough
+}
+
+// full says that the items that are held are as large as a frame.
+func (f *flow) full() bool {
+	bytes := 0
+	for i := range f.held {
+		bytes += len(f.held[i].Value)
+	}
+	return bytes >= frameBytes
 }
 
 // ended says that nothing is left to be sent.

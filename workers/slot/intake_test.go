@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +181,31 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 			require.Equal(t, slot.Ready, s.State())
 		})
 	}
+}
+
+// Of items that are larger than a frame hardly more are pulled than run, however many a micro-batch may have.
+func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	task := s.task("items")
+	task.Python = "board.py:items"
+	var pulled, most atomic.Int64
+	done := 0
+	err := s.Run(t.Context(), slot.Call{
+		Task: task, Done: func(slot.Done) { done++; pulled.Add(-1) },
+		Items: func(yield func(slot.Item, error) bool) {
+			for item, err := range values(quick(40, 0, nil)...) {
+				item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
+				most.Store(max(most.Load(), pulled.Add(1)))
+				if !yield(item, err) {
+					return
+				}
+			}
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 40, done)
+	require.LessOrEqual(t, most.Load(), int64(4))
 }
 
 // A process that hangs reads nothing, and is ended all the same, however much waits for it.

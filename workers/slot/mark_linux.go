@@ -56,20 +56,29 @@ func enlisted(pid int, mark mark) (ours, theirs, known bool) {
 	if mark.number == 0 {
 		return false, false, false
 	}
-	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	if err != nil {
-		return false, false, false
-	}
+	soft, hard, known := numbers(pid)
+	ours = known && soft == mark.number
+	return ours, !ours && hard == mark.worker && soft >= mark.worker/2 && soft < mark.worker, known
+}
+
+// descends says whether a process has the number of any worker.
+func descends(pid int) bool {
+	_, hard, _ := numbers(pid)
+	return hard >= leastNumber
+}
+
+// numbers are a process's limits on file locks, 0 for none.
+func numbers(pid int) (soft, hard uint64, known bool) {
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	for line := range bytes.Lines(limits) {
 		rest, ok := bytes.CutPrefix(line, []byte("Max file locks"))
 		fields := bytes.Fields(rest)
 		if !ok || len(fields) < 2 {
 			continue
 		}
-		soft, _ := strconv.ParseUint(string(fields[0]), 10, 64) // 0 where it is unlimited
-		hard, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-		ours = soft == mark.number
-		return ours, !ours && hard == mark.worker && soft >= mark.worker/2 && soft < mark.worker, true
+		soft, _ = strconv.ParseUint(string(fields[0]), 10, 64)
+		hard, _ = strconv.ParseUint(string(fields[1]), 10, 64)
+		return soft, hard, true
 	}
-	return false, false, false
+	return 0, 0, false
 }

@@ -46,6 +46,8 @@ type process struct {
 	killed   time.Time
 	patience time.Duration
 	lingers  func()
+	// charge is what it was killed for, where that is an item's doing.
+	charge *gpumux.Fault
 
 	send   chan wire.Message
 	heard  chan heard

@@ -333,6 +333,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 	fault := s.diagnose(p, e)
 	fault.Traceback = traceback
+	p.charge = fault
 	s.log.Warn("task process failed", logTask.text(p.task.Name), logPID.int(fault.PID), logFault.text(fault.Error()))
 	s.enter(Poisoned, string(fault.Kind))
 	s.drop(string(fault.Kind))

@@ -105,7 +105,8 @@ func orphaned(mark mark, environs map[int]reading) (found orphans) {
 			found.unread = append(found.unread, pid)
 		default:
 			group := group(pid)
-			if group == syscall.Getpgrp() || leads(group) {
+			state, _ := condition(pid)
+			if group == syscall.Getpgrp() || leads(group) || state == 'Z' && mark.number != 0 && !descends(pid) {
 				continue // somebody else waits for it
 			}
 			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
@@ -185,8 +186,8 @@ func gather() {
 	kin.Lock()
 	defer kin.Unlock()
 	for _, pid := range children() {
-		// Children in the worker's own group were started elsewhere in this program, and are awaited there.
-		if leads(pid) || group(pid) == syscall.Getpgrp() {
+		// Others were started elsewhere in this program, and are awaited there.
+		if leads(pid) || group(pid) == syscall.Getpgrp() || !descends(pid) {
 			continue
 		}
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {

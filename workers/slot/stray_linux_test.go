@@ -23,13 +23,16 @@ func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 	for _, how := range []string{"", "setsid "} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			leader := exec.Command("sh", "-c", "("+how+`sh -c 'echo $$' &); cat >&2`)
+			leader := exec.Command("sh", "-c", "read -r _; ("+how+`sh -c 'echo $$' &); cat >&2`)
 			leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 			in, err := leader.StdinPipe()
 			require.NoError(t, err)
 			out, err := leader.StdoutPipe()
 			require.NoError(t, err)
 			require.NoError(t, startLeader(leader))
+			worker := workerNumber()
+			require.NoError(t, enlist(leader.Process.Pid, worker, processNumber(worker)))
+			fmt.Fprintln(in)
 			said, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
@@ -41,6 +44,17 @@ func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			require.True(t, await(leader.Process).Success(), "nobody else took its end")
 		})
 	}
+}
+
+// A child that a program has started by itself is the program's to await.
+func TestGather_OtherChildrenAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	child := exec.Command("true")
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, child.Start())
+	require.Eventually(t, func() bool { return !lives(child.Process.Pid) }, time.Minute, time.Millisecond)
+	gather()
+	require.NoError(t, child.Wait())
 }
 
 // holding maps memory in one long call of the kernel: whoever reads its environment meanwhile waits. It writes a file when it has.

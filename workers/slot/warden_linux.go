@@ -54,6 +54,7 @@ ended() {
   while runs "$1"; do
     [ $polls -lt 25 ] || return 1
     polls=$((polls+1))
+    echo .
     sleep 0.01 || sleep 1
   done
 }
