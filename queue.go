@@ -13,6 +13,8 @@ const (
 	MapWorkflow = "gpumux.Map"
 	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
 	SegmentWorkflow = "gpumux.Segment"
+	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone activities.
+	DescribeWorkflow = "gpumux.Describe"
 	// RunChunk runs the items of a chunk in a slot.
 	RunChunk = "gpumux.RunChunk"
 	// IndexSource finds where the items of a source begin.
@@ -27,6 +29,11 @@ const (
 	WritePart = "gpumux.WritePart"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
+
+	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
+	// failed, an Int.
+	SearchTask   = "GpumuxTask"
+	SearchFailed = "GpumuxFailed"
 
 	// ProgressQuery answers with Progress.
 	ProgressQuery = "progress"

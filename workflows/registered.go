@@ -14,10 +14,20 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Register registers gpumux.Map and its segments with a worker of the queue gpumux.
+// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: gpumux.SegmentWorkflow})
+	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: gpumux.DescribeWorkflow})
+}
+
+// describe is gpumux.Describe: one worker's answer to what it offers.
+func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
+	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: gpumux.Queue, ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+	err = workflow.ExecuteActivity(asking, gpumux.DescribeWorker).Get(ctx, &offer)
+	return offer, err
 }
 
 // registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
