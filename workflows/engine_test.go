@@ -34,10 +34,14 @@ type worker struct {
 	found   gpumux.Found
 	items   int64
 	slots   int // default 2
+	told    func(context.Context)
 }
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
 	queue := activity.GetInfo(ctx).TaskQueue
+	if w.told != nil {
+		w.told(ctx)
+	}
 	w.mu.Lock()
 	w.chunks = append(w.chunks, c)
 	w.queues = append(w.queues, queue)
