@@ -60,6 +60,9 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 	} else {
 		w.into = newBucketSink(ctx, s.home, key, c)
 	}
+	if err == nil && s.keys != nil {
+		w.into, err = newSealedSink(s.keys, w.into)
+	}
 	if err != nil {
 		return nil, w.failed(err)
 	}
