@@ -24,14 +24,15 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"":                        {},
 		"/gpu":                    {},
 		"/store":                  {""},
+		"/codec":                  {},
 		"/workflows":              {""},
 		"/activities":             {"", "/store"},
 		"/workers/slot/wire":      {""},
 		"/workers/slot/pyruntime": {},
 		"/workers/slot":           {"", "/workers/slot/wire"},
-		"/workers":                {"", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
-		"/starter":                {"", "/store"},
-		"/starter/bench":          {"", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/workers":                {"", "/codec", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/starter":                {"", "/codec", "/store"},
+		"/starter/bench":          {"", "/codec", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

@@ -56,7 +56,8 @@ func (k *Keys) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return sealed, nil
 }
 
-// Decode decrypts every payload that Encode made, with whichever key it names, and leaves all others as they are.
+// Decode decrypts every payload that Encode made, with whichever key it names, and leaves all others as they are: also one under a
+// key that is not here, so that whoever reads it next says which encoding it does not know, and does not try again for ever.
 func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	plain := make([]*common.Payload, len(payloads))
 	for i, p := range payloads {
@@ -64,27 +65,20 @@ func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 		if string(p.GetMetadata()[converter.MetadataEncoding]) != Encoding {
 			continue
 		}
-		var err error
-		if plain[i], err = k.open(p); err != nil {
-			return nil, fmt.Errorf("decrypt a payload: %w", err)
+		id := string(p.GetMetadata()[MetadataKeyID])
+		with, known := k.payloads[id]
+		if !known {
+			continue
 		}
-	}
-	return plain, nil
-}
-
-func (k *Keys) open(p *common.Payload) (*common.Payload, error) {
-	id := string(p.GetMetadata()[MetadataKeyID])
-	with, known := k.payloads[id]
-	if !known {
-		return nil, &UnknownKey{ID: id, Path: k.path, Known: k.IDs()}
-	}
-	text, err := with.Open(nil, nil, p.GetData(), associated(id))
-	if err != nil {
-		return nil, fmt.Errorf("it was changed, or the key %q of %s is another than the one it was encrypted with", id, k.path)
-	}
-	plain := &common.Payload{}
-	if err := plain.Unmarshal(text); err != nil {
-		return nil, errors.New("what was encrypted is no payload")
+		text, err := with.Open(nil, nil, p.GetData(), associated(id))
+		if err != nil {
+			return nil, fmt.Errorf("decrypt a payload: it was changed, or the key %q of %s is another than the one it was encrypted with",
+				id, k.path)
+		}
+		plain[i] = &common.Payload{}
+		if err := plain[i].Unmarshal(text); err != nil {
+			return nil, errors.New("decrypt a payload: what was encrypted is no payload")
+		}
 	}
 	return plain, nil
 }

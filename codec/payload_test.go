@@ -63,12 +63,11 @@ func TestPayloads_KeysRotate(t *testing.T) {
 		require.Equal(t, `"old"`, string(back[0].Data))
 		require.Equal(t, `"new"`, string(back[1].Data))
 	}
-	_, err := before.Decode([]*common.Payload{fresh})
-	require.ErrorContains(t, err, `it is encrypted with the key "b"`)
-	_, err = removed.Decode([]*common.Payload{old})
-	var unknown *UnknownKey
-	require.ErrorAs(t, err, &unknown)
-	require.Equal(t, "a", unknown.ID)
+	for k, p := range map[*Keys]*common.Payload{before: fresh, removed: old} {
+		var text string
+		require.ErrorIs(t, Converter(nil, k).FromPayload(p, &text), converter.ErrEncodingIsNotSupported)
+		require.ErrorContains(t, Converter(nil, k).FromPayload(p, &text), Encoding)
+	}
 }
 
 func TestPayloads_ChangesAreNoticed(t *testing.T) {
@@ -116,7 +115,7 @@ func FuzzDecode(f *testing.F) {
 		switch {
 		case err != nil:
 			require.Equal(t, Encoding, string(encoding))
-		case string(encoding) == Encoding:
+		case string(encoding) == Encoding && string(id) == "a":
 			require.True(t, proto.Equal(given, p))
 		default:
 			require.True(t, proto.Equal(given, back[0]))
