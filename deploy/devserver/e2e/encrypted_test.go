@@ -41,6 +41,7 @@ def secret(item):
     if i == 13: os.kill(os.getpid(), 9)
     return "marker-value " + text
 def pick(pair): return max(pair)
+def broken(pair): raise ValueError("marker-raised " + pair[0])
 `
 
 // vault is a server, workers and a map, with keys or without, in processes of their own and on disk.
@@ -56,7 +57,7 @@ func newVault(t *testing.T, sealed bool) *vault {
 	v := &vault{shell: newShell(t), port: freePort(t)}
 	v.write("secret.py", secretPy)
 	file := "store: file://" + v.path("store") + "\npools: [{name: host, devices: cpu, slots: 2}]\n" +
-		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}}\n"
+		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}}\n"
 	if sealed {
 		require.NoError(t, os.Mkdir(v.path("keys"), 0o700))
 		require.NoError(t, os.WriteFile(v.path("keys/main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
@@ -125,6 +126,7 @@ func (v *vault) run() {
 	v.write("open", "")
 	require.Equal(v.t, 1, large.code(), "%s\n%s", &large.stderr, v.log())
 	v.run1("map", "secret", "--in", v.items("marker-small.jsonl", 12), "--pool", "host", "--id", "small", "--out", "small.out")
+	v.run1("map", "secret", "--in", "marker-small.jsonl", "--pool", "host", "--id", "fails", "--reduce", "broken", "--out", "fails.out")
 	require.Len(v.t, v.lines(v.file("large.out")), 1200)
 	require.Contains(v.t, v.file("large.out"), "marker-value marker-item-1199", "what was asked for is plain")
 	require.Contains(v.t, v.file("large.out"), "marker-raised marker-item-107")
@@ -146,16 +148,16 @@ func (v *vault) dial(o client.Options) client.Client {
 	return c
 }
 
-// kept is all that Temporal tells of both maps to somebody without keys.
+// kept is all that Temporal tells of the maps to somebody without keys.
 func (v *vault) kept() string {
 	v.t.Helper()
 	c := v.dial(client.Options{})
 	var all strings.Builder
 	list, err := c.ListWorkflow(v.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default"})
 	require.NoError(v.t, err)
-	require.GreaterOrEqual(v.t, len(list.GetExecutions()), 2)
+	require.Len(v.t, list.GetExecutions(), 3)
 	fmt.Fprintln(&all, list)
-	for _, id := range []string{"large", "small"} {
+	for _, id := range []string{"large", "small", "fails"} {
 		described, err := c.DescribeWorkflowExecution(v.t.Context(), id, "")
 		require.NoError(v.t, err)
 		fmt.Fprintln(&all, described)
@@ -193,7 +195,7 @@ func TestEncrypted_LeavesNothingPlain(t *testing.T) {
 			if !sealed {
 				require.NotEmpty(t, inData)
 				require.NotEmpty(t, inStore)
-				require.Contains(t, v.log(), "marker")
+				require.Contains(t, v.log(), "marker-raised")
 				require.Contains(t, kept, "marker-raised", "of the current details")
 				require.Contains(t, kept, "marker-item", "of the history")
 				require.Contains(t, kept, "marker-small.jsonl", "of the memo")
