@@ -25,14 +25,15 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/gpu":                    {},
 		"/store":                  {""},
 		"/codec":                  {},
-		"/workflows":              {""},
-		"/activities":             {"", "/store"},
+		"/internal/contract":      {""},
+		"/workflows":              {"", "/internal/contract"},
+		"/activities":             {"", "/internal/contract", "/store"},
 		"/workers/slot/wire":      {""},
 		"/workers/slot/pyruntime": {},
 		"/workers/slot":           {"", "/workers/slot/wire"},
-		"/workers":                {"", "/codec", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/workers":                {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                {"", "/codec", "/store"},
-		"/starter/bench":          {"", "/codec", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/starter/bench":          {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

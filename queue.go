@@ -55,7 +55,7 @@ func RungQueue(rung string) (string, error) {
 	}
 	host, device, ok := strings.Cut(at, "/")
 	if !ok || host == "" || device == "" {
-		return "", fmt.Errorf("%q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
+		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
 	}
 	return DeviceQueue(pool, host, device), nil
 }

@@ -43,8 +43,8 @@ type Pool struct {
 
 // Register registers RunChunk and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(p.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
-	r.RegisterActivityWithOptions(p.Reduce, activity.RegisterOptions{Name: gpumux.Reduce})
+	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: gpumux.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: gpumux.Reduce})
 }
 
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
@@ -97,12 +97,18 @@ type run struct {
 // load finds what earlier attempts have finished.
 func (r *run) load() error {
 	c := r.chunk
-	if c.End <= c.Start || (c.Items != nil && int64(len(c.Items)) != c.End-c.Start) {
-		return badInput(fmt.Errorf("chunk of items %d to %d carries %d items", c.Start, c.End, len(c.Items)), "")
+	if c.Parts != "" {
+		if _, err := r.Store.Key(c.Parts); err != nil {
+			return hopeless(err)
+		}
 	}
 	var m memo
 	if activity.HasHeartbeatDetails(r.ctx) {
-		if err := activity.GetHeartbeatDetails(r.ctx, &m); err != nil {
+		err := activity.GetHeartbeatDetails(r.ctx, &m)
+		if err == nil {
+			err = m.fits(c)
+		}
+		if err != nil {
 			r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 			m = memo{}
 		}
@@ -183,7 +189,7 @@ func (r *run) judge(spans []gpumux.Span, err error) error {
 		// The cause tells a cancellation from a pause or reset of the activity.
 		return context.Cause(r.ctx)
 	case !errors.As(err, &fault):
-		return err
+		return hopeless(err)
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:

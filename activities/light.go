@@ -25,8 +25,8 @@ type Light struct {
 // Register registers the light activities.
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
-		gpumux.IndexSource: l.IndexSource, gpumux.FindParts: l.FindParts, gpumux.MergeParts: l.MergeParts,
-		gpumux.WritePart: l.WritePart, gpumux.Reduce: l.Reduce, gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.IndexSource: checked(l.IndexSource), gpumux.FindParts: checked(l.FindParts), gpumux.MergeParts: checked(l.MergeParts),
+		gpumux.WritePart: checked(l.WritePart), gpumux.Reduce: checked(l.Reduce), gpumux.DescribeWorker: l.DescribeWorker,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -86,17 +86,18 @@ func (l *Light) MergeParts(ctx context.Context, in gpumux.MergeInput) (gpumux.Me
 }
 
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
-// takes as one.
-func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) error {
+// takes as one. The answer says nothing.
+func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) (struct{}, error) {
+	none := struct{}{}
 	if len(in.Results) == 0 {
-		return nil
+		return none, nil
 	}
 	defer alive(ctx)()
 	first, last := in.Results[0].Index, in.Results[len(in.Results)-1].Index
 	if err := l.Store.WritePart(ctx, in.Parts, first, last+1, 0, in.Results); err != nil {
-		return fmt.Errorf("store results %d to %d: %w", first, last, err)
+		return none, hopeless(fmt.Errorf("store results %d to %d: %w", first, last, err))
 	}
-	return nil
+	return none, nil
 }
 
 // DescribeWorker says what this worker offers.

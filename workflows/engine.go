@@ -206,6 +206,9 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 
 // take brings the result of a chunk into the map.
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
+	if err := e.possible(piece, result); err != nil {
+		return err
+	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)

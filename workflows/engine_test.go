@@ -329,6 +329,12 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 	require.Equal(t, 400, count())
 }
 
+// given is what a map's own workflows are given.
+type given struct {
+	Input gpumux.MapInput
+	Carry gpumux.Carry
+}
+
 func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 	w := &worker{items: 3000}
 	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
@@ -355,7 +361,7 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	w.register(env)
 	running, most := 0, 0
 	env.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
-		var in gpumux.MapInput
+		var in given
 		require.NoError(t, args.Get(&in))
 		require.Equal(t, 4, in.Carry.Abreast)
 		running++
@@ -397,14 +403,17 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
-	var in gpumux.MapInput
+	var in given
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.Equal(t, []gpumux.Piece{{Span: gpumux.Span{Start: 500, End: 3000}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)
 
 	// The next run takes it from there.
-	next := run(t, w, gpumux.MapWorkflow, in)
+	env = suite.NewTestWorkflowEnvironment()
+	env.SetContinuedExecutionRunID("the run before")
+	w.register(env)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, in)
 	var s gpumux.Summary
-	require.NoError(t, next.GetWorkflowResult(&s))
+	require.NoError(t, env.GetWorkflowResult(&s))
 	require.EqualValues(t, 3000, s.Items)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -20,10 +21,9 @@ func Register(r worker.WorkflowRegistry) {
 }
 
 // registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
-func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
-	carry := in.Carry
-	in.Carry = nil
-	if err := in.Validate(); err != nil {
+func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
+	in, carry, err := given(ctx, raw)
+	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
 	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.Indexing, asked: in.Output != ""}
@@ -49,9 +49,9 @@ func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error
 		return gpumux.Summary{}, err
 	}
 	if len(m.e.todo) > 0 {
-		m.in.Carry = m.e.carry()
-		m.in.Carry.Started, m.in.Carry.Segments = m.started, m.segments
-		return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, m.in)
+		rest := m.e.carry()
+		rest.Started, rest.Segments = m.started, m.segments
+		return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
 	}
 	return m.finish(ctx)
 }
