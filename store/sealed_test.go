@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // ring is Keys in memory.
@@ -153,6 +154,31 @@ func TestSealed_AReplacedObjectIsNotReadWithTheHeadOfTheOldOne(t *testing.T) {
 		got, _, err := getObject(t.Context(), s, "object", 1, 3)
 		require.NoError(t, err)
 		require.Equal(t, text[1:4], string(got))
+	}
+}
+
+// An encrypted object costs a server the requests of a plain one, and one more before the first stretch from its middle.
+func TestSealed_RequestsToAServer(t *testing.T) {
+	server := s3test.New(t)
+	s := openKeys(t, server.URL(""), oldRing)
+	data := bytes.Repeat([]byte("0123456789"), 3*sealSegment/10)
+	putObject(t, s, "object", data)
+	server.Truncate(3)
+	got, _, err := getObject(t.Context(), s, "object", 0, -1)
+	require.NoError(t, err, "it goes on after broken connections")
+	require.True(t, bytes.Equal(data, got))
+	require.Zero(t, server.Truncating())
+	for _, c := range []struct{ from, length, requests int64 }{{0, -1, 1}, {0, 10, 1}, {0, 0, 1}, {sealSegment + 1, 10, 2}, {sealSegment - 1, 2, 1}, {7, -1, 1}} {
+		server.Requests()
+		got, size, err := getObject(t.Context(), s, "object", c.from, c.length)
+		require.NoError(t, err)
+		want := data[c.from:]
+		if c.length >= 0 {
+			want = want[:c.length]
+		}
+		require.True(t, bytes.Equal(want, got))
+		require.EqualValues(t, len(data), size)
+		require.Len(t, server.Requests(), int(c.requests), "%v", c)
 	}
 }
 

@@ -19,16 +19,28 @@ type content interface {
 type headed struct {
 	content
 	first []byte
+	// left is how much of it belongs to the stretch, or negative.
+	left int64
 }
 
 // Read is io.Reader's.
-func (h *headed) Read(data []byte) (int, error) {
-	if len(h.first) > 0 {
-		n := copy(data, h.first)
-		h.first = h.first[n:]
-		return n, nil
+func (h *headed) Read(data []byte) (n int, err error) {
+	if h.left >= 0 {
+		data = data[:min(int64(len(data)), h.left)]
 	}
-	return h.content.Read(data)
+	switch {
+	case h.left == 0:
+		return 0, io.EOF
+	case len(h.first) > 0:
+		n = copy(data, h.first)
+		h.first = h.first[n:]
+	default:
+		n, err = h.content.Read(data)
+	}
+	if h.left > 0 {
+		h.left -= int64(n)
+	}
+	return n, err
 }
 
 // sealedHead is the beginning of an encrypted object, and what tells that it is still the same one.
@@ -125,9 +137,8 @@ const keptHeads = 256
 
 // content opens the stretch that is still to be read, decrypted when the object is encrypted.
 func (o *object) content() (content, error) {
-	begins := o.from == 0 && (o.length < 0 || o.s.keys == nil && o.length >= int64(len(sealMagic)))
 	switch {
-	case begins:
+	case o.from == 0 && (o.length < 0 || o.length >= int64(len(sealMagic)) || o.s.keys != nil):
 		return o.begin()
 	case o.s.keys == nil:
 		return o.raw(o.from, o.length)
@@ -156,34 +167,53 @@ func (o *object) raw(from, length int64) (content, error) {
 	return body, nil
 }
 
-// begin reads an object from its first byte on, which tells whether it is encrypted.
+// begin reads an object from its first byte on, which tells whether it is encrypted, in one request.
 func (o *object) begin() (content, error) {
+	length := o.length
+	if length >= 0 && o.s.keys != nil {
+		length = int64(sealHead) + (length+sealSegment-1)/sealSegment*(sealSegment+sealTag)
+	}
 	for broken := 0; ; broken++ {
-		body, err := o.raw(0, o.length)
+		body, err := o.raw(0, length)
 		if err != nil {
 			return nil, err
 		}
 		first := make([]byte, sealHead)
 		n, err := io.ReadFull(body, first)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && n < len(sealMagic) && broken < reopenings && o.ctx.Err() == nil {
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 			body.Close()
-			continue
+			if broken < reopenings && o.ctx.Err() == nil {
+				continue
+			}
+			return nil, err
 		}
-		head, err := o.parse(first[:n], body)
+		c, err := o.beginning(first[:n], body)
 		if err != nil {
 			body.Close()
 			return nil, err
 		}
-		if head == nil {
-			return &headed{body, first[:n]}, nil
-		}
-		count, size, err := head.segments()
-		if err != nil {
-			body.Close()
-			return nil, err
-		}
-		return &sealedContent{body: body, head: head, size: size, count: count, left: size, forgotten: func() {}}, nil
+		return c, nil
 	}
+}
+
+// beginning is the stretch from the first byte on, of which a little was read.
+func (o *object) beginning(first []byte, body content) (content, error) {
+	head, err := o.parse(first, body)
+	if err != nil {
+		return nil, err
+	}
+	if head == nil {
+		return &headed{body, first, o.length}, nil
+	}
+	count, size, err := head.segments()
+	if err != nil {
+		return nil, err
+	}
+	left := size
+	if o.length >= 0 {
+		left = min(size, o.length)
+	}
+	return &sealedContent{body: body, head: head, size: size, count: count, left: left, forgotten: func() {}}, nil
 }
 
 // parse reads the beginning of an object. It is nil for one that is not encrypted and need not be.
