@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -234,6 +235,33 @@ func (v *vault) read() {
 	require.Contains(t, string(summary.Reduced), "marker-value")
 	v.env = append(v.env, "TEMPORAL_CODEC_ENDPOINT="+endpoint)
 	require.Contains(t, v.shell.run(0, "show", "small").stdout.String(), "secret")
+	v.write("remote.yaml", "store: file://"+v.path("store")+"\npools: [{name: remote, devices: cpu}]\ntasks: {secret: {python: \"secret.py:secret\"}}\n")
+	v.begin("worker", "-f", "remote.yaml")
+	p := v.shell.run(0, append([]string{"run", "secret", `{"i": 1, "text": "far"}`, "--pool", "remote"}, v.keys...)...)
+	require.Contains(t, p.stdout.String(), "marker-value far", "a worker with a remote codec alone")
+}
+
+// A map with --local keeps its server's database and its store in its folder, both encrypted.
+func TestEncrypted_Local(t *testing.T) {
+	t.Parallel()
+	v := &vault{shell: newShell(t), keys: []string{"--keys", "main.key"}}
+	v.write("secret.py", secretPy)
+	require.NoError(t, os.WriteFile(v.path("main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
+	args := []string{"map", "secret.py:secret", "--in", v.items("items.jsonl", 12), "--local", "--out", "r.jsonl"}
+	v.run1(args...)
+	require.Len(t, v.lines(v.file("r.jsonl")), 12)
+	require.Len(t, v.state(), 1, "the failed item keeps it")
+	found, files := v.marked("state")
+	require.Greater(t, files, 3)
+	require.Empty(t, found)
+	p := v.begin(args...)
+	require.NotZero(t, p.code())
+	require.Contains(t, p.stderr.String(), "GPUMUX_KEYS", "without the keys it says what is missing")
+	v.run1(append(args, "--retry")...)
+	require.Equal(t, 1, v.calls()["0"])
+	require.Equal(t, 2, v.calls()["7"])
+	v.write("main.key", "0f")
+	require.Contains(t, v.shell.run(2, append(args, v.keys...)...).stderr.String(), "main.key holds no key")
 }
 
 // flipped is a codec of a service's own.
@@ -293,8 +321,12 @@ func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.service()
-	s.client = c
-	s.worker("small", 2)
+	config := s.config("small", 2)
+	config.Temporal = workers.TemporalConfig{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
+	w, err := workers.New(config, workers.Options{Codec: flipped{}, StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(t, err)
+	require.NoError(t, w.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, w.Stop(context.Background())) })
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, doubled, []string{"marker", "b"})
 	require.NoError(t, err)
 	var got []string
