@@ -28,10 +28,11 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/activities":             {"", "/store"},
 		"/workers/slot/wire":      {""},
 		"/workers/slot/pyruntime": {},
-		"/workers/slot":           {"", "/workers/slot/wire"},
-		"/workers":                {"", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/workers/edition":        {},
+		"/workers/slot":           {"", "/workers/edition", "/workers/slot/wire"},
+		"/workers":                {"", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                {"", "/store"},
-		"/starter/bench":          {"", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/starter/bench":          {"", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

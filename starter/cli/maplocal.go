@@ -13,7 +13,7 @@ import (
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
 func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local localTask, out output) error {
-	for _, file := range local.sources {
+	for _, file := range local.code.Files() {
 		if sameFile(file, f.out) {
 			return usage("--out %s is the task's own file; name another for the results", f.out)
 		}
