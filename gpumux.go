@@ -36,6 +36,9 @@ const (
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
+	// Edition is the edition of the task's code to run with: where no worker has it, the map fails. Default: the one that the first
+	// worker asked has when the map starts. All items of a map run with one edition.
+	Edition string `json:"edition,omitempty"`
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
@@ -95,8 +98,11 @@ type Carry struct {
 	// Abreast is how many segments of the map run at once; 0 means two.
 	Abreast int `json:"abreast,omitempty"`
 	// Segments counts the segments so far.
-	Segments int    `json:"segments,omitempty"`
-	Peak     *Peaks `json:"peak,omitempty"`
+	Segments int `json:"segments,omitempty"`
+	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
+	Editions      []string `json:"editions,omitempty"`
+	ReduceEdition string   `json:"reduceEdition,omitempty"`
+	Peak          *Peaks   `json:"peak,omitempty"`
 }
 
 // Piece is a span of items that still has to run on a rung of the ladder.

@@ -19,6 +19,8 @@ const (
 	IndexSource = "gpumux.IndexSource"
 	// MergeParts turns the parts of a map into one results file in input order.
 	MergeParts = "gpumux.MergeParts"
+	// FindEdition tells which edition of a task's code the workers of a pool have.
+	FindEdition = "gpumux.FindEdition"
 	// FindParts tells which items of a map already have a stored result.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.

@@ -1,9 +1,13 @@
 package workers
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -59,6 +63,16 @@ func (w *Worker) light() queue {
 	}}
 }
 
+// alone tells whether no other worker has asked a queue for work lately, as far as the server says so.
+func (w *Worker) alone(queue string) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		asked, err := w.client.DescribeTaskQueue(ctx, queue, enums.TASK_QUEUE_TYPE_ACTIVITY)
+		return err == nil && !slices.ContainsFunc(asked.GetPollers(), func(p *taskqueue.PollerInfo) bool { return p.GetIdentity() != w.identity })
+	}
+}
+
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
 func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
@@ -81,7 +95,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Edition: w.tasks.edition, Alone: w.alone(name), Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

@@ -34,6 +34,8 @@ type engine struct {
 	source *gpumux.Source
 	parts  string
 	inline bool
+	// editions are those of the task's code by rung; empty: the first chunk tells.
+	editions []string
 	// keep takes the results of a chunk that came back inline.
 	keep func(workflow.Context, []gpumux.Result) error
 	// shown is called after every change that people see.
@@ -85,6 +87,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := gpumux.RungQueue(rung)
 		e.queues = append(e.queues, queue)
 	}
+	e.fix(in.Edition)
 	if total > 0 {
 		e.todo = []gpumux.Piece{{Span: gpumux.Span{End: total}}}
 	}
@@ -177,7 +180,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := gpumux.Chunk{
-		Map: e.id, Task: e.in.Task, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
+		Map: e.id, Task: e.in.Task, Edition: e.editions[piece.Rung], Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
 		Start: piece.Start, End: piece.End, Source: e.source, Range: e.in.Range,
 		Parts: e.parts, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
@@ -206,6 +209,13 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 
 // take brings the result of a chunk into the map.
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
+	if !e.agrees(piece.Rung, result.Edition) {
+		if e.parts == "" {
+			e.again(piece) // nothing of it has been taken
+			return nil
+		}
+		return e.mixed(piece.Rung, result.Edition)
+	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)

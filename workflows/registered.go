@@ -50,7 +50,7 @@ func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error
 	}
 	if len(m.e.todo) > 0 {
 		m.in.Carry = m.e.carry()
-		m.in.Carry.Started, m.in.Carry.Segments = m.started, m.segments
+		m.in.Carry.Started, m.in.Carry.Segments, m.in.Carry.ReduceEdition = m.started, m.segments, m.reduceEdition
 		return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, m.in)
 	}
 	return m.finish(ctx)
@@ -65,6 +65,8 @@ type mapping struct {
 	phase   gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
+	// reduceEdition is that of the code of a reduce that is a task.
+	reduceEdition string
 	// segments counts those that were started, running holds those that have not ended.
 	segments int
 	running  map[string]*running
@@ -114,6 +116,9 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 	}
 	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
 	m.e.keep = m.c.keep(m.e.parts)
+	if err := m.fix(ctx); err != nil {
+		return err
+	}
 	if err := (&reduction{mapping: m}).known(ctx); err != nil {
 		return err
 	}
@@ -177,7 +182,7 @@ func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
 func (m *mapping) resume(c gpumux.Carry) {
 	e := resumed(m.e.id, m.in, c)
 	e.parts, e.shown = m.e.parts, m.e.shown
-	m.e, m.segments = e, c.Segments
+	m.e, m.segments, m.reduceEdition = e, c.Segments, c.ReduceEdition
 }
 
 // carry is the state of the engine for another workflow.
@@ -186,7 +191,7 @@ func (e *engine) carry() *gpumux.Carry {
 		Source: e.source, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
-		Peak: e.peaks.Known(),
+		Peak: e.peaks.Known(), Editions: e.editions,
 	}
 }
 
@@ -194,6 +199,9 @@ func (e *engine) carry() *gpumux.Carry {
 func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.todo, e.paused = c.Source, c.Todo, c.Paused
+	if len(c.Editions) == len(e.queues) {
+		e.editions = c.Editions
+	}
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)

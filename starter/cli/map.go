@@ -75,7 +75,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
 			return err
 		}
-		m.Edition = local.whole()
+		m.Edition, m.Input.Edition = local.whole(), local.edition
 	}
 	ctx := c.Context()
 	if !f.local && strings.Contains(f.in, "://") {

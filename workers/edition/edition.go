@@ -38,20 +38,15 @@ func (c Code) Edition() string {
 func (c Code) With(loaded []string) string {
 	files, words := c.parts()
 	edition := of(files, words)
-	known := map[[sha256.Size]byte]bool{}
-	for _, file := range files {
-		known[file.sum] = true
-	}
 	var others []*file
 	for _, path := range loaded {
 		// One that is gone counts as an empty one.
-		file := look(path)
-		if file == nil {
-			file = &none
+		other := look(path)
+		if other == nil {
+			other = &none
 		}
-		if !known[file.sum] {
-			known[file.sum] = true
-			others = append(others, file)
+		if !slices.ContainsFunc(files, func(f *file) bool { return f.path == path || os.SameFile(f.info, other.info) }) {
+			others = append(others, other)
 		}
 	}
 	if len(others) == 0 {
