@@ -72,7 +72,7 @@ func (a *app) resolve(m starter.Map) string {
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
 			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-				"to go on with that one: the same command with --id %s", m.Input.Task, other, other)
+				"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other)
 			break
 		}
 	}
