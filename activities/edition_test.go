@@ -39,7 +39,7 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	runner := &coded{edition: "aaaaaa+bbbbbb"}
 	l := newLab(t, runner)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-	chunk := gpumux.Chunk{Range: &gpumux.Range{End: 3}, End: 3, Parts: "m/parts"}
+	chunk := gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
 	var result gpumux.ChunkResult
@@ -74,7 +74,7 @@ func TestElsewhere_IsBounded(t *testing.T) {
 			l.pool.Alone = c.alone
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 			l.env.SetHeartbeatDetails(memo{Elsewhere: c.tries})
-			_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, End: 3, Parts: "m/parts"})
+			_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
 			require.Equal(t, c.final, app.NonRetryable())

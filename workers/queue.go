@@ -95,7 +95,8 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Edition: w.tasks.edition, Alone: w.alone(name), Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Alone: w.alone(name),
+				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

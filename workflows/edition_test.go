@@ -36,8 +36,8 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		n := c.End - c.Start
-		result := &gpumux.ChunkResult{Next: c.End, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa+111111"}
+		n := c.Len()
+		result := &gpumux.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa+111111"}
 		value := []byte("1")
 		if first == "" {
 			first = c.Edition + "."
@@ -45,7 +45,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 			odd++
 			result.Edition, value = "bbbbbb", []byte("2")
 		}
-		for i := c.Start; i < c.End; i++ {
+		for _, i := range w.indices(c.Work) {
 			result.Results = append(result.Results, gpumux.Result{Index: i, Value: value})
 		}
 		return result, nil
@@ -73,7 +73,7 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 	w := &worker{edition: "abc123"}
 	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
 	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
-		if c.Start >= 10 {
+		if w.indices(c.Work)[0] >= 10 {
 			return nil, temporal.NewApplicationErrorWithOptions(gone.Error(), string(gone.Kind),
 				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{gone}})
 		}
@@ -89,12 +89,13 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 func TestEdition_MixedIsAnError(t *testing.T) {
 	w := &worker{edition: "aaaaaa"}
 	end := func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
-		result := &gpumux.ChunkResult{Next: c.End, Ran: 1, Succeeded: 1, Edition: "aaaaaa+" + strings.TrimPrefix(queue, "gpumux.")}
+		at := w.indices(c.Work)[0]
+		result := &gpumux.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Edition: "aaaaaa+" + strings.TrimPrefix(queue, "gpumux.")}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.stored[c.Start] = true
-		if queue == "gpumux.small" && c.Start == 3 {
-			result.Escalate, result.Succeeded = []int64{3}, 0
+		w.stored[at] = true
+		if queue == "gpumux.small" && at == 3 {
+			result.Escalate, result.Succeeded = gpumux.Runs{{Start: 3, End: 4}}, 0
 		}
 		return result, nil
 	}
@@ -105,7 +106,7 @@ func TestEdition_MixedIsAnError(t *testing.T) {
 	w = &worker{edition: "aaaaaa"}
 	w.odd = func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
 		result, err := end(c, queue)
-		if c.Start == 5 {
+		if w.indices(c.Work)[0] == 5 {
 			result.Edition = "aaaaaa+other"
 		}
 		return result, err
