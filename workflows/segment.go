@@ -140,6 +140,11 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 			}
 			return
 		}
+		for rung, edition := range done.Editions {
+			if !m.e.agrees(rung, edition) && *failed == nil {
+				*failed = m.e.mixed(rung, edition)
+			}
+		}
 		m.e.counts.add(done.Succeeded, done.Failed, done.Faults)
 		m.e.chunks += done.Chunks
 		m.e.busy += time.Duration(done.Busy)
