@@ -60,6 +60,53 @@ func TestCatalog_Refuses(t *testing.T) {
 	}
 }
 
+// What stands in a text or a comment, or is replaced by an import, is no function of the module.
+func TestCatalog_ReadsModulesAsPythonDoes(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "doc.py"), []byte(`"""How to write one:
+
+def system(item):
+    ...
+"""
+from os import system
+def popen(item): ...
+from os import popen
+def path(item): ...
+import os.path as path
+HELP = '''
+def spawn(item):
+'''
+if True:
+    from os import execv
+async def good(item) -> None: ...
+@staticmethod
+def better (
+    item): ...
+`), 0o644))
+	for _, name := range []string{"system", "popen", "path", "spawn", "execv"} {
+		_, err := tasks.find("sweep/doc:" + name)
+		var fault *gpumux.Fault
+		require.ErrorAs(t, err, &fault, name)
+		require.Equal(t, gpumux.BadInput, fault.Kind, name)
+	}
+	require.Subset(t, tasks.names(), []string{"sweep/doc:good", "sweep/doc:better"})
+	task, err := tasks.find("sweep/doc:good")
+	require.NoError(t, err)
+	require.True(t, task.Own)
+}
+
+func TestCatalog_ModuleThatIsBroken(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	file := filepath.Join(dir, "tasks", "half.py")
+	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return (\n"), 0o644))
+	_, err := tasks.find("sweep/half:now")
+	require.ErrorContains(t, err, "half.py, line 2: SyntaxError: ")
+	require.Contains(t, tasks.names(), "sweep/sweep:fit", "the others are still there")
+	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return item\n"), 0o644))
+	_, err = tasks.find("sweep/half:now")
+	require.NoError(t, err)
+}
+
 func TestCatalog_SaysWhatThereIs(t *testing.T) {
 	tasks, _ := testCatalog(t)
 	for name, want := range map[string]string{

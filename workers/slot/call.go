@@ -15,6 +15,8 @@ type Task struct {
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
+	// Own refuses a function that the module has from elsewhere, such as one that it imports.
+	Own bool
 	// Interpreter is the Python to start. Default "python3".
 	Interpreter string
 	// Command is a program and its arguments, run once per item: the item on standard input, the result on standard output.

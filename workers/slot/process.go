@@ -267,7 +267,7 @@ func (p *process) speak() {
 func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *Evidence, traceback string) {
 	spoke := false
 	hello := wire.Hello{
-		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
+		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Own: p.task.Own, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
 		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Context: call.Context,
 	}
 	if p.board != nil {
