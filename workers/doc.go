@@ -6,7 +6,7 @@
 // work, hands back what still runs, ends every task process and waits until nothing is left, or for a while where something hangs.
 //
 // Files: config.go (the file), document.go (reading YAML with all mistakes at once), problem.go (one mistake, and the list
-// of them), pool_config.go (a pool and its devices), task_config.go (a task), catalog.go (from a name to a task), module.go (what a
+// of them), pool_config.go (a pool and its devices), task_config.go (a task), user.go (whom it runs as), catalog.go (from a name to a task), module.go (what a
 // folder's modules define),
 // environment.go (what a device puts into the environment), pool.go (which slot a call gets), claim.go (which gets a device to
 // itself), resize.go (more slots, or fewer), sizing.go (slots: auto), search.go (which number of slots is best), meter.go

@@ -34,6 +34,9 @@ type TaskConfig struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
+	// User is whom it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have the
+	// capabilities for it. Default: the pool's.
+	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Fresh is how the process of a fresh item of a Python task comes to be: fork, from a process that has imported the task, or spawn,
@@ -110,8 +113,8 @@ func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
 	task := slot.Task{
-		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, Mode: t.Mode, Fresh: t.Fresh,
-		Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: taskUser(t.User, at+".user", r),
+		Mode: t.Mode, Fresh: t.Fresh, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	isPython := t.Python != "" || t.PythonDir != ""
 	switch {

@@ -30,6 +30,8 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
+	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
+	User *User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
