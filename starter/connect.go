@@ -27,6 +27,8 @@ type ConnectOptions struct {
 	Timeout time.Duration
 	// Plain leaves Temporal's conventions aside: no key, no TLS, no file. It is for a server in this process.
 	Plain bool
+	// Token is what a private server of this program asks for. Default: nothing.
+	Token string
 	// Identity names this caller in histories. Default: the SDK's, pid@host.
 	Identity string
 }
@@ -78,7 +80,7 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 		}
 		var denied *serviceerror.PermissionDenied
 		if errors.As(err, &denied) {
-			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate")
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
 		}
 		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
 	}
@@ -122,6 +124,9 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	if o.Identity != "" {
 		options.Identity = o.Identity
 	}
+	if o.Token != "" {
+		options.HeadersProvider = bearer(o.Token)
+	}
 	options.WorkerHeartbeatInterval = 10 * time.Second // for workers on this client, so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
@@ -129,6 +134,14 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
 	return options, nil
+}
+
+// bearer shows a token with every call.
+type bearer string
+
+// GetHeaders is client.HeadersProvider's.
+func (b bearer) GetHeaders(context.Context) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
 // refused asks the address itself, since gRPC reports a closed port only as a deadline.

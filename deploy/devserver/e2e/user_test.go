@@ -27,8 +27,8 @@ tasks:
 	}
 	e := &example{shell: s}
 	e.work("worker.yaml")
-	p := s.run(0, "map", "who", "--pool", "cpu", "--range", "0:20", "--json")
-	for _, line := range s.lines(p.stdout.String()) {
+	s.run(0, "map", "who", "--pool", "cpu", "--range", "0:20", "--out", "who.jsonl")
+	for _, line := range s.lines(s.file("who.jsonl")) {
 		var said string
 		require.NoError(t, json.Unmarshal(line["value"], &said))
 		who, rest, _ := strings.Cut(said, "\n")
