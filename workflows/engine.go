@@ -169,7 +169,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             e.in.Task + " " + noun + " on " + rung,
+		Summary:             gpumux.Plain(e.in.Task + " " + noun + " on " + rung),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: []string{"payloadSizeError"},

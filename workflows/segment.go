@@ -113,7 +113,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		StaticSummary:     fmt.Sprintf("%s: %d items from item %d", m.in.Task, items, pieces[0].Start),
+		StaticSummary:     gpumux.Plain(fmt.Sprintf("%s: %d items from item %d", m.in.Task, items, pieces[0].Start)),
 	}
 	r := &running{items: items}
 	m.running[id] = r
