@@ -95,6 +95,22 @@ def better (
 	require.True(t, task.Own)
 }
 
+// Tasks of the same user see the environments of all that the worker starts.
+func TestCatalog_ReadsModulesWithoutCredentials(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	dir := site(t)
+	seen := filepath.Join(dir, "seen")
+	python := filepath.Join(dir, "python")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
+	found, err := newModules(python, filepath.Join(dir, "tasks")).read("sweep")
+	require.NoError(t, err)
+	require.Equal(t, []string{"fit"}, found["sweep"].Functions)
+	text, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "PATH=")
+	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
+}
+
 func TestCatalog_ModuleThatIsBroken(t *testing.T) {
 	tasks, dir := testCatalog(t)
 	file := filepath.Join(dir, "tasks", "half.py")

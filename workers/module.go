@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // modules are the Python modules of one folder, as the interpreter that will run them reads them. Its methods may be called from
@@ -122,6 +124,7 @@ func readModules(interpreter, dir string, names []string) (map[string]module, er
 	}
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, interpreter, "-I", "-S", "-W", "ignore", "-c", moduleReader)
+	cmd.Env = slot.HelperEnviron()
 	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.WaitDelay = dir, bytes.NewReader(asked), &said, time.Second
 	out, err := cmd.Output()
 	if ctx.Err() != nil {

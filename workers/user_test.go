@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,4 +63,15 @@ func TestUser_Mistakes(t *testing.T) {
 		_, err := lookUpUser(text)
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+// An image may bring the runtime in a folder that nobody can write.
+func TestWorker_AHomeWhereTheCacheCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "home"), nil, 0o600))
+	t.Setenv("TMPDIR", t.TempDir())
+	w := &Worker{}
+	require.NoError(t, w.makeHomes(dir, nil))
+	require.Equal(t, filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid())), w.home)
+	require.True(t, owns(w.home, uint32(os.Getuid())))
 }

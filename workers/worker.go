@@ -250,11 +250,14 @@ func (w *Worker) runtime() (string, error) {
 	return path, w.makeHomes(cmp.Or(w.cache, dir), users)
 }
 
-// makeHomes makes what HOME is for tasks, and for those of users who have none.
+// makeHomes makes what HOME is for tasks, elsewhere where dir can only be read, and for those of users who have none.
 func (w *Worker) makeHomes(dir string, users []*slot.User) error {
 	w.home = filepath.Join(dir, "home")
-	if err := os.MkdirAll(w.home, 0o700); err != nil {
-		return fmt.Errorf("make a home for tasks: %w", err)
+	if os.MkdirAll(w.home, 0o700) != nil {
+		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
+		if err := makeHome(&slot.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}); err != nil {
+			return err
+		}
 	}
 	for _, u := range users {
 		if err := makeHome(u); err != nil {

@@ -51,6 +51,7 @@ func (c *Cgroups) try() error {
 	}
 	defer g.close()
 	cmd := exec.Command("/bin/sh", "-c", "exit 0")
+	cmd.Env = HelperEnviron()
 	if err := spawn(cmd, g, nil); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}

@@ -20,6 +20,21 @@ var (
 	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME"}
 )
 
+// helping are what shell scripts read that stand for a Python, beside the names above.
+var helping = []string{"HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR"}
+
+// HelperEnviron is the environment of programs that a worker starts for itself. Any process of the same user can read it, so it has
+// no credentials either.
+func HelperEnviron() []string {
+	var list []string
+	for _, name := range slices.Concat(passed, personal, helping) {
+		if value, ok := os.LookupEnv(name); ok {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
 // homes puts in what a task finds under ~. In a home of its own it still finds the worker's caches, such as models that were
 // downloaded, and Python packages that were installed for the user; another user has neither.
 func homes(env map[string]string, task Task, own string) {

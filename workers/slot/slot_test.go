@@ -477,6 +477,21 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.Contains(t, f.Error(), "no-such-python")
 }
 
+// The Python is asked which program it is, before it runs a task, and its environment is as open as a task's.
+func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	s, dir := newSlot(t), folder(t)
+	seen, python := filepath.Join(dir, "seen"), filepath.Join(dir, "python")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >>'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
+	task := slot.Task{Name: "double", Python: "tasks.py:double", Dir: dir, Interpreter: python}
+	_, err := run(t, s, slot.Call{Task: task, Items: values(1)})
+	require.NoError(t, err)
+	text, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "PATH=")
+	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
+}
+
 // A folder's task is what its file defines, whatever the name stands for once the file has run.
 func TestSlot_OwnRefusesWhatAModuleHasFromElsewhere(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
