@@ -60,7 +60,7 @@ func fromItself(r *http.Request) bool {
 // admit lets in who has the key in a cookie, and gives it to who has it in the address.
 func (g *gate) admit(w http.ResponseWriter, r *http.Request) {
 	const name = "gpumux_key"
-	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Referrer-Policy", "same-origin")
 	query := r.URL.Query()
 	if same(query.Get("key"), g.token.key()) {
 		http.SetCookie(w, &http.Cookie{Name: name, Value: g.token.key(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
