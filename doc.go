@@ -24,5 +24,5 @@
 //
 // Files: gpumux.go (a map's input, results and summary), chunk.go (what one activity is given and gives back), fault.go
 // (kinds of failure), reduce.go (one value of many), peak.go (how much memory items needed), queue.go (names at the Temporal
-// server), size.go (bytes and durations as people write them).
+// server), key.go (names in the store, and IDs of maps), size.go (bytes and durations as people write them).
 package gpumux

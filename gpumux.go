@@ -338,6 +338,13 @@ func (in MapInput) Validate() error {
 	if in.Attempts < 0 || in.Attempts > 100 {
 		add("attempts", "%d is outside 1 to 100", in.Attempts)
 	}
+	if in.Output != "" {
+		if err := checkOutput(in.Output); err != nil {
+			add("output", "%v", err)
+		} else if in.Output == in.Source {
+			add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
+		}
+	}
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
 		add("reduce", "%q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
 	}

@@ -78,7 +78,7 @@ func clean(task string) string {
 // CheckID says what is wrong with an ID that a caller chose, or nil.
 func CheckID(id string) error {
 	if id == "" || len(id) > maxID || unclean.MatchString(id) || strings.Trim(id, ".") == "" {
-		return fmt.Errorf("map ID %.80q: use 1 to %d letters, digits, dots, dashes and underscores", id, maxID)
+		return fmt.Errorf("map ID %.80q: use 1 to %d ASCII letters, digits, dots, dashes and underscores", id, maxID)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -131,8 +130,10 @@ func (p *process) text(kind wire.Kind, value json.RawMessage) (json.RawMessage, 
 	if kind != wire.JSON {
 		return kind.Text(value)
 	}
-	if p.task.Python == "" && (!json.Valid(value) || !utf8.Valid(value)) {
-		return nil, fmt.Errorf("it is not JSON: %.80q", value)
+	if p.task.Python == "" {
+		if err := wire.Check(value); err != nil {
+			return nil, fmt.Errorf("%w: %.80q", err, value)
+		}
 	}
 	return value, nil
 }

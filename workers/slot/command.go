@@ -10,9 +10,9 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // commandResult is the most bytes that a command may print as its result.
@@ -162,11 +162,15 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case !task.Text && (!json.Valid(printed) || !utf8.Valid(printed)):
-		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
-		fault.Hint = "print one JSON value, or set the task's output to text"
-	default:
+	case task.Text:
 		return nil
+	default:
+		err := wire.Check(printed)
+		if err == nil {
+			return nil
+		}
+		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output (%v): %.120q", task.Command[0], err, printed)
+		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
 	s.place(fault, task)
 	fault.PID, fault.Alone = p.pid, true

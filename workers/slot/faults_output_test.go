@@ -171,6 +171,23 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
 
+// Half of a surrogate pair is what many readers of JSON refuse a whole file for.
+func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Fresh)
+	got, err := s.run(slot.Call{Task: slot.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(slot.Item, error) bool) {
+		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
+			if !yield(slot.Item{Index: int64(i), Value: []byte(text)}, nil) {
+				return
+			}
+		}
+	}})
+	require.NoError(t, err)
+	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
+	require.Contains(t, got[0].Fault.Message, "half of a surrogate pair")
+	require.Equal(t, `"\ud83d\ude00"`, string(got[1].Value))
+}
+
 // TestSlot_FaultsLeakNothing: what a process leaves in the worker is gone when its slot has the next one.
 func TestSlot_FaultsLeakNothing(t *testing.T) {
 	s := newStand(t, gpumux.Persistent)
