@@ -78,7 +78,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		m.Edition = local.whole()
 	}
 	ctx := c.Context()
-	if !f.local && strings.Contains(f.in, "://") {
+	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {
 		return a.mapURL(ctx, f, m, out)
 	}
 	over, err := a.readItems(ctx, f)
@@ -111,8 +111,8 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 		return err
 	}
 	defer conn.close()
-	over := items{source: f.in, label: f.in}
-	if f.comma != 0 || !conn.Holds(ctx, f.in) {
+	over := items{source: f.in[0], label: f.in[0]}
+	if f.comma != 0 || f.lines || !conn.Holds(ctx, f.in[0]) {
 		if over, err = a.readItems(ctx, f); err != nil {
 			return err
 		}

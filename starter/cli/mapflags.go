@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,12 @@ import (
 // mapFlags are the flags of a map as they were given.
 type mapFlags struct {
 	taskFlags
-	in, rng, glob, out string
-	delimiter          string
+	// in are the inputs, one after the other.
+	in             []string
+	rng, glob, out string
+	delimiter      string
+	// lines takes each line of the inputs as an item, a string.
+	lines bool
 	// comma is the delimiter as it was read, or 0.
 	comma          rune
 	attempts       int
@@ -68,11 +73,12 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.in, "in", "", "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a file, - for standard input, or a URL such as s3://bucket/items.jsonl")
+	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL such as s3://bucket/items.jsonl; given again, the items after those")
+	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
-	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, compressed when it ends in .gz or .zst, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
 	f.taskFlags.register(flags)
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
@@ -154,7 +160,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	for _, name := range []string{"in", "range", "glob"} {
 		if changed(name) {
 			given++
-			if c.Flags().Lookup(name).Value.String() == "" {
+			if value := c.Flags().Lookup(name).Value.String(); value == "" || name == "in" && slices.Contains(f.in, "") {
 				m.add("--%s is empty", name)
 			}
 		}
@@ -171,6 +177,12 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 		if !changed("in") {
 			m.add("--delimiter goes with --in")
 		}
+	}
+	if f.lines && (!changed("in") || changed("delimiter")) {
+		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
+	}
+	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
+		m.add("--in - is given twice; standard input can be read once")
 	}
 	f.taskFlags.check(&m, changed)
 	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
@@ -205,7 +217,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	if f.noWait && f.local {
 		m.add("--no-wait does not go with --local, which brings its own worker")
 	}
-	if sameFile(f.in, f.out) {
+	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
 		m.add("--out %s is the input itself; name another file", f.out)
 	}
 	return task, command, m.err()

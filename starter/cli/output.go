@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
 )
 
 // output is where results go: a file that appears whole or not at all, or standard output.
@@ -41,11 +42,20 @@ func (a *app) chooseOutput(flag string, json bool) (output, error) {
 		return output{app: a, path: "?"}, nil
 	case strings.Contains(flag, "://"):
 		return output{}, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
-	case strings.EqualFold(filepath.Ext(flag), ".csv"):
+	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
 		return output{}, usage("--out %s: results are JSON lines; name the file .jsonl", flag)
 	}
 	o := output{app: a, path: flag}
 	return o, o.check()
+}
+
+// resultsAs is the ending that names the format of a file, without that of its compression.
+func resultsAs(name string) string {
+	ending := strings.ToLower(filepath.Ext(name))
+	if packer, err := store.Pack(io.Discard, name); err == nil && packer != nil {
+		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
+	}
+	return ending
 }
 
 // named puts the default name in place when the user gave none.
@@ -124,7 +134,7 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], f filte
 		if err != nil {
 			return nil, err
 		}
-		failed, err := copyLines(ctx, &unblocked{ctx, to}, from, f)
+		failed, err := o.copy(ctx, &unblocked{ctx, to}, from, f)
 		if ctx.Err() != nil {
 			return nil, err // a write may still block, and closing with it
 		}
@@ -136,7 +146,7 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], f filte
 	}
 	defer os.Remove(file.Name()) // it has another name by then when all went well
 	defer file.Close()
-	failed, err := copyLines(ctx, file, from, f)
+	failed, err := o.copy(ctx, file, from, f)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +154,22 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], f filte
 		return nil, err
 	}
 	return failed, os.Rename(file.Name(), place.path)
+}
+
+// copy writes results, compressed where the file's name says so.
+func (o output) copy(ctx context.Context, to io.Writer, from iter.Seq2[[]byte, error], f filter) ([]gpumux.Result, error) {
+	packer, err := store.Pack(to, o.path)
+	if err != nil {
+		return nil, err
+	}
+	if packer == nil {
+		return copyLines(ctx, to, from, f)
+	}
+	failed, err := copyLines(ctx, packer, from, f)
+	if err != nil {
+		return nil, err
+	}
+	return failed, packer.Close()
 }
 
 // copyLines decodes only what it must: the failed items, and every line for --values. An empty line stands for a pause, before
@@ -154,6 +180,9 @@ func copyLines(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error]
 	for line, err := range from {
 		if err == nil && len(line) == 0 {
 			err = to.Flush()
+			if packer, ok := out.(store.Packer); ok && err == nil {
+				err = packer.Flush()
+			}
 			if err == nil {
 				continue
 			}

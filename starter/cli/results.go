@@ -24,7 +24,7 @@ running. The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&out, "out", "-", "a file, or - for standard output")
+	c.Flags().StringVar(&out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&follow, "follow", false, "of a running map: the results as they come")
