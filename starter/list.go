@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -44,19 +45,35 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	if limit <= 0 {
 		limit = 20
 	}
-	query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND ExecutionStatus != 'ContinuedAsNew'"
+	filter := ""
 	if o.Running {
-		query = "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND ExecutionStatus = 'Running'"
+		filter = "ExecutionStatus = 'Running'"
 	}
 	var maps []Listed
 	var runs []*run
+	err := s.each(ctx, filter, func(r *run) bool {
+		runs = append(runs, r)
+		maps = append(maps, listed(r))
+		return len(maps) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.Counts {
+		s.count(ctx, maps, runs)
+	}
+	return maps, nil
+}
+
+// each calls f with the newest run of every map, the newest first, until f wants no more.
+func (s *Starter) each(ctx context.Context, filter string, f func(*run) bool) error {
+	query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), PageSize: 100, Query: query}
 	seen := map[string]bool{}
-	var page []byte
 	for {
-		answer, err := s.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: s.namespace(), PageSize: int32(min(limit*2, 1000)), Query: query, NextPageToken: page})
+		answer, err := s.Client.ListWorkflow(ctx, request)
 		if err != nil {
-			return nil, fmt.Errorf("list maps: %w", err)
+			return fmt.Errorf("list maps: %w", err)
 		}
 		for _, info := range answer.GetExecutions() {
 			r := runOf(info)
@@ -64,21 +81,14 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 				continue
 			}
 			seen[r.ID] = true
-			runs = append(runs, r)
-			maps = append(maps, listed(r))
-			if len(maps) == limit {
-				break
+			if !f(r) {
+				return nil
 			}
 		}
-		page = answer.GetNextPageToken()
-		if len(maps) == limit || len(page) == 0 {
-			break
+		if request.NextPageToken = answer.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return nil
 		}
 	}
-	if o.Counts {
-		s.count(ctx, maps, runs)
-	}
-	return maps, nil
 }
 
 func listed(r *run) Listed {

@@ -59,6 +59,7 @@ func exitCode(err error) int {
 	var failed *starter.MapFailed
 	var other *starter.OtherMap
 	var missing *starter.NotFound
+	var noRetry *starter.NothingToRetry
 	var running *starter.StillRunning
 	var connect *starter.ConnectError
 	var noStore *starter.NoStore
@@ -72,7 +73,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInterrupted):
 		return ExitInterrupted
 	case errors.As(err, &mistake), errors.As(err, &input), errors.As(err, &source), errors.As(err, &config),
-		errors.As(err, &other), errors.As(err, &missing), errors.As(err, &running):
+		errors.As(err, &other), errors.As(err, &missing), errors.As(err, &noRetry), errors.As(err, &running):
 		return ExitUsage
 	case errors.As(err, &failed):
 		if failed.Fault.Kind == gpumux.BadInput {

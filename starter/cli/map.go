@@ -28,7 +28,8 @@ module:function, or a command after --, which gets an item on its standard input
 A map without --id is named by its task, input and options: given again while it runs you watch it, given
 again after it was stopped it goes on with the items that have no result, given again when it was finished
 it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
-with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
+with --local it stops the map, and the same command goes on with it. With --retry the same command, also with
+other options, runs only what failed; those options count. A map with --local is finished when its
 results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
 file, a module beside it that it imports, or a file that the command names has changed it is a new map, unless
 --id or --retry ask for the old one.`,

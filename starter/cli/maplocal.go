@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -23,8 +25,14 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		return err
 	}
 	m.Input.Ladder = poolNames(pools)
-	if m.ID == "" {
-		m.ID = a.resolve(m)
+	switch {
+	case m.ID != "":
+	case m.Retry && f.data != "":
+		m.ID = starter.Identify(m.Input, m.Scope, itemsOf(m), m.Edition)
+	default:
+		if m.ID, err = a.resolve(m); err != nil {
+			return err
+		}
 	}
 	data := f.data
 	if data == "" {
@@ -54,14 +62,18 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if err != nil {
 		return err
 	}
-	if f.id == "" {
+	switch {
+	case f.id != "":
+	case m.Retry:
+		m.ID = "" // the map that is here, whatever its options were
+	default:
 		last, err := s.Open(ctx, m.ID)
 		var none *starter.NotFound
 		switch {
 		case errors.As(err, &none):
 		case err != nil:
 			return unavailableError{err}
-		case s.delivered(last) && !m.Retry:
+		case s.delivered(last):
 			m.ID = "" // so that it runs anew
 		}
 	}
@@ -71,7 +83,10 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		return err
 	}
 	if f.data == "" {
-		s.note(h.ID)
+		s.note(h, starter.Fingerprint(m.Input, m.Scope, itemsOf(m)))
+	}
+	if err := a.reachable(ctx, h, m.Input.Ladder); err != nil {
+		return err
 	}
 	switch h.Entry {
 	case starter.Continued, starter.Attached:
@@ -105,6 +120,23 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		a.console.note("  state      %s (until you delete it)", s.data)
 	}
 	return err
+}
+
+// reachable makes sure that a map which goes on has a pool of this command's worker for each of its own.
+func (a *app) reachable(ctx context.Context, h *starter.Handle, pools []string) error {
+	if h.Entry != starter.Attached {
+		return nil
+	}
+	own, err := h.Input(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pool := range own.Rungs() {
+		if !slices.Contains(pools, pool) {
+			return usage("map %s goes on with the pools that it was started with; give --pool %s", h.ID, strings.Join(own.Rungs(), ","))
+		}
+	}
+	return nil
 }
 
 // resultless says that no item of any map of the folder has a stored result.

@@ -280,6 +280,37 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 	require.Empty(t, s.state())
 }
 
+// The hint says to change options, and so the map is found under any.
+func TestLocal_ARetryWithOtherOptionsRunsWhatFailed(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
+	p := s.run(2, append(args, "--retry")...)
+	require.Contains(t, p.stderr.String(), "there is no map of task step.py:odd over these items to retry")
+	require.Empty(t, s.calls())
+	s.run(1, args...)
+	s.write("fixed", "")
+	p = s.run(0, append(args, "--retry", "--timeout", "10m", "--attempts", "2", "--mode", "fresh", "--slots", "2", "--memory", "2GiB")...)
+	require.Len(t, s.lines(s.file("r.jsonl")), 20)
+	require.NotContains(t, s.file("r.jsonl"), "fault")
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
+	require.Empty(t, s.state())
+	s.run(2, append(args, "--retry")...) // all of them succeeded
+	require.Len(t, s.calls(), 20)
+
+	// The same in a folder of the caller's own.
+	s.write("gate.py", "import os\nfrom step import mark\ndef odd(item):\n    if item % 2 and not os.path.exists('open'): raise ValueError(item)\n    mark(item)\n")
+	args = []string{"map", "gate.py:odd", "--range", "100:104", "--local", "--out", "g.jsonl", "--data", "d"}
+	s.run(1, args...)
+	s.write("open", "")
+	s.run(0, append(args, "--retry", "--timeout", "10m")...)
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
+}
+
 // A task whose file has changed is a new map, unless the old one is asked for.
 func TestLocal_AChangedTaskIsANewMap(t *testing.T) {
 	t.Parallel()
