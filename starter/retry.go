@@ -31,7 +31,7 @@ type StillRunning struct {
 // Error says what to do instead.
 func (e *StillRunning) Error() string {
 	if e.Results {
-		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, `gpumux wait %s` waits for all", e.ID, e.ID)
+		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` waits for all", e.ID, e.ID)
 	}
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }

@@ -104,6 +104,9 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	delivered, err := a.finish(ctx, &s.connection, h, nil, out, f)
 	if errors.Is(err, errInterrupted) {
 		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.data)
+		if f.data == "" && h.Output != "" {
+			a.console.say("  the results so far: gpumux results %s --partial", h.ID)
+		}
 		return exitError(ExitInterrupted)
 	}
 	if delivered {

@@ -219,6 +219,15 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 				var terminated *starter.Terminated
 				require.ErrorAs(t, err, &terminated)
 			}
+			stored := map[string]bool{}
+			for line, err := range h.Stored(t.Context()) {
+				require.NoError(t, err)
+				stored[string(line)] = true
+			}
+			require.GreaterOrEqual(t, len(stored), 5)
+			for i := range 5 {
+				require.Contains(t, stored, fmt.Sprintf(`{"index":%d,"value":%d}`, i, i))
+			}
 			s.allow("open")
 			again := s.start(m)
 			require.Equal(t, starter.Continued, again.Entry)
