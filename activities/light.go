@@ -26,10 +26,16 @@ type Light struct {
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		gpumux.IndexSource: l.IndexSource, gpumux.FindParts: l.FindParts, gpumux.MergeParts: l.MergeParts,
-		gpumux.WritePart: l.WritePart, gpumux.Reduce: l.Reduce, gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.WritePart: l.WritePart, gpumux.Reduce: l.Reduce,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
+	l.RegisterDescribe(r)
+}
+
+// RegisterDescribe registers DescribeWorker alone, for a queue of one worker.
+func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
+	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: gpumux.DescribeWorker})
 }
 
 // alive heartbeats until stopped.

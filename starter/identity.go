@@ -98,7 +98,9 @@ func Identify(in gpumux.MapInput, scope, items, edition string) string {
 
 // Fingerprint tells what is mapped over what, whatever the other options: maps of the same one are retried by each other's commands.
 // items and scope are those of Identify.
-func Fingerprint(in gpumux.MapInput, scope, items string) string { return identify(in, scope, items).fingerprint }
+func Fingerprint(in gpumux.MapInput, scope, items string) string {
+	return identify(in, scope, items).fingerprint
+}
 
 // of is the ID for an edition of the task. The fingerprint is the same for all, so that a map can go on with another.
 func (who identity) of(edition string) string {

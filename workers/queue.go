@@ -59,6 +59,16 @@ func (w *Worker) light() queue {
 	}}
 }
 
+// own is the worker's own queue, so that each worker can be asked.
+func (w *Worker) own() queue {
+	name := gpumux.WorkerQueue(w.identity)
+	o := w.options(name)
+	o.DisableWorkflowWorker = true
+	o.MaxConcurrentActivityTaskPollers = 1
+	o.MaxConcurrentActivityExecutionSize = lightPolls
+	return queue{name, o, func(r worker.Registry) { (&activities.Light{Describe: w.Describe}).RegisterDescribe(r) }}
+}
+
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
 func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}

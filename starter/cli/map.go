@@ -126,7 +126,7 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 // mapThere runs the map on the workers of a server.
 func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out output) error {
 	if f.noWait {
-		if err := served(ctx, conn.Starter, m.Input.Rungs()); err != nil {
+		if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 			return err
 		}
 	}

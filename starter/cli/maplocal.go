@@ -105,7 +105,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if errors.Is(err, errInterrupted) {
 		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.data)
 		if f.data == "" && h.Output != "" {
-			a.console.say("  the results so far: gpumux results %s --partial", h.ID)
+			a.console.say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
 		return exitError(ExitInterrupted)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -22,6 +23,8 @@ type report struct {
 	// Page is the map's page in the Web UI, when it is known.
 	Page   string `json:"page,omitempty"`
 	faults []gpumux.Result
+	// fetch is the command that fetches the results.
+	fetch string
 	// printed says that the results went to standard output.
 	printed bool
 }
@@ -71,7 +74,7 @@ func (r *report) print(to io.Writer) {
 	case r.File != "":
 		fmt.Fprintf(to, "  results    %s\n", r.File)
 	case !r.printed:
-		fmt.Fprintf(to, "  results    gpumux results %s\n", r.ID)
+		fmt.Fprintf(to, "  results    %s\n", cmp.Or(r.fetch, "gpumux results "+r.ID))
 	}
 	if r.Page != "" {
 		fmt.Fprintf(to, "  web UI     %s\n", r.Page)

@@ -25,7 +25,9 @@ func (a *app) resultsCommand() *cobra.Command {
 		Long: `Fetch the results of a finished map, one JSON line per item in input order. With --follow those of a running
 map as they come, each once all items before it have finished, until the map ends; Ctrl-C leaves the map
 running. With --partial those that a map has which still runs, was cancelled or failed, or that an interrupted
-map with --local left, in no order; the exit code is 1 then. The exit code is 0 when every item succeeded, 1 when some failed.`,
+map with --local left, in no order; the exit code is 1 then.
+
+The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Example: `  gpumux results embed-3fa92c01d4e5 --out vectors.jsonl
   gpumux results embed-3fa92c01d4e5 --failed | jq .fault.message
   gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
@@ -154,5 +156,5 @@ func (a *app) partialHere(ctx context.Context, state localState, to output, f fi
 	if whole, err := st.Exists(ctx, state.Output); err == nil && whole {
 		lines = (&starter.Starter{Store: st}).Lines(ctx, gpumux.Summary{Output: state.Output})
 	}
-	return a.partial(ctx, state.ID, "with --local, "+state.State+",", -1, lines, to, f)
+	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to, f)
 }

@@ -62,7 +62,11 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	}
 	defer conn.close()
 	if f.noWait && len(f.pools) > 0 {
-		if err := served(ctx, conn.Starter, f.pools); err != nil {
+		last, err := conn.Open(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := served(ctx, conn.Starter, f.pools, last.Task); err != nil {
 			return err
 		}
 	}

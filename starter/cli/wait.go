@@ -53,7 +53,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		} else if !quiet {
 			end.print(a.console)
 			if end.Failed > 0 {
-				a.console.say("  to run the failed items again: gpumux retry %s", h.ID)
+				a.console.say("  to run the failed items again: %s", a.command("retry "+h.ID))
 			}
 		}
 		return end.exit()
