@@ -170,7 +170,7 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 	if len(l.result.Recent) < keepRecent {
 		short := *r.Fault
-		short.Traceback, short.Tail = "", ""
+		short.Traceback, short.Tail, short.Index = "", "", &r.Index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short})
 	}
 }

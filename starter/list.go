@@ -37,6 +37,8 @@ type Listed struct {
 	Items     int64 `json:"items"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
+	// Paused is a running map that hands out nothing, as far as it could be asked.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // List returns maps, the newest first, one entry per ID.
@@ -121,7 +123,7 @@ func (s *Starter) count(ctx context.Context, maps []Listed, runs []*run) {
 					l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
 				}
 			} else if p, err := h.Progress(ctx); err == nil {
-				l.Task, l.Items, l.Succeeded, l.Failed = p.Task, p.Items, p.Succeeded, p.Failed
+				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused
 			}
 		})
 	}

@@ -170,6 +170,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.allowances = openAllowances(w.cache, w.tasks, w.log)
 	w.watch = newWatch(w.inventory, w.hostPIDs, w.log)
+	w.watch.host = hostMemory(w.inventory)
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel

@@ -38,13 +38,13 @@ func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, l
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var telling sync.WaitGroup
+	b := newBar(a.console)
 	if h.Running() {
-		telling.Go(func() { a.tellStuck(watching, h) })
+		telling.Go(func() { a.tellStuck(watching, h, b) })
 		if ladder != nil {
 			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder, h.Task) })
 		}
 	}
-	b := newBar(a.console)
 	summary, err := h.Watch(ctx, b.show)
 	stop()
 	telling.Wait()
@@ -82,8 +82,9 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 	}
 }
 
-// tellStuck says what reading and writing the store fails at again and again, each message once.
-func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
+// tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
+// again.
+func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *bar) {
 	said := map[string]bool{}
 	for {
 		select {
@@ -91,11 +92,12 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
 			return
 		case <-time.After(diagnosing):
 		}
-		stuck, err := h.Stuck(ctx)
+		retries, err := h.Retries(ctx)
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		for _, p := range stuck {
+		b.retried.Store(retries.Chunks)
+		for _, p := range retries.Stuck {
 			text := oneLine(p.Fault.Error(), 300)
 			if !said[text] {
 				said[text] = true

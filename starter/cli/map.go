@@ -23,7 +23,8 @@ func (a *app) mapCommand() *cobra.Command {
 failed, {"index":7,"fault":{…}}.
 
 TASK is a name that the workers know. With --local it is a function here, file.py:function or
-module:function, or a command after --, which gets an item on its standard input and prints the result.
+module:function, or a command after --, which gets an item on its standard input, and in the place of {} in
+its words, and prints the result.
 
 A map without --id is named by its task, input and options: given again while it runs you watch it, given
 again after it was stopped it goes on with the items that have no result, given again when it was finished
@@ -37,7 +38,8 @@ file, a module beside it that it imports, or a file that the command names has c
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words --in s3://bucket/texts.jsonl.gz --reduce sum
-  gpumux map --range 0:1000 --local -- ./simulate --json`,
+  gpumux map --range 0:1000 --local -- ./simulate --json
+  gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c)
@@ -206,14 +208,25 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		}
 		return false, a.explain(err)
 	}
+	if f.valueOnly() {
+		if end.ReduceFault == nil {
+			err = printReduced(a.Stdout, end.Summary)
+		} else {
+			a.console.say("gpumux: reduce: %s", oneLine(end.ReduceFault.Error(), 300))
+		}
+		if err != nil {
+			return false, a.undelivered(conn, h, err)
+		}
+		return true, end.exit()
+	}
 	if out, err = out.named(h.ID); err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	faults, err := out.write(ctx, conn.Starter, end.Summary, filter{})
+	causes, err := out.write(ctx, conn.Starter, end.Summary, filter{})
 	if err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	end.File, end.printed, end.faults = out.path, out.path == "", faults
+	end.File, end.printed, end.Causes = out.path, out.path == "", causes.Most()
 	if f.json {
 		if err := end.printJSON(a.Stdout); err != nil {
 			return false, a.undelivered(conn, h, err)
@@ -226,6 +239,9 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	}
 	return true, end.exit()
 }
+
+// valueOnly reports whether a map is only asked for what --reduce makes of it: with --quiet and no place for the results.
+func (f *mapFlags) valueOnly() bool { return f.quiet && f.reduce != "" && f.out == "" && !f.json }
 
 // undelivered says how to come back to the results of a finished map that could not be written.
 func (a *app) undelivered(conn *connection, h *starter.Handle, err error) error {

@@ -56,6 +56,7 @@ type localFlags struct {
 	python  string
 	passEnv []string
 	fresh   string
+	output  string
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
@@ -68,6 +69,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
@@ -92,8 +94,11 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
 }
+
+// leastMemory is far less than any process takes.
+const leastMemory = 1 << 20
 
 // maxFairness is the longest fairness key that Temporal takes, in bytes.
 const maxFairness = 64
@@ -133,11 +138,17 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 		m.add("--timeout %s is negative; leave it away for no limit", f.timeout)
 	}
 	if f.memory != "" {
-		if size, err := gpumux.ParseSize(f.memory); err != nil || size == 0 {
+		switch size, err := gpumux.ParseSize(f.memory); {
+		case err != nil || size == 0:
 			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
+		case size < leastMemory:
+			m.add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, size)
 		}
 	}
-	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh"} {
+	if f.output != "" && f.output != "json" && f.output != "text" {
+		m.add("--output %q is unknown; use json or text", f.output)
+	}
+	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}

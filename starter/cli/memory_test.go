@@ -30,7 +30,7 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		{Listed: starter.Listed{Status: starter.Completed}, Summary: &gpumux.Summary{Peak: peak}},
 	} {
 		b.Reset()
-		printDetail(&b, d, "", noon)
+		printDetail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
 }

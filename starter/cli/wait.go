@@ -45,7 +45,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		if err != nil {
 			return a.explain(err)
 		}
-		end.faults = firstFaults(end.Summary.Results)
+		end.Causes = a.causes(c.Context(), conn, end.Summary)
 		if asJSON {
 			if err := end.printJSON(a.Stdout); err != nil {
 				return err

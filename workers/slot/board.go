@@ -105,7 +105,9 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	stacks := p.stacks()
 	p.charge = s.judge(p, *e)
+	p.charge.Traceback = stacks
 	p.destroy()
 	if err := s.lapsed(f.call); err != nil {
 		return err
@@ -115,7 +117,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return err
 	}
 	if f.due(late.run, late.n) {
-		return s.fail(p, e, "")
+		return s.fail(p, e, stacks)
 	}
 	// It ended between the two looks, and the process in the middle of an innocent one.
 	f.held = append(f.flight, f.held...)

@@ -30,6 +30,10 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		var done Done
 		for item.tries = 1; ; item.tries++ {
 			if done, err = s.command(ctx, f.call, item.Item); err != nil {
+				var fault *gpumux.Fault
+				if errors.As(err, &fault) && fault.Op == "run" {
+					fault.OfItem(item.Value)
+				}
 				return err
 			}
 			if done.Fault == nil || item.tries >= f.call.attempts() {
@@ -38,6 +42,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		}
 		if done.Fault != nil {
 			done.Fault.Attempts = item.tries
+			done.Fault.OfItem(item.Value)
 		}
 		done.Index = item.Index
 		f.call.Done(done)
@@ -49,7 +54,13 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	p, in, out, err := s.run(ctx, call)
+	argv, err := words(call.Task.Command, item.Value)
+	if err != nil {
+		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
+		s.place(fault, call.Task)
+		return Done{Result: gpumux.Result{Fault: fault}}, nil
+	}
+	p, in, out, err := s.run(ctx, call, argv)
 	if err != nil {
 		return none, err
 	}
@@ -108,7 +119,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 	case fault == nil:
 		done.Value = printed
 		if call.Task.Text {
-			done.Value, _ = json.Marshal(string(printed))
+			done.Value = quoted(printed)
 		}
 	case fault.Kind.Deadly():
 		return none, fault
@@ -116,6 +127,15 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		done.Fault = fault
 	}
 	return done, nil
+}
+
+// quoted is text as a JSON string.
+func quoted(text []byte) json.RawMessage {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(string(text)) // a string always encodes
+	return bytes.TrimSpace(b.Bytes())
 }
 
 // collect reads what a command prints: until nobody can print any more, or what is in the pipe when its deadline has passed.
@@ -177,8 +197,8 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	return fault
 }
 
-// run starts a command with pipes for its standard input and output.
-func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File, err error) {
+// run starts a command, in these words, with pipes for its standard input and output.
+func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
 	if s.lingering {
@@ -197,7 +217,7 @@ func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
 			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now(), exited: make(chan struct{})}
-			err = p.begin(o, task.Command, nil, stdin, stdout)
+			err = p.begin(o, argv, nil, stdin, stdout)
 		}
 	}
 	if err != nil {

@@ -175,6 +175,28 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 	require.Empty(t, s.state(), "a map that could not work leaves no state")
 }
 
+// A command is called as its words say, and a reduce alone is one value.
+func TestLocal_CommandsAndOneValue(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("names.txt", "a b\n\n$(exit 3)\n")
+	p := s.run(0, "map", "--in", "names.txt", "--lines", "--local", "--output", "text", "--", "printf", "<%s>\n", "{}")
+	results := s.lines(p.stdout.String())
+	for i, want := range []string{`"<a b>"`, `"<>"`, `"<$(exit 3)>"`} {
+		require.Equal(t, want, string(results[i]["value"]))
+	}
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum")
+	require.Equal(t, "20\n", p.stdout.String())
+	require.Empty(t, p.stderr.String())
+	require.Empty(t, s.state())
+	files, err := filepath.Glob(s.path("*.results.jsonl"))
+	require.NoError(t, err)
+	require.Empty(t, files)
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum", "--out", "r.jsonl")
+	require.Empty(t, p.stdout.String())
+	require.Len(t, s.lines(s.file("r.jsonl")), 5)
+}
+
 // A map with results is over for its command when they are delivered: until then the command delivers and runs nothing.
 func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
 	t.Parallel()
@@ -268,7 +290,7 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
 	p := s.run(1, args...)
 	require.Contains(t, p.stderr.String(), "10 task_error")
-	require.Contains(t, p.stderr.String(), "item 1: task_error")
+	require.Contains(t, p.stderr.String(), "10 like item 1 = 1: task_error")
 	require.Len(t, s.state(), 1, "failed items keep the state")
 	s.write("fixed", "")
 	s.run(0, append(args, "--retry")...)
@@ -498,6 +520,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "still runs")
 	s.run(0, "pause", id)
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "paused")
+	require.Contains(t, s.run(0, "ls").stdout.String(), "paused")
 	s.run(0, "resume", id, "--window", "4")
 
 	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
