@@ -91,7 +91,8 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Log: ownLog(w.log.With(zap.String(logPool, p.Name))), Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Recorders: w.recorders, Log: ownLog(w.log.With(zap.String(logPool, p.Name))), Worker: w.identity,
+				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

@@ -144,7 +144,7 @@ func (a *app) reachable(ctx context.Context, h *starter.Handle, pools []string) 
 
 // resultless says that no item of any map of the folder has a stored result.
 func (s *session) resultless() bool {
-	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "parts", "*"))
+	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
 	return err == nil && len(parts) == 0
 }
 
