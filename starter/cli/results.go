@@ -15,10 +15,7 @@ import (
 )
 
 func (a *app) resultsCommand() *cobra.Command {
-	var out string
-	var f filter
-	var follow, partial bool
-	var o starter.FollowOptions
+	f := &resultsFlags{}
 	c := &cobra.Command{
 		Use:   "results ID",
 		Short: "Fetch the results of a map",
@@ -34,71 +31,86 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
-	c.Flags().BoolVar(&follow, "follow", false, "of a running map: the results as they come")
-	c.Flags().BoolVar(&partial, "partial", false, "of a map that is not complete: the results that it has")
-	c.Flags().BoolVar(&o.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
+	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
+	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
+	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
-		switch {
-		case o.Unordered && !follow:
-			return usage("--unordered goes with --follow; the results of a finished map are in order")
-		case f.values && f.failed:
-			return usage("--values and --failed exclude each other: a failed item has no value")
-		case partial && follow:
-			return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
-		}
-		to, err := a.chooseOutput(out, false)
-		if err != nil {
-			return err
-		}
-		if partial && a.address == "" {
-			if here, err := stateFolder("local", args[0]); err == nil && starter.CheckID(args[0]) == nil {
-				if state := localStateOf(here); state.Output != "" {
-					return a.partialHere(c.Context(), state, to, f)
-				}
-			}
-		}
-		conn, err := a.connectWithStore(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.close()
-		h, err := conn.Open(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if follow {
-			if _, err := to.lines(c.Context(), h.FollowLines(c.Context(), o), f); err != nil {
-				if errors.Is(err, errInterrupted) {
-					a.console.say("map %s goes on", h.ID)
-					return exitError(ExitInterrupted)
-				}
-				return a.explain(err)
-			}
-		}
-		switch {
-		case follow || !h.Running():
-		case partial:
-			return a.partial(c.Context(), h.ID, "still runs", h.Items, h.Stored(c.Context()), to, f)
-		default:
-			return &starter.StillRunning{ID: h.ID, Results: true}
-		}
-		summary, err := h.Wait(c.Context())
-		if err != nil {
-			return a.unfinished(c.Context(), h, err, partial, to, f)
-		}
-		if !follow {
-			if _, err := to.write(c.Context(), conn.Starter, summary, f); err != nil {
-				return err
-			}
-		}
-		return (&report{Summary: summary}).exit()
-	})
+	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) })
 	return c
+}
+
+// resultsFlags are the flags of `gpumux results`.
+type resultsFlags struct {
+	filter
+	starter.FollowOptions
+	out             string
+	follow, partial bool
+}
+
+func (f *resultsFlags) check() error {
+	switch {
+	case f.Unordered && !f.follow:
+		return usage("--unordered goes with --follow; the results of a finished map are in order")
+	case f.values && f.failed:
+		return usage("--values and --failed exclude each other: a failed item has no value")
+	case f.partial && f.follow:
+		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
+	}
+	return nil
+}
+
+func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	to, err := a.chooseOutput(f.out, false)
+	if err != nil {
+		return err
+	}
+	if f.partial && a.address == "" && starter.CheckID(id) == nil {
+		if here, err := stateFolder("local", id); err == nil {
+			if state := localStateOf(here); state.Output != "" {
+				return a.partialHere(ctx, state, to, f.filter)
+			}
+		}
+	}
+	conn, err := a.connectWithStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	h, err := conn.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.follow:
+		if _, err := to.lines(ctx, h.FollowLines(ctx, f.FollowOptions), f.filter); err != nil {
+			if errors.Is(err, errInterrupted) {
+				a.console.say("map %s goes on", h.ID)
+				return exitError(ExitInterrupted)
+			}
+			return a.explain(err)
+		}
+	case h.Running() && f.partial:
+		return a.partial(ctx, h.ID, "still runs", h.Items, h.Stored(ctx), to, f.filter)
+	case h.Running():
+		return &starter.StillRunning{ID: h.ID, Results: true}
+	}
+	summary, err := h.Wait(ctx)
+	if err != nil {
+		return a.unfinished(ctx, h, err, f.partial, to, f.filter)
+	}
+	if !f.follow {
+		if _, err := to.write(ctx, conn.Starter, summary, f.filter); err != nil {
+			return err
+		}
+	}
+	return (&report{Summary: summary}).exit()
 }
 
 // unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
