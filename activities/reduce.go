@@ -39,7 +39,8 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 	if !gpumux.OwnReduce(in.Reduce) {
 		return gpumux.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
 	}
-	return (&reducer{ctx: ctx, store: l.Store, in: in}).own()
+	partial, err := (&reducer{ctx: ctx, store: l.Store, in: in}).own()
+	return partial, hopeless(err)
 }
 
 // Reduce runs a reduce that is a task, in slots.
@@ -63,7 +64,7 @@ func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 		}
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
-		return partial, err
+		return partial, hopeless(err)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
 		return partial, again(fault, 0)
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:

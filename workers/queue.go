@@ -31,6 +31,7 @@ const (
 // options are what all queues have in common.
 func (w *Worker) options(name string) worker.Options {
 	return worker.Options{
+		DeploymentOptions:      w.config.Temporal.version(w.o.Version),
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
@@ -38,6 +39,7 @@ func (w *Worker) options(name string) worker.Options {
 		MaxHeartbeatThrottleInterval:     time.Second,
 		DefaultHeartbeatThrottleInterval: time.Second,
 		OnFatalError: func(err error) {
+			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logQueue, name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
@@ -59,14 +61,17 @@ func (w *Worker) light() queue {
 	}}
 }
 
-// own is the worker's own queue, so that each worker can be asked.
+// own is the worker's own queue, so that each worker can be asked, by a workflow where the server has no standalone activities.
 func (w *Worker) own() queue {
 	name := gpumux.WorkerQueue(w.identity)
 	o := w.options(name)
-	o.DisableWorkflowWorker = true
+	o.MaxConcurrentWorkflowTaskPollers = 2
 	o.MaxConcurrentActivityTaskPollers = 1
 	o.MaxConcurrentActivityExecutionSize = lightPolls
-	return queue{name, o, func(r worker.Registry) { (&activities.Light{Describe: w.Describe}).RegisterDescribe(r) }}
+	return queue{name, o, func(r worker.Registry) {
+		workflows.Register(r)
+		(&activities.Light{Describe: w.Describe}).RegisterDescribe(r)
+	}}
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.

@@ -227,15 +227,14 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 
 // take brings the result of a chunk into the map.
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
+	if err := e.possible(piece, result); err != nil {
+		return err
+	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
 	items := piece.Len()
-	if result.Covered < 1 || result.Covered > items {
-		return faultError(fmt.Sprintf("the activity %s answered that it dealt with %d of %d items; is another program serving the queue %s?",
-			gpumux.RunChunk, result.Covered, items, e.queues[piece.Rung]), nil)
-	}
 	if result.Covered < items {
 		e.again(ctx, gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Pace: result.Pace})
 	} else if piece.Pace > 0 && result.Ran > 0 {
