@@ -43,6 +43,10 @@ func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout ||
 // Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
 type Fault struct {
 	Kind Kind `json:"kind"`
+	// Item is the beginning of the item that failed, at most ItemBytes of its JSON. Index is its position in the map; a fault that
+	// stands in a Result has it there instead.
+	Item  string `json:"item,omitempty"`
+	Index *int64 `json:"index,omitempty"`
 	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item.
 	Op string `json:"op,omitempty"`
 	// Message is what happened in one line, in the framework's own words where there are any.
@@ -76,6 +80,28 @@ type Fault struct {
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that nothing the item did explains the fault, so that trying it again costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
+}
+
+// ItemBytes is the most bytes of an item that a fault keeps.
+const ItemBytes = 200
+
+// OfItem notes the item that failed.
+func (f *Fault) OfItem(item []byte) {
+	f.Item = string(item[:min(len(item), ItemBytes)])
+	if len(item) > ItemBytes {
+		f.Item = strings.ToValidUTF8(f.Item[:ItemBytes-len("…")], "") + "…"
+	}
+}
+
+// Of says which item failed, as far as the fault knows: "item 7 = {…}", or nothing.
+func (f *Fault) Of() string {
+	switch {
+	case f.Index == nil:
+		return ""
+	case f.Item == "":
+		return fmt.Sprintf("item %d", *f.Index)
+	}
+	return fmt.Sprintf("item %d = %s", *f.Index, f.Item)
 }
 
 // Error is one line: kind, where, message, sizes, next step.

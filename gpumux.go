@@ -137,7 +137,7 @@ type Result struct {
 func (r Result) Weight() int {
 	n := 40 + len(r.Value) + len(r.Output)
 	if r.Fault != nil {
-		n += 300 + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
+		n += 300 + len(r.Fault.Item) + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
 	}
 	return n
 }

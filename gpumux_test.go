@@ -22,18 +22,28 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		in     string
 		fields []string
 	}{
-		"nothing":       {`{}`, []string{"task", "items"}},
-		"empty items":   {`{"task":"f","items":[]}`, nil},
-		"two sources":   {`{"task":"f","items":[1],"range":{"start":0,"end":1}}`, []string{"items"}},
-		"range":         {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
-		"endless range": {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
-		"pool":          {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},
-		"pinned":        {`{"task":"f","items":[],"ladder":["gpu@node1/GPU-5c"]}`, nil},
-		"pinned short":  {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
-		"mode":          {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
-		"counts":        {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
-		"misspelt":      {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
-		"good settings": {`{"task":"f","items":[{"a":1}],"mode":"fresh","chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
+		"nothing":          {`{}`, []string{"task", "items"}},
+		"empty items":      {`{"task":"f","items":[]}`, nil},
+		"two sources":      {`{"task":"f","items":[1],"range":{"start":0,"end":1}}`, []string{"items"}},
+		"range":            {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
+		"endless range":    {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
+		"pool":             {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},
+		"pinned":           {`{"task":"f","items":[],"ladder":["gpu@node1/GPU-5c"]}`, nil},
+		"pinned short":     {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
+		"mode":             {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
+		"counts":           {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
+		"output":           {`{"task":"f","items":[],"output":"maps/a/r.jsonl"}`, nil},
+		"output as URL":    {`{"task":"f","items":[],"output":"s3://bucket/a b/r.jsonl"}`, nil},
+		"output above":     {`{"task":"f","items":[],"output":"a/.."}`, []string{"output"}},
+		"output below":     {`{"task":"f","items":[],"output":"file:///data/a/../b.jsonl"}`, []string{"output"}},
+		"output attrs":     {`{"task":"f","items":[],"output":"x.attrs"}`, []string{"output"}},
+		"output attrs URL": {`{"task":"f","items":[],"output":"s3://bucket/x.attrs"}`, []string{"output"}},
+		"output folder":    {`{"task":"f","items":[],"output":"s3://bucket/a/"}`, []string{"output"}},
+		"output bucket":    {`{"task":"f","items":[],"output":"s3://bucket"}`, []string{"output"}},
+		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
+		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
+		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
+		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in gpumux.MapInput
@@ -114,6 +124,16 @@ func TestQueues_AreOnePerPoolAndDevice(t *testing.T) {
 	for _, bad := range []string{"", "Gpu", "-gpu", "gpu@", "gpu@host/", strings.Repeat("a", 64)} {
 		_, err := gpumux.RungQueue(bad)
 		require.Error(t, err, bad)
+	}
+}
+
+func TestCheckID(t *testing.T) {
+	for _, good := range []string{"a", "run 7 (of 8)", strings.Repeat("x", 1000), "wf/1_2"} {
+		require.NoError(t, gpumux.CheckID(good), good)
+	}
+	for id, says := range map[string]string{"": "empty", " ": "empty", "über": "'ü'", "a\nb": `'\n'`, "a\x7f": "printable ASCII",
+		strings.Repeat("x", 1001): "1001 bytes", "a\xff": "printable ASCII"} {
+		require.ErrorContains(t, gpumux.CheckID(id), says, "%q", id)
 	}
 }
 

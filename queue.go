@@ -47,6 +47,9 @@ const (
 	WindowUpdate = "window"
 )
 
+// WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
+func WorkerQueue(identity string) string { return Queue + "@" + identity }
+
 // PoolQueue is the task queue of a pool.
 func PoolQueue(pool string) string { return Queue + "." + pool }
 
@@ -73,18 +76,24 @@ func RungQueue(rung string) (string, error) {
 
 // Describe is what a worker says of itself to clients, the answer of the activity DescribeWorker.
 type Describe struct {
-	Version string `json:"version"`
-	Host    string `json:"host"`
+	// Identity is the worker's, host/process.
+	Identity string `json:"identity"`
+	Version  string `json:"version"`
+	Host     string `json:"host"`
 	// Store is the blob URL of the workers' store.
 	Store string     `json:"store"`
 	Pools []PoolInfo `json:"pools"`
 	Tasks []string   `json:"tasks"`
+	// Modes are those of the tasks that have a mode of their own; the others have their pool's.
+	Modes map[string]Mode `json:"modes,omitempty"`
 }
 
 // PoolInfo describes one pool of one worker.
 type PoolInfo struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
+	// Busy is how many of the slots run items.
+	Busy int `json:"busy"`
 	// MaxSlots is the most that Slots becomes where the worker finds their number by measurement, else 0.
 	MaxSlots int  `json:"maxSlots,omitempty"`
 	Memory   Size `json:"memory,omitempty"`

@@ -39,6 +39,13 @@ func (in MapInput) Validate() error {
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
 	bad.key("output", in.Output)
+	if in.Output != "" && !bad.about("output") {
+		if err := checkOutput(in.Output); err != nil {
+			bad.add("output", "%v", err)
+		} else if in.Output == in.Source {
+			bad.add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
+		}
+	}
 	if in.Range != nil && in.Range.End < in.Range.Start {
 		bad.add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
 	} else if in.Range != nil && (in.Range.End-in.Range.Start < 0 || in.Range.Len() > MaxItems) {

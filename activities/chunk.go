@@ -44,6 +44,8 @@ type Pool struct {
 	Edition func(task string) (string, error)
 	// Alone reports whether no other worker serves the queue. Default: nobody else does.
 	Alone func(ctx context.Context) bool
+	// Log takes what people should know of faults. Default: the SDK's.
+	Log log.Logger
 	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
 	// its items run. Default: never.
 	Doubt func() bool
@@ -59,7 +61,10 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
 // details; the next attempt goes on behind what has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkResult, error) {
-	r := &run{Pool: p, ctx: ctx, chunk: chunk, log: activity.GetLogger(ctx)}
+	r := &run{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
+	if r.log == nil {
+		r.log = activity.GetLogger(ctx)
+	}
 	if err := r.load(); err != nil {
 		return gpumux.ChunkResult{}, err
 	}
@@ -104,6 +109,8 @@ type run struct {
 	busy   time.Duration
 	full   bool
 	limit  limit
+	// told counts the failed items that the log has.
+	told int
 }
 
 // load finds what earlier attempts have finished.
@@ -197,7 +204,9 @@ func (r *run) loop() error {
 			Peak: r.l.peak, Edition: r.l.edition(), Ran: r.l.ran,
 			Done: func(result gpumux.Result) {
 				r.limit.note()
-				r.l.add(r.sized(result))
+				result = r.sized(result)
+				r.l.add(result)
+				r.tell(result)
 				if r.chunk.FailFast && result.Fault != nil {
 					cancel(errFailFast)
 				}
@@ -233,7 +242,7 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
 		// Temporal's own growing delay gives the device time to come back.
-		r.log.Warn("the worker or its device failed, not the item; the chunk is tried again", keys(fault)...)
+		r.log.Warn("the worker or its device failed, not the item; the chunk is tried again", r.keys(fault, -1)...)
 		return again(fault, 0)
 	case fault.Op == "start":
 		return r.judgeStart(fault)
@@ -247,11 +256,28 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		case fault.Kind.Memory() && fault.Alone:
 			how = "with the whole device to itself"
 		}
-		r.log.Warn("item ended its process; it is tried again "+how, append(keys(fault), "item", index)...)
+		r.log.Warn("item ended its process; it is tried again "+how, r.keys(fault, index)...)
 		return again(fault, retryDelay)
 	}
-	r.log.Warn("item ended its process alone; "+verdict, append(keys(fault), "item", index)...)
+	r.log.Warn("item ended its process alone; "+verdict, r.keys(fault, index)...)
 	return nil
+}
+
+// mostTold is how many failed items of a chunk are told one by one.
+const mostTold = 20
+
+// tell says in the log that an item failed.
+func (r *run) tell(result gpumux.Result) {
+	if result.Fault == nil {
+		return
+	}
+	r.told++
+	switch {
+	case r.told < mostTold:
+		r.log.Warn("item failed", r.keys(result.Fault, result.Index)...)
+	case r.told == mostTold:
+		r.log.Warn("item failed; of this chunk no more are told here, the results have them", r.keys(result.Fault, result.Index)...)
+	}
 }
 
 func (r *run) judgeStart(fault *gpumux.Fault) error {
@@ -259,7 +285,7 @@ func (r *run) judgeStart(fault *gpumux.Fault) error {
 	r.l.memo.Starts++
 	starts := r.l.memo.Starts
 	r.l.mu.Unlock()
-	r.log.Warn("task process did not start", append(keys(fault), "starts", starts)...)
+	r.log.Warn("task process did not start", append(r.keys(fault, -1), "starts", starts)...)
 	switch {
 	case starts < failedStarts:
 		return again(fault, 0)
@@ -270,9 +296,13 @@ func (r *run) judgeStart(fault *gpumux.Fault) error {
 	return final(fault)
 }
 
-// keys are the fields of a log line about a fault.
-func keys(f *gpumux.Fault) []any {
-	k := []any{"kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error()}
+// keys are the fields of a log line about a fault, of an item where its index is known.
+func (r *run) keys(f *gpumux.Fault, index int64) []any {
+	k := []any{"map", r.chunk.Map}
+	if index >= 0 {
+		k = append(k, "index", index, "item", f.Item)
+	}
+	k = append(k, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
 	if f.Budget > 0 {
 		k = append(k, "budget", f.Budget)
 	}

@@ -34,7 +34,7 @@ func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) er
 	if tries >= mostElsewhere || p.Alone == nil || p.Alone(ctx) {
 		return final(fault)
 	}
-	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it", append(keys(fault), "tries", tries)...)
+	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it", "task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
 	return again(fault, min(mostElsewhereDelay, time.Duration(tries)*elsewhereDelay))
 }
 

@@ -205,7 +205,7 @@ func (l *ledger) count(index int64, fault *gpumux.Fault) {
 func (l *ledger) show(r gpumux.Result) {
 	if len(l.result.Recent) < keepRecent {
 		short := *r.Fault
-		short.Traceback, short.Tail = "", ""
+		short.Traceback, short.Tail, short.Index = "", "", &r.Index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short})
 	}
 }

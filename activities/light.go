@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,10 +28,16 @@ type Light struct {
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		gpumux.IndexSource: checked(l.IndexSource), gpumux.FindParts: checked(l.FindParts), gpumux.MergeParts: checked(l.MergeParts),
-		gpumux.WritePart: checked(l.WritePart), gpumux.WriteList: checked(l.WriteList), gpumux.Reduce: checked(l.Reduce), gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.WritePart: checked(l.WritePart), gpumux.WriteList: checked(l.WriteList), gpumux.Reduce: checked(l.Reduce),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
+	l.RegisterDescribe(r)
+}
+
+// RegisterDescribe registers DescribeWorker alone, for a queue of one worker.
+func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
+	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: gpumux.DescribeWorker})
 }
 
 // alive heartbeats with the same details until stopped.
@@ -40,11 +48,27 @@ func alive(ctx context.Context, details ...any) (stop func()) {
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.
 func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
 	defer alive(ctx)()
+	if err := l.apart(in); err != nil {
+		return gpumux.Source{}, err
+	}
 	source, err := l.Store.Source(ctx, in.Source, in.Index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
 	}
 	return source, hopeless(err)
+}
+
+// apart makes sure that the results file, beside which the index lies, is not the source, by whatever names they go.
+func (l *Light) apart(in gpumux.IndexInput) error {
+	output, beside := strings.CutSuffix(path.Dir(in.Index), gpumux.PartsOf(""))
+	to, err := l.Store.Key(output)
+	if !beside || err != nil {
+		return nil // what is wrong with the name is said where it is used
+	}
+	if from, err := l.Store.Key(in.Source); err == nil && from == to {
+		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
+	}
+	return nil
 }
 
 // hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others, keys that

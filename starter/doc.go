@@ -13,7 +13,7 @@
 //   - started after a run that was cancelled, terminated or failed: a new run with the same folder, which runs only the items
 //     that have no stored result.
 //   - started after a completed run: a new run with a new folder, or with an ID that the caller gave, the completed run itself.
-//   - retried: a new run with a new folder into which the succeeded results are put first. So the map's own rule, that an
+//   - retried: the map of that task over those items, whatever its options; a new run with a new folder into which the succeeded results are put first. So the map's own rule, that an
 //     item with a stored result is not run again, does the rest, and the run ends with one whole results file. This is the
 //     same for items that travel inline and for items in the store.
 //
@@ -21,8 +21,9 @@
 // nothing of it goes on after it was cancelled or failed.
 //
 // Files: connect.go (the client), identity.go (IDs and fingerprints), run.go (one run as the server describes it), starter.go
-// (Start), searched.go (search attributes), input.go (where the items travel), offer.go (what workers say of themselves, and their store), handle.go (Watch,
-// Wait and steering), outcome.go (how maps end), results.go, follow.go (results while they
+// (Start), searched.go (search attributes), input.go (where the items travel), offer.go (what a worker says of itself, and its
+// store), workers.go (what all of them say), handle.go (Watch, Wait and steering), outcome.go (how maps end), causes.go (failures
+// by cause), results.go, follow.go (results while they
 // come), retry.go, list.go, detail.go, serving.go (who polls),
-// sealed.go (what was encoded by the workers' codec), stuck.go (what holds a map up), abandoned.go (chunks of dead workers).
+// sealed.go (what was encoded by the workers' codec), stuck.go (what is tried again), abandoned.go (chunks of dead workers).
 package starter

@@ -63,6 +63,51 @@ func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]b
 	}
 }
 
+// Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once and in no order. It is for
+// runs that do not complete; one that keeps its results elsewhere is an error.
+func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f := &follower{h: h, o: FollowOptions{Unordered: true}}
+		err := f.open(ctx)
+		switch {
+		case err != nil:
+		case f.tail == nil:
+			err = fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", h.ID)
+		default:
+			err = eachLine(ctx, f.tail, yield)
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
+func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		tail, err := st.Tail(gpumux.PartsOf(output), store.TailOptions{Unordered: true})
+		if err == nil {
+			err = eachLine(ctx, tail, yield)
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+func eachLine(ctx context.Context, tail *store.Tail, yield func([]byte, error) bool) error {
+	err := tail.Each(ctx, func(line []byte) error {
+		if !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil) {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
 // errEnough ends a walk whose taker wants no more.
 var errEnough = errors.New("enough")
 

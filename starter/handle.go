@@ -22,6 +22,8 @@ type Handle struct {
 	Items int64
 	// Edition is that of the task when the map was started; see Map.
 	Edition string
+	// Output is the key of its results file in the store; empty for a map without a folder there.
+	Output string
 
 	starter *Starter
 	run     *run
@@ -29,7 +31,7 @@ type Handle struct {
 
 func (s *Starter) handle(r *run, entry Entry) *Handle {
 	return &Handle{ID: r.ID, RunID: r.RunID, Entry: entry, Task: r.Memo.Task, Items: r.Memo.Items,
-		Edition: r.Memo.Edition, starter: s, run: r}
+		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
 // Open finds the newest run of a map; it is a *NotFound when there is none.

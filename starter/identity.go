@@ -78,7 +78,7 @@ func clean(task string) string {
 // CheckID says what is wrong with an ID that a caller chose, or nil.
 func CheckID(id string) error {
 	if id == "" || len(id) > maxID || unclean.MatchString(id) || strings.Trim(id, ".") == "" {
-		return fmt.Errorf("map ID %.80q: use 1 to %d letters, digits, dots, dashes and underscores", id, maxID)
+		return fmt.Errorf("map ID %.80q: use 1 to %d ASCII letters, digits, dots, dashes and underscores", id, maxID)
 	}
 	return nil
 }
@@ -94,6 +94,12 @@ func newOutput(id string) string {
 // store.Spooled), else empty; scope and edition are Map's.
 func Identify(in gpumux.MapInput, scope, items, edition string) string {
 	return identify(in, scope, items).of(edition)
+}
+
+// Fingerprint tells what is mapped over what, whatever the other options: maps of the same one are retried by each other's commands.
+// items and scope are those of Identify.
+func Fingerprint(in gpumux.MapInput, scope, items string) string {
+	return identify(in, scope, items).fingerprint
 }
 
 // of is the ID for an edition of the task. The fingerprint is the same for all, so that a map can go on with another.

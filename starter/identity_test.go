@@ -65,20 +65,20 @@ func TestClean(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	for _, c := range []struct {
-		status       Status
-		named, retry bool
-		want         Entry
+		status Status
+		named  bool
+		want   Entry
 	}{
-		{"", false, false, Started}, {"", true, false, Started}, {"", false, true, Started},
-		{Running, false, false, Attached}, {Running, true, true, Attached},
-		{Completed, false, false, Started}, {Completed, true, false, Found}, {Completed, true, true, Retried}, {Completed, false, true, Retried},
-		{Failed, false, false, Continued}, {StatusCanceled, true, false, Continued}, {StatusEnded, false, true, Continued}, {TimedOut, true, true, Continued},
+		{"", false, Started}, {"", true, Started},
+		{Running, false, Attached}, {Running, true, Attached},
+		{Completed, false, Started}, {Completed, true, Found},
+		{Failed, false, Continued}, {StatusCanceled, true, Continued}, {StatusEnded, false, Continued}, {TimedOut, true, Continued},
 	} {
 		var last *run
 		if c.status != "" {
 			last = &run{Status: c.status}
 		}
-		entry, _ := decide(last, c.named, c.retry)
+		entry, _ := decide(last, c.named)
 		require.Equal(t, c.want, entry, "%+v", c)
 	}
 }

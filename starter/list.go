@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -36,6 +37,8 @@ type Listed struct {
 	Items     int64 `json:"items"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
+	// Paused is a running map that hands out nothing, as far as it could be asked.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // List returns maps, the newest first, one entry per ID.
@@ -44,19 +47,35 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	if limit <= 0 {
 		limit = 20
 	}
-	query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND ExecutionStatus != 'ContinuedAsNew'"
+	filter := ""
 	if o.Running {
-		query = "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND ExecutionStatus = 'Running'"
+		filter = "ExecutionStatus = 'Running'"
 	}
 	var maps []Listed
 	var runs []*run
+	err := s.each(ctx, filter, func(r *run) bool {
+		runs = append(runs, r)
+		maps = append(maps, listed(r))
+		return len(maps) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.Counts {
+		s.count(ctx, maps, runs)
+	}
+	return maps, nil
+}
+
+// each calls f with the newest run of every map, the newest first, until f wants no more.
+func (s *Starter) each(ctx context.Context, filter string, f func(*run) bool) error {
+	query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), PageSize: 100, Query: query}
 	seen := map[string]bool{}
-	var page []byte
 	for {
-		answer, err := s.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: s.namespace(), PageSize: int32(min(limit*2, 1000)), Query: query, NextPageToken: page})
+		answer, err := s.Client.ListWorkflow(ctx, request)
 		if err != nil {
-			return nil, fmt.Errorf("list maps: %w", err)
+			return fmt.Errorf("list maps: %w", err)
 		}
 		for _, info := range answer.GetExecutions() {
 			r := s.runOf(info)
@@ -64,21 +83,14 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 				continue
 			}
 			seen[r.ID] = true
-			runs = append(runs, r)
-			maps = append(maps, listed(r))
-			if len(maps) == limit {
-				break
+			if !f(r) {
+				return nil
 			}
 		}
-		page = answer.GetNextPageToken()
-		if len(maps) == limit || len(page) == 0 {
-			break
+		if request.NextPageToken = answer.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return nil
 		}
 	}
-	if o.Counts {
-		s.count(ctx, maps, runs)
-	}
-	return maps, nil
 }
 
 func listed(r *run) Listed {
@@ -111,7 +123,7 @@ func (s *Starter) count(ctx context.Context, maps []Listed, runs []*run) {
 					l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
 				}
 			} else if p, err := h.Progress(ctx); err == nil {
-				l.Task, l.Items, l.Succeeded, l.Failed = p.Task, p.Items, p.Succeeded, p.Failed
+				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused
 			}
 		})
 	}

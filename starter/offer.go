@@ -35,31 +35,39 @@ func (e *NoStore) Unwrap() error { return e.Err }
 // NoWorker says that nobody polls a queue.
 type NoWorker struct {
 	Queue string
-	// Pools are served by some worker, when one could be asked.
+	// Task is what was to run there, Pools are those that are served by workers which know it.
+	Task  string
 	Pools []string
 }
 
 // Error says what to start.
 func (e *NoWorker) Error() string {
 	if len(e.Pools) > 0 {
-		return fmt.Sprintf("no worker serves queue %s, though the pool %s is served; give --pool %s, or start another worker",
-			e.Queue, strings.Join(e.Pools, ", "), e.Pools[0])
+		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
+			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
 	}
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
+// patience is how long a worker may take to say what it offers. One that is there takes milliseconds.
+const patience = 10 * time.Second
+
 // Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
 // *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
 func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
-	var offer gpumux.Describe
 	rung, err := s.served(ctx, gpumux.Queue)
 	if err != nil {
-		return offer, err
+		return gpumux.Describe{}, err
 	}
 	if !rung.Served() {
-		return offer, &NoWorker{Queue: gpumux.Queue}
+		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
 	}
-	const patience = 10 * time.Second
+	return s.ask(ctx, gpumux.Queue, patience)
+}
+
+// ask asks whoever serves a queue what it offers.
+func (s *Starter) ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
+	var offer gpumux.Describe
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	const summary = "a client asks what the workers offer"
@@ -67,14 +75,15 @@ func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 	var asked interface {
 		Get(ctx context.Context, answer any) error
 	}
+	var err error
 	asked, err = s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: id, TaskQueue: gpumux.Queue, Summary: summary,
+		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	}, gpumux.DescribeWorker)
 	var unknown *serviceerror.Unimplemented
 	if errors.As(err, &unknown) {
 		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-			ID: id, TaskQueue: gpumux.Queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
+			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
 		}, gpumux.DescribeWorkflow)
 	}
 	if err == nil {

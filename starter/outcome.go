@@ -25,6 +25,9 @@ func (e *MapFailed) Error() string {
 	if e.Fault.Kind == "" {
 		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
 	}
+	if of := e.Fault.Of(); of != "" {
+		return fmt.Sprintf("map %s failed at %s: %s", e.ID, of, e.Fault.Error())
+	}
 	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
 }
 

@@ -30,7 +30,7 @@ type StillRunning struct {
 // Error says what to do instead.
 func (e *StillRunning) Error() string {
 	if e.Results {
-		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, `gpumux wait %s` waits for all", e.ID, e.ID)
+		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` waits for all", e.ID, e.ID)
 	}
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
@@ -41,6 +41,21 @@ type NothingFailed struct{ ID string }
 // Error is one line.
 func (e *NothingFailed) Error() string {
 	return fmt.Sprintf("map %s: every item succeeded, so there is nothing to retry", e.ID)
+}
+
+// NothingToRetry says that there is no map that could be retried.
+type NothingToRetry struct {
+	Task string
+	// ID is the one that the caller gave, if any.
+	ID string
+}
+
+// Error says what else to do.
+func (e *NothingToRetry) Error() string {
+	if e.ID != "" {
+		return fmt.Sprintf("there is no map %s to retry; without --retry it is started", e.ID)
+	}
+	return fmt.Sprintf("there is no map of task %s over these items to retry; without --retry it is started", e.Task)
 }
 
 // Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
@@ -66,15 +81,60 @@ func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle
 	in.Mode, in.Timeout = cmp.Or(o.Mode, in.Mode), cmp.Or(o.Timeout, in.Timeout)
 	in.Attempts = cmp.Or(o.Attempts, in.Attempts)
 	in.Edition = "" // mending the task is what a retry is for
+	return s.again(ctx, last, in)
+}
+
+// retry is Start of a Map with Retry: the map under its own ID, else the newest of the same fingerprint.
+func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, named bool) (*Handle, error) {
+	last, err := s.own(ctx, id, fingerprint)
+	if err == nil && last == nil && !named {
+		if id, err = s.newest(ctx, fingerprint); err == nil && id != "" {
+			last, err = s.own(ctx, id, fingerprint)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case last == nil:
+		return nil, &NothingToRetry{Task: m.Input.Task, ID: m.ID}
+	case last.Status == Running:
+		return s.handle(last, Attached), nil
+	}
+	given, err := s.given(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	in := m.Input
+	in.Items, in.Source, in.Range = given.Items, given.Source, given.Range
+	return s.again(ctx, last, in)
+}
+
+// newest is the ID of the newest map of a fingerprint, or "".
+func (s *Starter) newest(ctx context.Context, fingerprint string) (id string, err error) {
+	const most = 10_000 // so that a server with very many maps is not read to its end
+	seen := 0
+	err = s.each(ctx, "", func(r *run) bool {
+		if r.Memo.Fingerprint == fingerprint {
+			id = r.ID
+		}
+		seen++
+		return id == "" && seen < most
+	})
+	return id, err
+}
+
+// again starts a new run of a map that is over, over the items that in names.
+func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	note, entry := last.Memo, Continued
+	id, note, entry := last.ID, last.Memo, Continued
 	note.Task = cmp.Or(note.Task, in.Task)
 	if note.Fingerprint == "" {
 		note.Items = in.Len()
 	}
 	if last.Status == Completed {
+		var err error
 		entry = Retried
 		note.Output = newOutput(id)
 		if note.Store, err = s.keep(ctx, s.handle(last, Found), note.Output); err != nil {

@@ -68,6 +68,9 @@ type run struct {
 
 // describe is the newest run under an ID, or nil when there is none.
 func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
+	if err := gpumux.CheckID(id); err != nil {
+		return nil, &gpumux.InputError{Problems: []gpumux.Problem{{Field: "id", Message: err.Error()}}}
+	}
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {

@@ -62,7 +62,9 @@ type Map struct {
 	Label string
 	// Inline keeps the map out of the store as long as its results are few and small: nothing of it is left to go on with.
 	Inline bool
-	// Retry makes a completed map run again those items only that failed.
+	// Retry runs again those items only that failed, of the newest map of this task over these items, whatever its other options
+	// were: those given now count. Of a map that did not complete it runs those without a result. A *NothingToRetry says that there
+	// is no such map.
 	Retry bool
 }
 
@@ -107,9 +109,12 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		}
 		id = m.ID
 	}
+	if m.Retry {
+		return s.retry(ctx, m, id, who.fingerprint, named)
+	}
 	placed, storeURL := false, ""
 	for range 8 { // each round but the last lost a race against another caller
-		last, err := s.describe(ctx, id)
+		last, err := s.own(ctx, id, who.fingerprint)
 		if err != nil {
 			return nil, err
 		}
@@ -119,17 +124,14 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != who.fingerprint {
 			return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 		}
-		entry, reuse := decide(last, named, m.Retry)
+		entry, reuse := decide(last, named)
 		if last != nil {
 			if err := s.handle(last, entry).Suits(m); err != nil {
 				return nil, err
 			}
 		}
-		switch entry {
-		case Attached, Found:
+		if entry == Attached || entry == Found {
 			return s.handle(last, entry), nil
-		case Retried:
-			return s.Retry(ctx, id, RetryOptions{})
 		}
 		if !placed {
 			if storeURL, err = s.place(ctx, &m); err != nil {
@@ -159,8 +161,20 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own with --id", id)
 }
 
+// own is the newest run under an ID, or nil; an *OtherMap when it is of another task or other items.
+func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error) {
+	last, err := s.describe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
+		return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
+	}
+	return last, nil
+}
+
 // decide is the table of what a call does with what the ID last was.
-func decide(last *run, named, retry bool) (Entry, enumspb.WorkflowIdReusePolicy) {
+func decide(last *run, named bool) (Entry, enumspb.WorkflowIdReusePolicy) {
 	const onlyFailed = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
 	switch {
 	case last == nil:
@@ -169,8 +183,6 @@ func decide(last *run, named, retry bool) (Entry, enumspb.WorkflowIdReusePolicy)
 		return Attached, 0
 	case last.Status != Completed:
 		return Continued, onlyFailed
-	case retry:
-		return Retried, 0
 	case named:
 		return Found, 0
 	}

@@ -12,30 +12,40 @@ import (
 // stuckAfter is how often an activity must have failed to count as stuck.
 const stuckAfter = 3
 
-// Stuck lists the light activities of a running map, those that read and write the store, that have failed at least three times
-// and are tried on and on: each holds the map up. Fault is why the last attempt failed.
-func (h *Handle) Stuck(ctx context.Context) ([]Pending, error) {
+// Retries is what a running map tries again.
+type Retries struct {
+	// Chunks is how many chunks in flight are not in their first attempt.
+	Chunks int64
+	// Stuck are the light activities, those that read and write the store, that have failed at least three times and are tried on and
+	// on: each holds the map up. Fault is why the last attempt failed.
+	Stuck []Pending
+}
+
+// Retries looks at what the map has in flight.
+func (h *Handle) Retries(ctx context.Context) (Retries, error) {
+	var found Retries
 	r, err := h.starter.describe(ctx, h.ID)
 	if err != nil || r == nil {
-		return nil, err
+		return found, err
 	}
-	stuck := stuckOf(r.Pending, h.starter.converter())
+	found.add(r.Pending, h.starter.converter())
 	for i, child := range r.Children {
 		if i >= MaxPending {
 			break
 		}
-		stuck = append(stuck, stuckOf(h.starter.pendingOfChild(ctx, child), h.starter.converter())...)
+		found.add(h.starter.pendingOfChild(ctx, child), h.starter.converter())
 	}
-	return stuck, nil
+	return found, nil
 }
 
-func stuckOf(activities []*workflowpb.PendingActivityInfo, data converter.DataConverter) []Pending {
-	var stuck []Pending
+func (r *Retries) add(activities []*workflowpb.PendingActivityInfo, data converter.DataConverter) {
 	for _, a := range activities {
 		p := pendingOf(a, data)
-		if p.Activity != gpumux.RunChunk && p.Fault != nil && p.Attempt > stuckAfter {
-			stuck = append(stuck, p)
+		switch {
+		case p.Activity == gpumux.RunChunk && p.Attempt > 1:
+			r.Chunks++
+		case p.Activity != gpumux.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:
+			r.Stuck = append(r.Stuck, p)
 		}
 	}
-	return stuck
 }

@@ -27,12 +27,28 @@ type archive struct {
 	check  string
 	begins func(head []byte) bool
 	open   func(io.Reader) (io.Reader, error)
+	pack   func(io.Writer) (Packer, error)
+}
+
+// Packer compresses what is written to it. Flush hands on all that was written so far, Close ends the archive.
+type Packer interface {
+	io.WriteCloser
+	Flush() error
+}
+
+// Pack is a Packer of the kind that a file's name promises by its ending, such as .gz or .zst; nil where it promises none.
+func Pack(to io.Writer, name string) (Packer, error) {
+	if _, a := cutArchive(name); a != nil {
+		return a.pack(to)
+	}
+	return nil, nil
 }
 
 var archives = []archive{
 	{"gzip", []string{".gz", ".gzip"}, "gzip -t",
 		func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) },
-		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }}, // all members, one after the other
+		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }, // all members, one after the other
+		func(w io.Writer) (Packer, error) { return gzip.NewWriter(w), nil }},
 	{"zstd", []string{".zst", ".zstd"}, "zstd -t",
 		func(head []byte) bool {
 			skippable := len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
@@ -41,7 +57,8 @@ var archives = []archive{
 		func(r io.Reader) (io.Reader, error) {
 			// With a single decoder no goroutine is left behind, so that nothing has to be closed.
 			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(widestWindow))
-		}},
+		},
+		func(w io.Writer) (Packer, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }},
 }
 
 // cutArchive takes the ending of a compressed file off a name: items.jsonl.gz is items.jsonl, compressed.

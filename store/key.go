@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"unicode/utf8"
-)
 
-// scratch is the folder of a store on disk that holds temporaries; no key begins with it.
-const scratch = ".tmp"
+	"github.com/gpumux/gpumux"
+)
 
 // NameError says that a name is no key and no URL of this store. It stays wrong however often it is tried.
 type NameError struct{ Problem string }
@@ -49,7 +47,7 @@ func (s *Store) search(name string) (*place, string, error) {
 	}
 	scheme, _, isURL := strings.Cut(name, ":/")
 	if !isURL || strings.Contains(scheme, "/") {
-		return s.home, name, checkKey(name)
+		return s.home, name, gpumux.CheckKey(name)
 	}
 	u, err := url.Parse(name)
 	if err != nil {
@@ -60,7 +58,7 @@ func (s *Store) search(name string) (*place, string, error) {
 	}
 	for _, p := range append([]*place{s.home}, s.foreign...) {
 		if key, ok := p.key(u); ok {
-			return p, key, checkKey(key)
+			return p, key, gpumux.CheckKey(key)
 		}
 	}
 	return nil, "", fmt.Errorf("%q lies outside the store; use %s", name, s.allowed())
@@ -72,37 +70,4 @@ func (s *Store) allowed() string {
 		text += " or (to read) " + p.url("")
 	}
 	return text
-}
-
-// checkKey says what is wrong with a key, or nil.
-func checkKey(key string) error {
-	bad := func(why string) error {
-		return fmt.Errorf("%.200q is not a key: %s; write it as folder/name.jsonl", key, why)
-	}
-	switch {
-	case key == "":
-		return bad("it is empty")
-	case len(key) > 900:
-		return bad("it is longer than 900 bytes")
-	case !utf8.ValidString(key):
-		return bad("it is not UTF-8")
-	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
-		return bad("it holds a control character or a backslash")
-	// Both mean something to the blob library.
-	case strings.Contains(key, "__0x") || strings.HasSuffix(key, ".attrs"):
-		return bad("it holds __0x or ends in .attrs")
-	}
-	for i, element := range strings.Split(key, "/") {
-		switch {
-		case element == "":
-			return bad("it begins or ends with a slash or holds two in a row")
-		case element == "." || element == "..":
-			return bad("it holds " + element)
-		case i == 0 && element == scratch:
-			return bad(scratch + " holds temporaries")
-		case len(element) > 255:
-			return bad("a name in it is longer than 255 bytes")
-		}
-	}
-	return nil
 }

@@ -222,7 +222,10 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 		return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: "it has NUL bytes; if it is UTF-16, " +
 			"convert it with iconv -f UTF-16LE -t UTF-8, else write it again"}
 	}
-	if format != JSONLines {
+	switch format {
+	case Lines:
+		return &textLines{lineReader: lineReader{r: text}, name: name}, packed, nil
+	case CSV, TSV:
 		from, err = newCSVRows(text, name, format, delimiter)
 		return from, packed, err
 	}

@@ -14,6 +14,8 @@ import (
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
+
+	"github.com/gpumux/gpumux"
 )
 
 // reachTimeout bounds how long opening waits for a server that does not answer.
@@ -83,7 +85,7 @@ func (p *place) openS3(ctx context.Context) error {
 		p.path += "/" + prefix
 	}
 	if p.path != "" {
-		if err := checkKey(p.path[1:]); err != nil {
+		if err := gpumux.CheckKey(p.path[1:]); err != nil {
 			return err
 		}
 	}

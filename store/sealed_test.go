@@ -308,7 +308,7 @@ func TestSealed_AFailedWriteLeavesNothing(t *testing.T) {
 	s := openKeys(t, "file://"+dir, ring{strings.Repeat("x", 64), nil})
 	_, err := s.Create(t.Context(), "object")
 	require.ErrorContains(t, err, "64 bytes")
-	left, err := os.ReadDir(filepath.Join(dir, scratch))
+	left, err := os.ReadDir(filepath.Join(dir, gpumux.ScratchFolder))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	s = openKeys(t, "file://"+dir, ring{"a", nil})

@@ -25,6 +25,8 @@ const (
 	CSV
 	// TSV is CSV with tabs in place of the commas.
 	TSV
+	// Lines is text, of which every line is an item, a string.
+	Lines
 )
 
 // FormatOf tells the format from a file's name, which may end in .gz or .zst as well.
@@ -69,29 +71,37 @@ type Spooled struct {
 // *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
 // Gzip and zstd are seen by their first bytes and decompressed. It holds one line in memory at a time, and stops before the
 // copy takes the last of the disk.
-func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
+func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	if o.Name == "" {
 		o.Name = "input"
 	}
-	from, _, err := openItems(r, o.Name, o.Format, o.Delimiter)
-	if err != nil {
+	in := Input{Name: o.Name, Format: o.Format, Delimiter: o.Delimiter, Open: func() (io.ReadCloser, error) { return io.NopCloser(r), nil }}
+	return SpoolAll([]Input{in}, o.Dir)
+}
+
+// SpoolAll is Spool of several inputs, one after the other, into one in the folder dir; empty means os.TempDir().
+func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
+	from := &chain{inputs: inputs}
+	defer from.close()
+	if err := from.open(); err != nil {
 		return nil, err
 	}
+	name := from.name()
 	s := &Spooled{}
 	defer func() {
 		if err != nil {
 			s.Remove()
 		}
 	}()
-	lines, err := os.CreateTemp(o.Dir, "gpumux-*.jsonl")
+	lines, err := os.CreateTemp(dir, "gpumux-*.jsonl")
 	if err != nil {
-		return nil, spoolFailed(o.Name, err)
+		return nil, spoolFailed(name, err)
 	}
 	defer lines.Close()
 	s.lines = lines.Name()
-	indexFile, err := os.CreateTemp(o.Dir, "gpumux-*.index")
+	indexFile, err := os.CreateTemp(dir, "gpumux-*.index")
 	if err != nil {
-		return nil, spoolFailed(o.Name, err)
+		return nil, spoolFailed(name, err)
 	}
 	defer indexFile.Close()
 	s.index = indexFile.Name()
@@ -100,11 +110,11 @@ func Spool(r io.Reader, o SpoolOptions) (_ *Spooled, err error) {
 	space := &spaceGuard{w: lines, dir: filepath.Dir(s.lines)}
 	to := bufio.NewWriterSize(io.MultiWriter(space, hash), 256<<10)
 	marks := newIndexWriter(indexFile)
-	if s.Items, s.Bytes, err = copyItems(from, o.Name, spoolFailed, to, marks); err != nil {
+	if s.Items, s.Bytes, err = copyItems(from, name, spoolFailed, to, marks); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(marks.finish(s.Bytes, 0), lines.Close(), indexFile.Close()); err != nil {
-		return nil, spoolFailed(o.Name, err)
+		return nil, spoolFailed(name, err)
 	}
 	s.Hash = hex.EncodeToString(hash.Sum(nil))
 	return s, nil

@@ -106,6 +106,22 @@ func (c *catalog) names() []string {
 	return slices.Compact(out)
 }
 
+// modes are those of the tasks that have one of their own.
+func (c *catalog) modes() map[string]gpumux.Mode {
+	modes := map[string]gpumux.Mode{}
+	for _, name := range c.names() {
+		task, err := c.find(name)
+		switch {
+		case err != nil: // a folder that has changed since
+		case len(task.Command) > 0:
+			modes[name] = gpumux.Fresh
+		case task.Mode != "":
+			modes[name] = task.Mode
+		}
+	}
+	return modes
+}
+
 var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // list writes names for people, the first twenty of them.

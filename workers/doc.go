@@ -11,7 +11,7 @@
 // environment.go (what a device puts into the environment), pool.go (which slot a call gets), claim.go (which gets a device to
 // itself), resize.go (more slots, or fewer), sizing.go (slots: auto), search.go (which number of slots is best), meter.go
 // (what slots get done), supplier.go (when to ask for work), runner.go (a call on its way to a slot), contact.go (calls end
-// when the server is out of reach), guard.go (devices that failed), watch.go (the memory of task processes), allowance.go
+// when the server is out of reach), guard.go (devices that failed), watch.go (the memory of task processes), reserve.go (the host's), allowance.go
 // (what processes take beside their data), means.go (what enforces a budget), probe.go (whether it does), metrics.go (what is
 // counted, and who shows it), instruments.go (the SDK's metrics among it), queue.go (one Temporal worker per queue),
 // connection.go (to Temporal), worker.go (start), shutdown.go (end), log.go (keys, and the bridge to Temporal's log), private.go

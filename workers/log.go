@@ -15,6 +15,7 @@ const (
 	logTask   = "task"
 	logKind   = "kind"
 	logFault  = "fault"
+	logItem   = "item"
 	logQueue  = "queue"
 	logWhy    = "why"
 )
@@ -22,8 +23,11 @@ const (
 // temporalLog hands the SDK's log to zap: warnings and errors only, since the rest is about its own inside.
 type temporalLog struct{ *zap.SugaredLogger }
 
-func newTemporalLog(to *zap.Logger) log.Logger {
-	return temporalLog{to.Named("temporal").WithOptions(zap.AddCallerSkip(1)).Sugar()}
+func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
+
+// ownLog is a log of the worker's own for what takes only the SDK's kind.
+func ownLog(to *zap.Logger) log.Logger {
+	return temporalLog{to.WithOptions(zap.AddCallerSkip(1)).Sugar()}
 }
 
 func (temporalLog) Debug(string, ...any) {}

@@ -142,6 +142,18 @@ func (pl *place) release() {
 	pl.beside = nil
 }
 
+// busy is how many places run calls, with those that a call has to itself.
+func (p *pool) busy() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pl := range p.places {
+		if pl.busy {
+			n++
+		}
+	}
+	return n
+}
+
 // grant serves who can be served; the caller holds the lock.
 func (p *pool) grant() {
 	for _, pinned := range []bool{true, false} {

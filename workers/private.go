@@ -53,7 +53,7 @@ func wordless(fields []zap.Field) []zap.Field {
 		var fault *gpumux.Fault
 		var application *temporal.ApplicationError
 		switch {
-		case f.Key == logFault:
+		case f.Key == logFault, f.Key == logItem:
 			kept[i] = zap.String(f.Key, withheld)
 		case errors.As(err, &fault):
 			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)

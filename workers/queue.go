@@ -75,6 +75,19 @@ func (w *Worker) alone(queue string) func(context.Context) bool {
 	}
 }
 
+// own is the worker's own queue, so that each worker can be asked, by a workflow where the server has no standalone activities.
+func (w *Worker) own() queue {
+	name := gpumux.WorkerQueue(w.identity)
+	o := w.options(name)
+	o.MaxConcurrentWorkflowTaskPollers = 2
+	o.MaxConcurrentActivityTaskPollers = 1
+	o.MaxConcurrentActivityExecutionSize = lightPolls
+	return queue{name, o, func(r worker.Registry) {
+		workflows.Register(r)
+		(&activities.Light{Describe: w.Describe}).RegisterDescribe(r)
+	}}
+}
+
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
 func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
@@ -98,6 +111,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
 				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Alone: w.alone(name),
+				Log:   ownLog(w.log.With(zap.String(logPool, p.Name))),
 				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}

@@ -47,7 +47,9 @@ type watch struct {
 	wake     chan struct{}
 	// proportional is gpu.Proportional. It waits where a process takes memory in one long call of the kernel.
 	proportional func(pids ...int) uint64
-	readers      sync.WaitGroup
+	// host is hostMemory; nil leaves the host unguarded.
+	host    func() (gpu.Memory, error)
+	readers sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows and every field of a follower that is not fixed
 	census   *gpu.Census
@@ -73,7 +75,7 @@ type follower struct {
 	cpu    bool
 	uuids  []string
 	budget int64
-	over   func(held int64)
+	over   func(slot.Over)
 
 	busy, closed, fired bool
 	held, peak          int64 // bytes
@@ -111,7 +113,7 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 }
 
 // Follow implements slot.Watch.
-func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(held int64)) slot.Watched {
+func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(slot.Over)) slot.Watched {
 	f := &follower{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
 	w.mu.Lock()
 	w.census.Follow(pid)
@@ -189,6 +191,8 @@ func (w *watch) round() time.Duration {
 	switch {
 	case !busy:
 		return watchIdle
+	case w.relieve():
+		return watchNear
 	case pressure >= tightShare:
 		return min(watchIdle, max(watchNear, nearCost*w.cost))
 	case pressure >= nearShare:
@@ -325,7 +329,7 @@ func (f *follower) weigh(began time.Time, pids []int) {
 // end ends the process; the caller holds the lock.
 func (f *follower) end(held int64) {
 	f.fired, f.peak = true, max(f.peak, held)
-	f.over(held)
+	f.over(slot.Over{Held: held})
 }
 
 // complain says a thing once, until it has been well again. The caller holds the lock.

@@ -338,8 +338,8 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
 			over := make(chan int64, 1)
-			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(held int64) { over <- held }).(*follower)
-			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(int64) {})
+			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o slot.Over) { over <- o.Held }).(*follower)
+			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(slot.Over) {})
 			// A program that has just begun holds little.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
 			require.Equal(t, []int{cmd.Process.Pid}, <-looks)
@@ -545,7 +545,7 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	w := newWatch(devices, true, zap.NewNop())
 	ended := make(chan string, 3)
 	follow := func(device string, budget gpumux.Size) *follower {
-		return w.Follow(device, pid, budget, func(int64) { ended <- device }).(*follower)
+		return w.Follow(device, pid, budget, func(slot.Over) { ended <- device }).(*follower)
 	}
 	follow("GPU-1", 8<<30)
 	w.round() // hangs
@@ -566,7 +566,7 @@ func TestWatch_MeasuresAnewOrGivesTheLastReading(t *testing.T) {
 	core, seen := observer.New(zap.DebugLevel)
 	devices := &drivers{asked: map[string]int{}, held: map[int]uint64{os.Getpid(): 1 << 30}}
 	w := newWatch(devices, true, zap.New(core))
-	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(int64) {})
+	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(slot.Over) {})
 	w.round()
 	w.readers.Wait()
 	require.EqualValues(t, 2<<30, f.Held())
@@ -595,7 +595,7 @@ func BenchmarkWatch_EightSlots(b *testing.B) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(b, cmd.Start())
 		b.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
-		w.Follow(gpu.CPU, cmd.Process.Pid, 8<<30, func(int64) {}).Busy(true)
+		w.Follow(gpu.CPU, cmd.Process.Pid, 8<<30, func(slot.Over) {}).Busy(true)
 	}
 	var before, after syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &before))

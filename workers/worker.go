@@ -185,6 +185,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.allowances = openAllowances(w.cache, w.tasks, w.log)
 	w.watch = newWatch(w.inventory, w.hostPIDs, w.log)
+	w.watch.host = hostMemory(w.inventory)
 	w.confine()
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel
@@ -215,7 +216,7 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, size := range w.sizings {
 		w.guards.Go(func() { size.run(guarding) })
 	}
-	queues = append(queues, w.light())
+	queues = append(queues, w.light(), w.own())
 	for _, q := range queues {
 		served := worker.New(w.client, q.name, q.options)
 		q.register(served)
@@ -367,7 +368,7 @@ func (w *Worker) Failed() <-chan error { return w.failed }
 func (w *Worker) Describe() gpumux.Describe {
 	w.telling.RLock()
 	defer w.telling.RUnlock()
-	d := gpumux.Describe{Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names()}
+	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names(), Modes: w.tasks.modes()}
 	for i, p := range w.placements {
 		info := gpumux.PoolInfo{Name: p.Name, Slots: p.sure() * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
 		if p.auto() {
@@ -375,6 +376,9 @@ func (w *Worker) Describe() gpumux.Describe {
 			if i < len(w.pools) {
 				info.Slots = w.pools[i].size() * len(p.groups)
 			}
+		}
+		if i < len(w.pools) {
+			info.Busy = w.pools[i].busy()
 		}
 		for _, g := range p.groups {
 			info.Devices = append(info.Devices, g.name)

@@ -23,10 +23,10 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: gpumux.DescribeWorkflow})
 }
 
-// describe is gpumux.Describe: one worker's answer to what it offers.
+// describe is gpumux.Describe: what a worker offers that serves the queue which this was asked on.
 func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	err = workflow.ExecuteActivity(asking, gpumux.DescribeWorker).Get(ctx, &offer)
 	return offer, err

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -18,12 +19,24 @@ type bar struct {
 	console *console
 	last    gpumux.Progress
 	shown   time.Time
-	// begun and base are when and from how many finished items the rate is counted: stored results of an earlier run cost no
-	// time in this one.
-	begun time.Time
-	base  int64
-	now   func() time.Time
+	// finished are when how many items had finished, as far back as the rate is counted. The first is of the beginning: stored results
+	// of an earlier run cost no time in this one.
+	finished []sample
+	now      func() time.Time
+	// retried is how many chunks in flight are not in their first attempt. Another goroutine may set it.
+	retried atomic.Int64
+	// failed says that the first failure was told.
+	failed bool
 }
+
+// sample is how many items had finished at a time.
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+// rateOver is the time over which the rate is counted, or longer where fewer than one item finished in it.
+const rateOver = 10 * time.Second
 
 func newBar(c *console) *bar { return &bar{console: c, now: time.Now} }
 
@@ -36,13 +49,18 @@ const (
 // show takes the newest progress.
 func (b *bar) show(p gpumux.Progress) {
 	now := b.now()
-	if b.begun.IsZero() && p.Phase == gpumux.Running {
-		b.begun, b.base = now, p.Succeeded+p.Failed
-	}
+	b.count(now, p)
 	before := b.last
 	b.last = p
 	if b.console.quiet {
 		return
+	}
+	if !b.failed && p.Failed > 0 && len(p.Recent) > 0 && p.Recent[0].Fault != nil {
+		b.failed = true
+		first := p.Recent[0]
+		fault := *first.Fault
+		fault.Index = &first.Index
+		b.console.say("a first failure: %s: %s", oneLine(fault.Of(), 80), oneLine(fault.Error(), 200))
 	}
 	if b.console.terminal() {
 		b.console.show(b.line(p, b.console.width()-1))
@@ -125,6 +143,9 @@ func (b *bar) parts(p gpumux.Progress) []part {
 	if p.Failed > 0 {
 		parts = append(parts, part{humanize.Comma(p.Failed) + " failed", 4})
 	}
+	if n := b.retried.Load(); n > 0 && p.Phase == gpumux.Running {
+		parts = append(parts, part{humanize.Comma(n) + " tried again", 9})
+	}
 	switch {
 	case p.Paused:
 		parts = append(parts, part{"paused", 3})
@@ -139,13 +160,32 @@ func (b *bar) parts(p gpumux.Progress) []part {
 	return parts
 }
 
-// rate is items per second since this process began to watch.
+// count notes how many items have finished. A pause is no part of the rate.
+func (b *bar) count(now time.Time, p gpumux.Progress) {
+	done := p.Succeeded + p.Failed
+	switch n := len(b.finished); {
+	case p.Paused:
+		b.finished = nil
+	case n == 0 && p.Phase == gpumux.Running, n > 0 && b.finished[n-1].done != done:
+		b.finished = append(b.finished, sample{now, done})
+	}
+}
+
+// rate is items per second in the last seconds.
 func (b *bar) rate(done int64) float64 {
-	elapsed := b.now().Sub(b.begun).Seconds()
-	if b.begun.IsZero() || elapsed < 0.5 || done <= b.base {
+	now := b.now()
+	for len(b.finished) > 1 && b.finished[1].done < done && now.Sub(b.finished[1].at) >= rateOver {
+		b.finished = b.finished[1:]
+	}
+	if len(b.finished) == 0 {
 		return 0
 	}
-	return float64(done-b.base) / elapsed
+	first := b.finished[0]
+	elapsed := now.Sub(first.at).Seconds()
+	if elapsed < 0.5 || done <= first.done {
+		return 0
+	}
+	return float64(done-first.done) / elapsed
 }
 
 // left writes the seconds that a map will still take, no finer than can be known.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,53 +176,91 @@ func (a *app) checkTemporal(ctx context.Context) (*connection, finding) {
 	return nil, f
 }
 
-// checkWorkers asks the workers what they offer and tries their store.
+// checkWorkers asks all workers what they offer and tries their store.
 func (a *app) checkWorkers(ctx context.Context, conn *connection) []finding {
-	offer, err := conn.Offer(ctx)
-	var none *starter.NoWorker
-	switch {
-	case errors.As(err, &none):
-		return []finding{{Check: "workers", Verdict: bad, Detail: "nobody serves queue " + none.Queue,
-			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
-	case err != nil:
-		found := []finding{{Check: "workers", Verdict: note, Detail: err.Error()}}
-		if a.storeURL != "" {
-			found = append(found, checkStore(ctx, a.storeURL))
-		}
-		return found
+	all, err := conn.Workers(ctx)
+	if err != nil {
+		return a.noWorkers(ctx, err)
 	}
-	findings := []finding{{Check: "workers", Verdict: good, Detail: fmt.Sprintf("%s (gpumux %s) offers %s", offer.Host, offer.Version, offered(offer.Pools))}}
-	if len(offer.Tasks) == 0 {
-		findings = append(findings, finding{Check: "tasks", Verdict: bad, Detail: "the worker offers none", Fix: "name tasks in the worker's file"})
-	} else {
-		findings = append(findings, finding{Check: "tasks", Verdict: good, Detail: oneLine(strings.Join(offer.Tasks, ", "), 200)})
-	}
-	for _, pool := range offer.Pools {
-		rungs, err := conn.Serving(ctx, []string{pool.Name})
-		if err != nil {
-			findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: bad, Detail: err.Error(), Fix: "check the connection to Temporal"})
+	var findings []finding
+	var stores []string // one for each, with the host of who said it
+	hosts := map[string]string{}
+	answered := false
+	for _, w := range all {
+		f := finding{Check: "worker " + w.Identity, Verdict: good}
+		if w.Offer == nil {
+			f.Verdict, f.Detail = note, w.Error
+			f.Fix = "if it is gone the server forgets it within minutes; else look at its log"
+			findings = append(findings, f)
 			continue
 		}
-		rung := rungs[1]
-		if !rung.Served() {
-			findings = append(findings, finding{Check: "pool " + pool.Name, Verdict: bad, Detail: "nobody polls " + rung.Queue, Fix: "restart the worker and read its log"})
-			continue
+		answered = true
+		f.Detail = fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, offered(w.Offer.Pools))
+		findings = append(findings, f)
+		if len(w.Offer.Tasks) == 0 {
+			findings = append(findings, finding{Check: "tasks", Verdict: bad, Detail: w.Identity + " offers none", Fix: "name tasks in the worker's file"})
 		}
-		findings = append(findings, checkPool(pool, rung.Queue))
-	}
-	url := a.storeURL
-	if url == "" {
-		url = offer.Store
-		if here, _ := os.Hostname(); strings.HasPrefix(url, "file:") && offer.Host != here {
-			return append(findings, finding{Check: "store", Verdict: note,
-				Detail: fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", url, offer.Host)})
+		for _, pool := range w.Offer.Pools {
+			if f := checkPool(ctx, conn, pool); !slices.Contains(findings, f) {
+				findings = append(findings, f)
+			}
+		}
+		if _, known := hosts[w.Offer.Store]; !known {
+			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
 		}
 	}
-	return append(findings, checkStore(ctx, url))
+	if tasks := tasksOf(all); len(tasks) > 0 {
+		names := make([]string, len(tasks))
+		for i, t := range tasks {
+			names[i] = t.Name
+		}
+		findings = append(findings, finding{Check: "tasks", Verdict: good, Detail: oneLine(strings.Join(names, ", "), 200)})
+	}
+	if len(stores) > 1 {
+		findings = append(findings, finding{Check: "store", Verdict: bad, Detail: "the workers have different stores: " + strings.Join(stores, ", "),
+			Fix: "give all workers of a server the same store"})
+	}
+	switch here, _ := os.Hostname(); {
+	case a.storeURL != "":
+		findings = append(findings, checkStore(ctx, a.storeURL))
+	case !answered:
+	case strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here:
+		findings = append(findings, finding{Check: "store", Verdict: note,
+			Detail: fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", stores[0], hosts[stores[0]])})
+	default:
+		findings = append(findings, checkStore(ctx, stores[0]))
+	}
+	return findings
 }
 
-// checkPool is a pool that is served, with what keeps its slots within their budget.
-func checkPool(pool gpumux.PoolInfo, queue string) finding {
+// noWorkers says why no worker can be asked.
+func (a *app) noWorkers(ctx context.Context, err error) []finding {
+	var none *starter.NoWorker
+	if errors.As(err, &none) {
+		return []finding{{Check: "workers", Verdict: bad, Detail: "nobody serves queue " + none.Queue,
+			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
+	}
+	found := []finding{{Check: "workers", Verdict: note, Detail: err.Error()}}
+	if a.storeURL != "" {
+		found = append(found, checkStore(ctx, a.storeURL))
+	}
+	return found
+}
+
+// checkPool finds out whether a pool is served, and what keeps its slots within their budget.
+func checkPool(ctx context.Context, conn *connection, pool gpumux.PoolInfo) finding {
+	rungs, err := conn.Serving(ctx, []string{pool.Name})
+	if err != nil {
+		return finding{Check: "pool " + pool.Name, Verdict: bad, Detail: err.Error(), Fix: "check the connection to Temporal"}
+	}
+	if !rungs[1].Served() {
+		return finding{Check: "pool " + pool.Name, Verdict: bad, Detail: "nobody polls " + rungs[1].Queue, Fix: "restart the worker and read its log"}
+	}
+	return servedPool(pool, rungs[1].Queue)
+}
+
+// servedPool is the finding about a pool that is served.
+func servedPool(pool gpumux.PoolInfo, queue string) finding {
 	f := finding{Check: "pool " + pool.Name, Verdict: good, Detail: "served on queue " + queue}
 	if pool.Memory > 0 {
 		f.Detail += fmt.Sprintf("; budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))

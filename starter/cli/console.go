@@ -20,10 +20,12 @@ type console struct {
 	status  string
 	// quiet drops progress, but never errors.
 	quiet bool
+	// pasted completes the commands in what is said.
+	pasted func(string) string
 }
 
 func newConsole(to io.Writer) *console {
-	c := &console{to: to, visible: newVisible(to), fd: -1}
+	c := &console{to: to, visible: newVisible(to), fd: -1, pasted: func(text string) string { return text }}
 	if isTerminal(to) && !dumb(os.Getenv("TERM")) {
 		c.fd = int(to.(*os.File).Fd())
 	}
@@ -90,7 +92,9 @@ func (c *console) close() {
 }
 
 // say prints a line for people.
-func (c *console) say(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
+func (c *console) say(format string, args ...any) {
+	fmt.Fprintln(c, c.pasted(fmt.Sprintf(format, args...)))
+}
 
 // note is say, unless --quiet.
 func (c *console) note(format string, args ...any) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers"
 )
 
@@ -137,6 +138,9 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	if err != nil {
 		return err
 	}
+	if s.address != "127.0.0.1:7233" {
+		a.address = s.address // of the commands in what is said from here on
+	}
 	a.greet(s, o, why, variables)
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, errInterrupted) {
@@ -181,13 +185,13 @@ func (a *app) greet(s *session, o sessionOptions, noGPU, variables string) {
 	}
 	say("store", "%s", s.store.URL())
 	say("data", "%s", s.data)
-	example := "embed:embed"
+	first := ""
 	if s.worker != nil {
 		offer := s.worker.Describe()
 		say("pools", "%s", offered(offer.Pools))
 		if len(offer.Tasks) > 0 {
-			example = offer.Tasks[0]
 			say("tasks", "%s", oneLine(strings.Join(offer.Tasks, ", "), 200))
+			first = a.tryIt(offer, o.dir)
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(o.dir, "embed.py"))
 		}
@@ -195,13 +199,29 @@ func (a *app) greet(s *session, o sessionOptions, noGPU, variables string) {
 			say("no GPU", "%s", noGPU)
 		}
 	}
-	pool := ""
-	if s.worker != nil && o.pools[0].Name != "gpu" {
-		pool = " --pool " + o.pools[0].Name
+	if first != "" {
+		a.console.say("\ntry it:   %s", first)
 	}
-	address := ""
-	if s.address != "127.0.0.1:7233" {
-		address = " --address " + s.address
+	a.console.say("Ctrl-C stops")
+}
+
+// tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside
+// text.py, else the list of tasks.
+func (a *app) tryIt(offer gpumux.Describe, dir string) string {
+	for _, task := range offer.Tasks {
+		module, _, _ := strings.Cut(task, ":")
+		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {
+			file := filepath.Join(dir, module+ending)
+			if _, err := os.Stat(file); err != nil {
+				continue
+			}
+			if here, err := os.Getwd(); err == nil {
+				if near, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(near) {
+					file = near
+				}
+			}
+			return a.command("map " + shellLine([]string{task, "--in", file, "--pool", offer.Pools[0].Name}))
+		}
 	}
-	a.console.say("\ntry it:   gpumux map %s --range 0:100%s%s\nCtrl-C stops", example, pool, address)
+	return a.command("tasks")
 }

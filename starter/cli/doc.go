@@ -12,6 +12,6 @@
 // localtask.go (TASK with --local), edition.go (whether its code has changed), mapflags.go (flags of a map), map.go, maplocal.go (a map with --local), hold.go (whose a local map's folder is, and whether its results
 // are delivered), folders.go (what local maps left), room.go (on their disk), follow.go (watching a map), report.go (what a
 // map came to), local.go and session.go (a server and a worker for one command), pools.go (its pools), run.go, ls.go,
-// show.go, wait.go, results.go, steer.go, retry.go, gpus.go, worker.go, dev.go, doctor.go, checks.go (what doctor looks at),
+// show.go, wait.go, results.go, steer.go, retry.go, gpus.go, worker.go, workers.go (workers and tasks), paste.go (commands in hints), dev.go, doctor.go, checks.go (what doctor looks at),
 // bench.go, version.go.
 package cli

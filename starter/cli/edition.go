@@ -51,30 +51,50 @@ func earlier(m starter.Map, id string) []string {
 	return ids
 }
 
-// resolve gives a local map without an ID the one that is made for it. A retry takes up the newest map of an earlier edition,
-// since mending the task is what it is for; otherwise the task's new edition makes a new map, and people are told.
-func (a *app) resolve(m starter.Map) string {
-	items := ""
-	if m.Spooled != nil {
-		items = m.Spooled.Hash
-	}
+// resolve gives a local map without an ID the one that is made for it. A retry takes up the map of this task over these items that
+// was used last, whatever its edition and options, since mending them is what it is for; it is a *starter.NothingToRetry when there is
+// none. Otherwise the task's new edition makes a new map, and people are told.
+func (a *app) resolve(m starter.Map) (string, error) {
+	items := itemsOf(m)
 	id := starter.Identify(m.Input, m.Scope, items, m.Edition)
 	own, err := stateFolder("local", id)
 	if err != nil {
-		return id
+		return "", err
 	}
 	if _, err := os.Stat(own); err == nil {
-		return id
+		return id, nil
+	}
+	if m.Retry {
+		return retryable(filepath.Dir(own), m.Input.Task, starter.Fingerprint(m.Input, m.Scope, items))
 	}
 	for _, other := range earlier(m, id) {
-		if m.Retry {
-			return other
-		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
 			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
 				"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other)
 			break
 		}
 	}
-	return id
+	return id, nil
+}
+
+// itemsOf is the hash of a map's items when they lie in a file, else empty.
+func itemsOf(m starter.Map) string {
+	if m.Spooled == nil {
+		return ""
+	}
+	return m.Spooled.Hash
+}
+
+// retryable is the ID of the local map of a fingerprint that was used last.
+func retryable(root, task, fingerprint string) (string, error) {
+	states, err := localStates(root)
+	if err != nil {
+		return "", unavailableError{err}
+	}
+	for _, s := range states {
+		if s.Fingerprint == fingerprint && s.State != "half removed" {
+			return s.ID, nil
+		}
+	}
+	return "", usage("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetry{Task: task})
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/starter"
 )
 
 // localState is what `gpumux local` says of one folder of a local map.
@@ -26,7 +28,10 @@ type localState struct {
 	// Folder is where the command was given, and Command its arguments; empty for a folder that lost its note.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
-	Bytes   int64    `json:"bytes"`
+	// Fingerprint tells what is mapped over what; see starter.Fingerprint. Output is the key of the results file in the store.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Output      string `json:"output,omitempty"`
+	Bytes       int64  `json:"bytes"`
 	// Used is when something in it last changed.
 	Used time.Time `json:"used"`
 	Path string    `json:"path"`
@@ -36,11 +41,12 @@ type localState struct {
 const noteFile = "map.json"
 
 // note writes how to go on with the map of this folder. The map runs without it.
-func (s *session) note(id string) {
+func (s *session) note(h *starter.Handle, fingerprint string) {
 	dir, err := os.Getwd()
 	if err == nil {
 		var data []byte
-		if data, err = json.Marshal(localState{ID: id, Folder: dir, Command: append([]string{"gpumux"}, s.app.Args...)}); err == nil {
+		noted := localState{ID: h.ID, Folder: dir, Command: append([]string{"gpumux"}, s.app.Args...), Fingerprint: fingerprint, Output: h.Output}
+		if data, err = json.Marshal(noted); err == nil {
 			err = os.WriteFile(filepath.Join(s.data, noteFile), data, 0o600)
 		}
 	}

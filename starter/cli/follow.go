@@ -29,8 +29,8 @@ func began(h *starter.Handle) string {
 
 // comeBack says how to return to a map that goes on without this process.
 func (a *app) comeBack(id string) {
-	a.console.note("  follow it   gpumux wait %s\n  look at it  gpumux show %s\n  results     gpumux results %s\n  stop it     gpumux cancel %s",
-		id, id, id, id)
+	a.console.note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
+		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
 }
 
 // follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
@@ -38,13 +38,13 @@ func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, l
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var telling sync.WaitGroup
+	b := newBar(a.console)
 	if h.Running() {
-		telling.Go(func() { a.tellStuck(watching, h) })
+		telling.Go(func() { a.tellStuck(watching, h, b) })
 		if ladder != nil {
-			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder) })
+			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder, h.Task) })
 		}
 	}
-	b := newBar(a.console)
 	summary, err := h.Watch(ctx, b.show)
 	stop()
 	telling.Wait()
@@ -52,17 +52,17 @@ func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, l
 	if err != nil {
 		return nil, err
 	}
-	return &report{ID: h.ID, Summary: summary, Page: conn.link(h.ID)}, nil
+	return &report{ID: h.ID, Summary: summary, Page: conn.link(h.ID), fetch: a.command("results " + h.ID)}, nil
 }
 
 // diagnosing is how often it is asked who serves a map's queues while nobody does.
 const diagnosing = 3 * time.Second
 
 // diagnose says when nobody serves a map, and when somebody does again.
-func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string) {
+func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string, task string) {
 	said := false
 	for {
-		err := served(ctx, s, ladder)
+		err := served(ctx, s, ladder, task)
 		var missing *starter.NoWorker
 		switch {
 		case errors.As(err, &missing) && !said:
@@ -82,8 +82,9 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string)
 	}
 }
 
-// tellStuck says what reading and writing the store fails at again and again, each message once.
-func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
+// tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
+// again.
+func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *bar) {
 	said := map[string]bool{}
 	for {
 		select {
@@ -91,11 +92,12 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
 			return
 		case <-time.After(diagnosing):
 		}
-		stuck, err := h.Stuck(ctx)
+		retries, err := h.Retries(ctx)
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		for _, p := range stuck {
+		b.retried.Store(retries.Chunks)
+		for _, p := range retries.Stuck {
 			text := oneLine(p.Fault.Error(), 300)
 			if !said[text] {
 				said[text] = true
@@ -106,7 +108,7 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle) {
 }
 
 // served is a *starter.NoWorker when nobody serves the workflows or the first rung, where a map begins.
-func served(ctx context.Context, s *starter.Starter, ladder []string) error {
+func served(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Serving(ctx, ladder)
 	if err != nil {
 		return err
@@ -116,11 +118,9 @@ func served(ctx context.Context, s *starter.Starter, ladder []string) error {
 	case !rungs[0].Served():
 		missing.Queue = rungs[0].Queue
 	case len(rungs) > 1 && !rungs[1].Served():
-		missing.Queue = rungs[1].Queue
-		if offer, err := s.Offer(ctx); err == nil { // only for the hint
-			for _, pool := range offer.Pools {
-				missing.Pools = append(missing.Pools, pool.Name)
-			}
+		missing.Queue, missing.Task = rungs[1].Queue, task
+		if workers, err := s.Workers(ctx); err == nil { // only for the hint
+			missing.Pools = starter.PoolsOf(workers, task)
 		}
 	default:
 		return nil

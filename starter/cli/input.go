@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
@@ -53,56 +54,100 @@ func (i items) remove() {
 
 // readItems reads what --in, --range or --glob name. Files are checked to the last line before anything else happens.
 func (a *app) readItems(ctx context.Context, f *mapFlags) (items, error) {
-	in, rng, glob := f.in, f.rng, f.glob
 	switch {
-	case rng != "":
-		r, err := parseRange(rng)
-		return items{rng: r, label: "range " + rng}, err
-	case glob != "":
-		return globItems(ctx, glob)
-	case in == "-":
-		format := store.JSONLines
-		if f.comma != 0 {
-			format = store.CSV
-		}
-		return spool(ctx, a.Stdin, store.SpoolOptions{Name: "standard input", Format: format, Delimiter: f.comma}, "standard input")
+	case f.rng != "":
+		r, err := parseRange(f.rng)
+		return items{rng: r, label: "range " + f.rng}, err
+	case f.glob != "":
+		return globItems(ctx, f.glob)
 	}
-	name, _, _ := strings.Cut(in, "?")
+	var inputs []store.Input
+	var labels []string
+	for _, in := range f.in {
+		input, label, err := a.input(ctx, in, f)
+		if err != nil {
+			return items{}, err
+		}
+		inputs, labels = append(inputs, input), append(labels, label)
+	}
+	return spool(inputs, strings.Join(labels, ", "))
+}
+
+// input finds out what one --in names. It is opened when it is read.
+func (a *app) input(ctx context.Context, in string, f *mapFlags) (input store.Input, label string, err error) {
+	input = store.Input{Name: in, Delimiter: f.comma}
+	if in == "-" {
+		input.Name = "standard input"
+		input.Open = func() (io.ReadCloser, error) { return until(ctx, a.Stdin), nil }
+		switch {
+		case f.lines:
+			input.Format = store.Lines
+		case f.comma != 0:
+			input.Format = store.CSV
+		}
+		return input, input.Name, nil
+	}
 	isURL := strings.Contains(in, "://")
-	if !isURL {
-		name = in
+	if input.Format, err = formatOf(in, isURL, f); err != nil {
+		return input, "", err
+	}
+	if isURL {
+		input.Open = func() (io.ReadCloser, error) {
+			body, err := store.ReadURL(ctx, in)
+			if err != nil {
+				return nil, usage("--in: %v", err)
+			}
+			return body, nil
+		}
+		return input, in, nil
+	}
+	info, err := os.Stat(in)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return input, "", usage("--in %s: there is no such file; give JSON lines or .csv, or - for standard input", in)
+	case err != nil:
+		return input, "", usage("--in: %v", err)
+	case info.IsDir():
+		return input, "", usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	}
+	input.Open = func() (io.ReadCloser, error) {
+		file, err := os.Open(in)
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		return opened{until(ctx, file), file}, nil
+	}
+	return input, filepath.Base(in), nil
+}
+
+// opened is a file that is closed with the reader over it.
+type opened struct {
+	*io.PipeReader
+	file *os.File
+}
+
+func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
+
+// formatOf is how a file is to be read: as the flags say, else as its name does, else as JSON lines.
+func formatOf(in string, isURL bool, f *mapFlags) (store.Format, error) {
+	if f.lines {
+		return store.Lines, nil
+	}
+	name := in
+	if isURL {
+		name, _, _ = strings.Cut(in, "?")
 	}
 	format, err := store.FormatOf(name)
 	switch {
 	case f.comma != 0 && err == nil && format == store.JSONLines:
-		return items{}, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
+		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
 	case f.comma != 0:
-		format, err = store.CSV, nil
+		return store.CSV, nil
+	case err != nil && (isURL || refusedEnding(name)):
+		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
+			"plain or compressed (.gz, .zst)%s; for text, of which every line is an item, give --lines", in, convertHint(in))
 	}
-	if err != nil && (isURL || refusedEnding(name)) {
-		return items{}, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst)%s", in, convertHint(in))
-	}
-	if isURL {
-		body, err := store.ReadURL(ctx, in)
-		if err != nil {
-			return items{}, usage("--in: %v", err)
-		}
-		defer body.Close()
-		return spool(ctx, body, store.SpoolOptions{Name: in, Format: format, Delimiter: f.comma}, in)
-	}
-	file, err := os.Open(in)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return items{}, usage("--in %s: there is no such file; give JSON lines or .csv, or - for standard input", in)
-		}
-		return items{}, usage("--in: %v", err)
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return items{}, usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
-	}
-	return spool(ctx, file, store.SpoolOptions{Name: in, Format: format, Delimiter: f.comma}, filepath.Base(in))
+	return format, nil
 }
 
 // refusedEnding says that a name is plainly of something else; other names are taken for JSON lines.
@@ -121,11 +166,13 @@ func convertHint(in string) string {
 	return ""
 }
 
-func spool(ctx context.Context, from io.Reader, o store.SpoolOptions, label string) (items, error) {
-	reader := until(ctx, from)
-	defer reader.Close()
-	spooled, err := store.Spool(reader, o)
-	if err != nil {
+func spool(inputs []store.Input, label string) (items, error) {
+	spooled, err := store.SpoolAll(inputs, "")
+	var mistake *usageError
+	switch {
+	case errors.As(err, &mistake):
+		return items{}, mistake
+	case err != nil:
 		// A mistake in the items stays one; all else is the machine's.
 		return items{}, unavailableError{err}
 	}
@@ -170,7 +217,8 @@ func globItems(ctx context.Context, pattern string) (items, error) {
 		writer.CloseWithError(to.Flush())
 	}()
 	defer reader.Close()
-	return spool(ctx, reader, store.SpoolOptions{Name: "--glob " + pattern}, "glob "+pattern)
+	in := store.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return until(ctx, reader), nil }}
+	return spool([]store.Input{in}, "glob "+pattern)
 }
 
 // matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.
@@ -219,6 +267,9 @@ func matching(pattern string) ([]string, error) {
 		}
 		if p, err = filepath.Abs(p); err != nil {
 			return nil, fmt.Errorf("--glob %s: %w", pattern, err)
+		}
+		if !utf8.ValidString(p) {
+			return nil, usage("--glob %s fits the file %q, whose name is not UTF-8, as an item has to be; rename it, or list the names in a form of your own", pattern, p)
 		}
 		files = append(files, p)
 	}

@@ -65,10 +65,16 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 			return t, usage("--mode persistent: a command runs once per item, so it is always fresh")
 		}
 		t.name = filepath.Base(command[0])
-		t.config.Command = command
+		t.config.Command, t.config.Output = command, f.output
 		t.scope = strings.Join(append([]string{dir}, command...), "\x00")
+		if f.output == "text" {
+			t.scope += "\x00\x00text" // what it prints is another result
+		}
 		t.read(edition.Code{Dir: dir, Command: command})
 		return t, nil
+	}
+	if f.output != "" {
+		return t, usage("--output is for a command after --; a function returns what its result is")
 	}
 	target, function, ok := cutLast(task, ":")
 	if !ok || target == "" || function == "" {

@@ -64,7 +64,11 @@ func printMaps(to io.Writer, maps []starter.Listed, now time.Time) error {
 		if end.IsZero() {
 			end = now
 		}
-		rows = append(rows, []string{m.ID, string(m.Status), count(m.Items), done, failed, ago(now, m.Started),
+		status := string(m.Status)
+		if m.Paused {
+			status = "paused"
+		}
+		rows = append(rows, []string{m.ID, status, count(m.Items), done, failed, ago(now, m.Started),
 			span(max(0, end.Sub(m.Started))), oneLine(orDash(m.Input), 40)})
 	}
 	return table(to, rows)

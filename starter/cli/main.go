@@ -65,6 +65,7 @@ func Main(o Options) int {
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &app{Options: o, console: newConsole(o.Stderr)}
+	a.console.pasted = a.pasted
 	ctx, release := a.interruptible()
 	defer release()
 	root := a.root()
@@ -108,7 +109,7 @@ func Main(o Options) int {
 	}
 	code := exitCode(err)
 	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
-		fmt.Fprintf(a.console, "gpumux: %s\n", strings.TrimRight(err.Error(), "\n"))
+		a.console.say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
 		var mistake *usageError
 		if errors.As(err, &mistake) {
 			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())

@@ -23,12 +23,14 @@ func (a *app) mapCommand() *cobra.Command {
 failed, {"index":7,"fault":{…}}.
 
 TASK is a name that the workers know. With --local it is a function here, file.py:function or
-module:function, or a command after --, which gets an item on its standard input and prints the result.
+module:function, or a command after --, which gets an item on its standard input, and in the place of {} in
+its words, and prints the result.
 
 A map without --id is named by its task, input and options: given again while it runs you watch it, given
 again after it was stopped it goes on with the items that have no result, given again when it was finished
 it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
-with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
+with --local it stops the map, and the same command goes on with it. With --retry the same command, also with
+other options, runs only what failed; those options count. A map with --local is finished when its
 results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
 file, a module beside it that it imports, or a file that the command names has changed it is a new map, unless
 --retry asks for the failed items of the old one; put the code back and the old one goes on.`,
@@ -36,7 +38,8 @@ file, a module beside it that it imports, or a file that the command names has c
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words --in s3://bucket/texts.jsonl.gz --reduce sum
-  gpumux map --range 0:1000 --local -- ./simulate --json`,
+  gpumux map --range 0:1000 --local -- ./simulate --json
+  gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c)
@@ -78,7 +81,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		m.Edition, m.Input.Edition = local.whole(), local.edition
 	}
 	ctx := c.Context()
-	if !f.local && strings.Contains(f.in, "://") {
+	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {
 		return a.mapURL(ctx, f, m, out)
 	}
 	over, err := a.readItems(ctx, f)
@@ -111,8 +114,8 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 		return err
 	}
 	defer conn.close()
-	over := items{source: f.in, label: f.in}
-	if f.comma != 0 || !conn.Holds(ctx, f.in) {
+	over := items{source: f.in[0], label: f.in[0]}
+	if f.comma != 0 || f.lines || !conn.Holds(ctx, f.in[0]) {
 		if over, err = a.readItems(ctx, f); err != nil {
 			return err
 		}
@@ -125,7 +128,7 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output
 // mapThere runs the map on the workers of a server.
 func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out output) error {
 	if f.noWait {
-		if err := served(ctx, conn.Starter, m.Input.Rungs()); err != nil {
+		if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 			return err
 		}
 	}
@@ -205,14 +208,25 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		}
 		return false, a.explain(err)
 	}
+	if f.valueOnly() {
+		if end.ReduceFault == nil {
+			err = printReduced(a.Stdout, end.Summary)
+		} else {
+			a.console.say("gpumux: reduce: %s", oneLine(end.ReduceFault.Error(), 300))
+		}
+		if err != nil {
+			return false, a.undelivered(conn, h, err)
+		}
+		return true, end.exit()
+	}
 	if out, err = out.named(h.ID); err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	faults, err := out.write(ctx, conn.Starter, end.Summary, filter{})
+	causes, err := out.write(ctx, conn.Starter, end.Summary, filter{})
 	if err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	end.File, end.printed, end.faults = out.path, out.path == "", faults
+	end.File, end.printed, end.Causes = out.path, out.path == "", causes.Most()
 	if f.json {
 		if err := end.printJSON(a.Stdout); err != nil {
 			return false, a.undelivered(conn, h, err)
@@ -225,6 +239,9 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	}
 	return true, end.exit()
 }
+
+// valueOnly reports whether a map is only asked for what --reduce makes of it: with --quiet and no place for the results.
+func (f *mapFlags) valueOnly() bool { return f.quiet && f.reduce != "" && f.out == "" && !f.json }
 
 // undelivered says how to come back to the results of a finished map that could not be written.
 func (a *app) undelivered(conn *connection, h *starter.Handle, err error) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,12 @@ import (
 // mapFlags are the flags of a map as they were given.
 type mapFlags struct {
 	taskFlags
-	in, rng, glob, out string
-	delimiter          string
+	// in are the inputs, one after the other.
+	in             []string
+	rng, glob, out string
+	delimiter      string
+	// lines takes each line of the inputs as an item, a string.
+	lines bool
 	// comma is the delimiter as it was read, or 0.
 	comma          rune
 	attempts       int
@@ -51,6 +56,7 @@ type localFlags struct {
 	python  string
 	passEnv []string
 	fresh   string
+	output  string
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
@@ -63,16 +69,18 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.in, "in", "", "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a file, - for standard input, or a URL such as s3://bucket/items.jsonl")
+	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL such as s3://bucket/items.jsonl; given again, the items after those")
+	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
-	flags.StringVar(&f.out, "out", "", "results: a file, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, compressed when it ends in .gz or .zst, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
 	f.taskFlags.register(flags)
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
@@ -86,8 +94,11 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
 }
+
+// leastMemory is far less than any process takes.
+const leastMemory = 1 << 20
 
 // maxFairness is the longest fairness key that Temporal takes, in bytes.
 const maxFairness = 64
@@ -127,11 +138,17 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 		m.add("--timeout %s is negative; leave it away for no limit", f.timeout)
 	}
 	if f.memory != "" {
-		if size, err := gpumux.ParseSize(f.memory); err != nil || size == 0 {
+		switch size, err := gpumux.ParseSize(f.memory); {
+		case err != nil || size == 0:
 			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
+		case size < leastMemory:
+			m.add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, size)
 		}
 	}
-	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh"} {
+	if f.output != "" && f.output != "json" && f.output != "text" {
+		m.add("--output %q is unknown; use json or text", f.output)
+	}
+	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}
@@ -154,7 +171,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	for _, name := range []string{"in", "range", "glob"} {
 		if changed(name) {
 			given++
-			if c.Flags().Lookup(name).Value.String() == "" {
+			if value := c.Flags().Lookup(name).Value.String(); value == "" || name == "in" && slices.Contains(f.in, "") {
 				m.add("--%s is empty", name)
 			}
 		}
@@ -171,6 +188,12 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 		if !changed("in") {
 			m.add("--delimiter goes with --in")
 		}
+	}
+	if f.lines && (!changed("in") || changed("delimiter")) {
+		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
+	}
+	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
+		m.add("--in - is given twice; standard input can be read once")
 	}
 	f.taskFlags.check(&m, changed)
 	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
@@ -205,7 +228,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	if f.noWait && f.local {
 		m.add("--no-wait does not go with --local, which brings its own worker")
 	}
-	if sameFile(f.in, f.out) {
+	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
 		m.add("--out %s is the input itself; name another file", f.out)
 	}
 	return task, command, m.err()

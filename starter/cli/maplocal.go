@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +25,9 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		return err
 	}
 	m.Input.Ladder = poolNames(pools)
-	if m.ID == "" {
-		m.ID = a.resolve(m)
-	}
-	data := f.data
-	if data == "" {
-		if data, err = stateFolder("local", m.ID); err != nil {
-			return err
-		}
+	data, err := a.localPlace(f, &m)
+	if err != nil {
+		return err
 	}
 	s, err := a.open(ctx, sessionOptions{
 		data: data, owner: m.ID, headless: !a.console.terminal(), pools: pools, dir: local.dir,
@@ -62,14 +58,8 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		return err
 	}
 	if f.id == "" {
-		last, err := s.Open(ctx, m.ID)
-		var none *starter.NotFound
-		switch {
-		case errors.As(err, &none):
-		case err != nil:
-			return unavailableError{err}
-		case s.delivered(last) && !m.Retry:
-			m.ID = "" // so that it runs anew
+		if err := s.unname(ctx, &m); err != nil {
+			return err
 		}
 	}
 	s.again = "the same command writes them (its state is in " + s.data + ")"
@@ -78,24 +68,18 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		return err
 	}
 	if f.data == "" {
-		s.note(h.ID)
+		s.note(h, starter.Fingerprint(m.Input, m.Scope, itemsOf(m)))
 	}
-	switch h.Entry {
-	case starter.Continued, starter.Attached:
-		a.console.note("going on with map %s", h.ID)
-		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
-			a.console.say("%s has changed since map %s was started; the items that succeeded stay as they are", m.Input.Task, h.ID)
-		}
-	case starter.Found:
-		a.console.note("map %s is finished; these are its results", h.ID)
+	if err := a.reachable(ctx, h, m.Input.Ladder); err != nil {
+		return err
 	}
-	if page := s.link(h.ID); page != "" && h.Entry != starter.Found {
-		a.console.note("web UI while it runs: %s", page)
-	}
-	s.ui = "" // the page goes away with the server
+	s.tellEntry(h, m)
 	delivered, err := a.finish(ctx, &s.connection, h, nil, out, f)
 	if errors.Is(err, errInterrupted) {
 		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.data)
+		if f.data == "" && h.Output != "" {
+			a.console.say("  the results so far: `gpumux results %s --partial`", h.ID)
+		}
 		return exitError(ExitInterrupted)
 	}
 	if delivered {
@@ -112,6 +96,76 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 		a.console.note("  state      %s (until you delete it)", s.data)
 	}
 	return err
+}
+
+// localPlace names a map that has no ID, and the folder of its state.
+func (a *app) localPlace(f *mapFlags, m *starter.Map) (data string, err error) {
+	switch {
+	case m.ID != "":
+	case m.Retry && f.data != "":
+		m.ID = starter.Identify(m.Input, m.Scope, itemsOf(*m), m.Edition)
+	default:
+		if m.ID, err = a.resolve(*m); err != nil {
+			return "", err
+		}
+	}
+	if f.data != "" {
+		return f.data, nil
+	}
+	return stateFolder("local", m.ID)
+}
+
+// unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.
+func (s *session) unname(ctx context.Context, m *starter.Map) error {
+	if m.Retry {
+		m.ID = "" // the map that is here, whatever its options were
+		return nil
+	}
+	last, err := s.Open(ctx, m.ID)
+	var none *starter.NotFound
+	switch {
+	case errors.As(err, &none):
+	case err != nil:
+		return unavailableError{err}
+	case s.delivered(last):
+		m.ID = ""
+	}
+	return nil
+}
+
+// tellEntry says how the command came to the map, and where it can be watched.
+func (s *session) tellEntry(h *starter.Handle, m starter.Map) {
+	to := s.app.console
+	switch h.Entry {
+	case starter.Continued, starter.Attached:
+		to.note("going on with map %s", h.ID)
+		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
+			to.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+		}
+	case starter.Found:
+		to.note("map %s is finished; these are its results", h.ID)
+	}
+	if page := s.link(h.ID); page != "" && h.Entry != starter.Found {
+		to.note("web UI while it runs: %s", page)
+	}
+	s.ui = "" // the page goes away with the server
+}
+
+// reachable makes sure that a map which goes on has a pool of this command's worker for each of its own.
+func (a *app) reachable(ctx context.Context, h *starter.Handle, pools []string) error {
+	if h.Entry != starter.Attached {
+		return nil
+	}
+	own, err := h.Input(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pool := range own.Rungs() {
+		if !slices.Contains(pools, pool) {
+			return usage("map %s goes on with the pools that it was started with; give --pool %s", h.ID, strings.Join(own.Rungs(), ","))
+		}
+	}
+	return nil
 }
 
 // resultless says that no item of any map of the folder has a stored result.

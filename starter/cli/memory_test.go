@@ -30,17 +30,17 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		{Listed: starter.Listed{Status: starter.Completed}, Summary: &gpumux.Summary{Peak: peak}},
 	} {
 		b.Reset()
-		printDetail(&b, d, "", noon)
+		printDetail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
 }
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
-	f := checkPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
+	f := servedPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
 	require.Equal(t, finding{Check: "pool cpu", Verdict: good,
 		Detail: "served on queue gpumux.cpu; budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
-	f = checkPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
+	f = servedPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
 	require.Equal(t, note, f.Verdict)
 	require.NotEmpty(t, f.Fix)
-	require.Equal(t, "served on queue gpumux.x", checkPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
+	require.Equal(t, "served on queue gpumux.x", servedPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -141,4 +143,55 @@ func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 	_, err := (&unblocked{ctx, &out}).Write([]byte("line\n"))
 	require.NoError(t, err)
 	require.Equal(t, "line\n", out.String())
+}
+
+// The ending of a name promises what is in the file, wherever it lies.
+func TestOutput_IsCompressedAsItsNameSays(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, unix.Mkfifo("pipe.gz", 0o600))
+	read := make(chan []byte)
+	go func() {
+		data, _ := os.ReadFile("pipe.gz")
+		read <- data
+	}()
+	require.NoError(t, deliverTo("pipe.gz"))
+	write(t, "piped.jsonl.gz", string(<-read))
+	for _, name := range []string{"r.jsonl.gz", "r.jsonl.zst", "R.JSONL.GZIP", "piped.jsonl.gz"} {
+		if name != "piped.jsonl.gz" {
+			require.NoError(t, deliverTo(name), name)
+		}
+		require.False(t, strings.HasPrefix(readAll(t, name), "{"), name)
+		a := &app{}
+		over, err := a.readItems(t.Context(), &mapFlags{in: []string{name}})
+		require.NoError(t, err, name)
+		all, err := over.spooled.All()
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		require.JSONEq(t, `{"index":1,"fault":{}}`, string(all[1]))
+		over.remove()
+	}
+}
+
+// A reader of a compressed file that follows a map sees what came before a pause.
+func TestOutput_CompressedResultsComeBeforeAPause(t *testing.T) {
+	t.Chdir(t.TempDir())
+	lines := func(yield func([]byte, error) bool) {
+		if !yield([]byte(`{"index":0,"value":1}`), nil) || !yield(nil, nil) {
+			return
+		}
+		found, err := filepath.Glob(".gpumux-*")
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		file, err := os.Open(found[0])
+		require.NoError(t, err)
+		defer file.Close()
+		from, err := gzip.NewReader(file)
+		require.NoError(t, err)
+		line, err := bufio.NewReader(from).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "{\"index\":0,\"value\":1}\n", line)
+	}
+	o := output{app: &app{}, path: "r.gz"}
+	_, err := o.lines(t.Context(), lines, filter{})
+	require.NoError(t, err)
 }

@@ -17,12 +17,12 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func TestReport_Print(t *testing.T) {
 	oom := &gpumux.Fault{Kind: gpumux.DeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/0",
-		Budget: 8 << 30, Peak: 7900 << 20, Hint: "use a larger pool"}
+		Budget: 8 << 30, Peak: 7900 << 20, Hint: "use a larger pool", Item: `{"image":"a.png"}`}
 	raised := &gpumux.Fault{Kind: gpumux.TaskError, Class: "ValueError", Message: "not an image\nat all"}
 	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
 			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
-		faults: []gpumux.Result{{Index: 7, Fault: oom}, {Index: 90, Fault: raised}},
+		Causes: []starter.Cause{{Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
 	}
 	var text, data bytes.Buffer
 	r.print(&text)
@@ -38,6 +38,7 @@ func TestLs_Table(t *testing.T) {
 	require.NoError(t, printMaps(&b, []starter.Listed{
 		{ID: "embed-3fa92c01d4e5", Status: starter.Running, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
 			Started: noon.Add(-95 * time.Second)},
+		{ID: "halted", Status: starter.Running, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
 		{ID: "resize-0000000000aa", Status: starter.Completed, Items: 10, Succeeded: 10, Started: noon.Add(-26 * time.Hour),
 			Closed: noon.Add(-25 * time.Hour)},
 		{ID: "sweep", Status: starter.TimedOut, Items: -1, Succeeded: -1, Failed: -1, Started: noon.Add(-80 * time.Hour),
@@ -59,7 +60,7 @@ func TestShow_Running(t *testing.T) {
 		Rungs: []starter.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
-	printDetail(&b, d, "http://127.0.0.1:8233/x", noon)
+	printDetail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
 	text := b.String()
 	lines := strings.Split(text, "\n")
 	for i, line := range lines { // the only line with the time zone of the machine
@@ -88,6 +89,50 @@ func TestBar_Line(t *testing.T) {
 	p.Paused, p.Phase, p.Succeeded = false, gpumux.Merging, 9950
 	lines = append(lines, b.line(p, 120), b.line(gpumux.Progress{Task: "embed", Phase: gpumux.Indexing}, 120))
 	golden(t, "bar", strings.Join(lines, "\n")+"\n")
+}
+
+// What a map did long ago says little of how long it still takes.
+func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
+	now := noon
+	b := &bar{console: newConsole(&bytes.Buffer{}), now: func() time.Time { return now }}
+	p := gpumux.Progress{Task: "embed", Phase: gpumux.Running, Items: 100000}
+	run := func(seconds int, perSecond int64) string {
+		for range seconds {
+			now = now.Add(time.Second)
+			p.Succeeded += perSecond
+			b.show(p)
+		}
+		return b.text(p)
+	}
+	b.show(p)
+	require.Contains(t, run(60, 10), "  10.0/s  ")
+	require.Contains(t, run(12, 500), "  500/s  ")
+	require.Contains(t, run(1000, 1), "  1.0/s  ")
+	p.Paused = true
+	run(500, 0)
+	p.Paused = false
+	run(1, 0)
+	require.Contains(t, run(5, 100), "  100/s  ", "a pause is no time of work")
+	for range 3 { // an item a minute
+		run(59, 0)
+		run(1, 1)
+	}
+	require.Contains(t, b.text(p), "  1.0/min  ")
+	b.retried.Store(3)
+	require.Contains(t, b.text(p), "3 tried again")
+}
+
+func TestBar_TellsTheFirstFailure(t *testing.T) {
+	var out bytes.Buffer
+	b := &bar{console: newConsole(&out), now: func() time.Time { return noon }}
+	p := gpumux.Progress{Phase: gpumux.Running, Items: 10, Succeeded: 1}
+	b.show(p)
+	p.Failed = 1
+	p.Recent = []gpumux.Result{{Index: 4, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no", Item: `"x"`}}}
+	b.show(p)
+	p.Recent = append(p.Recent, gpumux.Result{Index: 5, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no"}})
+	b.show(p)
+	require.Equal(t, "a first failure: item 4 = \"x\": task_error: no\n", out.String())
 }
 
 func TestBar_PlainLines(t *testing.T) {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // report is what a map came to.
@@ -20,8 +23,11 @@ type report struct {
 	// File holds the results here; empty when they went to standard output or were not fetched.
 	File string `json:"file,omitempty"`
 	// Page is the map's page in the Web UI, when it is known.
-	Page   string `json:"page,omitempty"`
-	faults []gpumux.Result
+	Page string `json:"page,omitempty"`
+	// Causes are why items failed, the most frequent first, as far as that was looked at.
+	Causes []starter.Cause `json:"causes,omitempty"`
+	// fetch is the command that fetches the results.
+	fetch string
 	// printed says that the results went to standard output.
 	printed bool
 }
@@ -53,14 +59,7 @@ func (r *report) print(to io.Writer) {
 	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
 		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), kinds(r.Faults))
-		for _, result := range r.faults {
-			if result.Fault != nil {
-				fmt.Fprintf(to, "    item %d: %s\n", result.Index, oneLine(result.Fault.Error(), 200))
-			}
-		}
-		if more := r.Failed - int64(len(r.faults)); len(r.faults) > 0 && more > 0 {
-			fmt.Fprintf(to, "    and %s more; every fault is in the results\n", humanize.Comma(more))
-		}
+		printCauses(to, "    ", r.Failed, r.Causes)
 	}
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
@@ -72,11 +71,45 @@ func (r *report) print(to io.Writer) {
 	case r.File != "":
 		fmt.Fprintf(to, "  results    %s\n", r.File)
 	case !r.printed:
-		fmt.Fprintf(to, "  results    gpumux results %s\n", r.ID)
+		fmt.Fprintf(to, "  results    %s\n", cmp.Or(r.fetch, "gpumux results "+r.ID))
 	}
 	if r.Page != "" {
 		fmt.Fprintf(to, "  web UI     %s\n", r.Page)
 	}
+}
+
+// causesShown is how many causes are shown to people.
+const causesShown = 8
+
+// printCauses writes a line for each cause of so many failures, with an example.
+func printCauses(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+	for _, c := range causes[:min(len(causes), causesShown)] {
+		like := ""
+		if c.Count > 1 {
+			like = humanize.Comma(c.Count) + " like "
+		}
+		fault := *c.Example.Fault
+		fault.Index = &c.Example.Index
+		fmt.Fprintf(to, "%s%s%s: %s\n", indent, like, oneLine(fault.Of(), 80), oneLine(fault.Error(), 200))
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
+	}
+}
+
+// looking is how long results are read for what made items fail.
+const looking = 5 * time.Second
+
+// causes are why the items of a completed map failed, as far as can be found out soon.
+func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summary) []starter.Cause {
+	ctx, cancel := context.WithTimeout(ctx, looking)
+	defer cancel()
+	found, _, err := conn.Causes(ctx, summary)
+	if err != nil {
+		return nil // the kinds are known, and the store says why when the results are fetched
+	}
+	return found.Most()
 }
 
 // reduced is what the values came to, shortened; empty for a map that reduces nothing.
@@ -90,6 +123,16 @@ func reduced(s gpumux.Summary) string {
 		return oneLine(string(s.Reduced), 200)
 	}
 	return ""
+}
+
+// printReduced writes what the values came to, or the URL of a value that is too large to travel.
+func printReduced(to io.Writer, s gpumux.Summary) error {
+	text := string(s.Reduced)
+	if s.ReducedOutput != "" {
+		text = s.ReducedOutput
+	}
+	_, err := fmt.Fprintln(to, text)
+	return err
 }
 
 // kinds writes how many items failed of what, the most first.

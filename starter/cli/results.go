@@ -1,77 +1,176 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"iter"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
 )
 
 func (a *app) resultsCommand() *cobra.Command {
-	var out string
-	var f filter
-	var follow bool
-	var o starter.FollowOptions
+	f := &resultsFlags{}
 	c := &cobra.Command{
 		Use:   "results ID",
 		Short: "Fetch the results of a map",
 		Long: `Fetch the results of a finished map, one JSON line per item in input order. With --follow those of a running
 map as they come, each once all items before it have finished, until the map ends; Ctrl-C leaves the map
-running. The exit code is 0 when every item succeeded, 1 when some failed.`,
+running. With --partial those that a map has which still runs, was cancelled or failed, or that an interrupted
+map with --local left, in no order; the exit code is 1 then.
+
+The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Example: `  gpumux results embed-3fa92c01d4e5 --out vectors.jsonl
   gpumux results embed-3fa92c01d4e5 --failed | jq .fault.message
-  gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value`,
+  gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
+  gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&out, "out", "-", "a file, or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
-	c.Flags().BoolVar(&follow, "follow", false, "of a running map: the results as they come")
-	c.Flags().BoolVar(&o.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
+	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
+	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
+	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
-		if o.Unordered && !follow {
-			return usage("--unordered goes with --follow; the results of a finished map are in order")
-		}
-		if f.values && f.failed {
-			return usage("--values and --failed exclude each other: a failed item has no value")
-		}
-		to, err := a.chooseOutput(out, false)
-		if err != nil {
-			return err
-		}
-		conn, err := a.connectWithStore(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.close()
-		h, err := conn.Open(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if follow {
-			if _, err := to.lines(c.Context(), h.FollowLines(c.Context(), o), f); err != nil {
-				if errors.Is(err, errInterrupted) {
-					a.console.say("map %s goes on", h.ID)
-					return exitError(ExitInterrupted)
-				}
-				return a.explain(err)
+	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) })
+	return c
+}
+
+// resultsFlags are the flags of `gpumux results`.
+type resultsFlags struct {
+	filter
+	starter.FollowOptions
+	out             string
+	follow, partial bool
+}
+
+func (f *resultsFlags) check() error {
+	switch {
+	case f.Unordered && !f.follow:
+		return usage("--unordered goes with --follow; the results of a finished map are in order")
+	case f.values && f.failed:
+		return usage("--values and --failed exclude each other: a failed item has no value")
+	case f.partial && f.follow:
+		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
+	}
+	return nil
+}
+
+func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	to, err := a.chooseOutput(f.out, false)
+	if err != nil {
+		return err
+	}
+	if f.partial && a.address == "" && starter.CheckID(id) == nil {
+		if here, err := stateFolder("local", id); err == nil {
+			if state := localStateOf(here); state.Output != "" {
+				return a.partialHere(ctx, state, to, f.filter)
 			}
-		} else if h.Running() {
-			return &starter.StillRunning{ID: h.ID, Results: true}
 		}
-		summary, err := h.Wait(c.Context())
-		if err != nil {
+	}
+	conn, err := a.connectWithStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	h, err := conn.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.follow:
+		if _, err := to.lines(ctx, h.FollowLines(ctx, f.FollowOptions), f.filter); err != nil {
+			if errors.Is(err, errInterrupted) {
+				a.console.say("map %s goes on", h.ID)
+				return exitError(ExitInterrupted)
+			}
 			return a.explain(err)
 		}
-		if !follow {
-			if _, err := to.write(c.Context(), conn.Starter, summary, f); err != nil {
-				return err
+	case h.Running() && f.partial:
+		return a.partial(ctx, h.ID, "still runs", h.Items, h.Stored(ctx), to, f.filter)
+	case h.Running():
+		return &starter.StillRunning{ID: h.ID, Results: true}
+	}
+	summary, err := h.Wait(ctx)
+	if err != nil {
+		return a.unfinished(ctx, h, err, f.partial, to, f.filter)
+	}
+	if !f.follow {
+		if _, err := to.write(ctx, conn.Starter, summary, f.filter); err != nil {
+			return err
+		}
+	}
+	return (&report{Summary: summary}).exit()
+}
+
+// unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
+func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to output, f filter) error {
+	how := ""
+	switch {
+	case errors.As(err, new(*starter.Canceled)):
+		how = "was cancelled"
+	case errors.As(err, new(*starter.Terminated)):
+		how = "was terminated"
+	case errors.As(err, new(*starter.MapFailed)):
+		how = "failed"
+	}
+	switch {
+	case how != "" && partial:
+		return a.partial(ctx, h.ID, how, h.Items, h.Stored(ctx), to, f)
+	case how != "" && h.Output != "":
+		return a.explain(fmt.Errorf("%w; --partial gives the results that it has", err))
+	}
+	return a.explain(err)
+}
+
+// partial writes the results that there are of a map, and says that they are not all.
+func (a *app) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to output, f filter) error {
+	n := int64(0)
+	counted := func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			if err == nil {
+				n++
+			}
+			if !yield(line, err) {
+				return
 			}
 		}
-		return (&report{Summary: summary}).exit()
-	})
-	return c
+	}
+	if _, err := to.lines(ctx, counted, f); err != nil {
+		return err
+	}
+	of := ""
+	if items >= 0 {
+		of = " of " + humanize.Comma(items)
+	}
+	a.console.say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
+	return exitError(ExitFailed)
+}
+
+// partialHere is partial of a local map, whose server is gone.
+func (a *app) partialHere(ctx context.Context, state localState, to output, f filter) error {
+	keys, err := a.sealing()
+	if err != nil {
+		return err
+	}
+	st, err := store.OpenWith(ctx, storeIn(state.Path), store.Options{Keys: keys.objects})
+	if err != nil {
+		return unavailableError{err}
+	}
+	defer st.Close()
+	lines := starter.StoredIn(ctx, st, state.Output)
+	if whole, err := st.Exists(ctx, state.Output); err == nil && whole {
+		lines = (&starter.Starter{Store: st}).Lines(ctx, gpumux.Summary{Output: state.Output})
+	}
+	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to, f)
 }

@@ -97,7 +97,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		}
 		defer conn.close()
 		if f.noWait {
-			if err := served(ctx, conn.Starter, m.Input.Rungs()); err != nil {
+			if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 				return err
 			}
 		}

@@ -65,7 +65,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return nil, unavailableError{err}
 	}
 	s := &session{app: a, data: data}
-	storeURL := (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
+	storeURL := storeIn(data)
 	keys, err := a.sealing()
 	if err != nil {
 		return nil, err
@@ -144,6 +144,11 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return nil, err
 	}
 	return s, nil
+}
+
+// storeIn is the URL of the store in a data folder.
+func storeIn(data string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
 }
 
 // serve starts the worker. The context ends when the worker can serve no more, with the reason as its cause.

@@ -33,10 +33,17 @@ func (a *app) showCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(a.Stdout, d)
+		var causes []starter.Cause
+		if d.Summary != nil {
+			causes = a.causes(c.Context(), conn, *d.Summary)
 		}
-		printDetail(a.Stdout, d, conn.link(d.ID), time.Now())
+		if asJSON {
+			return printJSON(a.Stdout, struct {
+				*starter.Detail
+				Causes []starter.Cause `json:"causes,omitempty"`
+			}{d, causes})
+		}
+		printDetail(a.Stdout, d, causes, conn.link(d.ID), time.Now())
 		return nil
 	})
 	return c
@@ -46,7 +53,7 @@ func (a *app) showCommand() *cobra.Command {
 const pendingShown = 10
 
 // printDetail writes all about a map for people.
-func printDetail(to io.Writer, d *starter.Detail, page string, now time.Time) {
+func printDetail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = newVisible(to)
 	field(to, "map", "%s", d.ID)
 	field(to, "task", "%s", d.Task)
@@ -111,7 +118,7 @@ func printDetail(to io.Writer, d *starter.Detail, page string, now time.Time) {
 		field(to, "web UI", "%s", page)
 	}
 	printServing(to, d)
-	printFaults(to, d)
+	printFaults(to, d, causes)
 	printPending(to, d, now)
 	if d.Fault != nil {
 		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), faultText(*d.Fault))
@@ -127,25 +134,19 @@ func printServing(to io.Writer, d *starter.Detail) {
 	}
 }
 
-func printFaults(to io.Writer, d *starter.Detail) {
-	var recent []gpumux.Result
+// printFaults writes why items failed: of a map that runs the newest failures, of one that has completed all of them.
+func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
+	failed := d.Failed
 	if d.Progress != nil {
-		recent = d.Progress.Recent
-	} else if d.Summary != nil {
-		for _, result := range d.Summary.Results {
-			if result.Fault != nil && len(recent) < faultsShown {
-				recent = append(recent, result)
-			}
+		var recent starter.Causes
+		for _, result := range d.Progress.Recent {
+			recent.Add(result)
 		}
+		causes, failed = recent.Most(), 0
 	}
-	for i, result := range recent {
-		if result.Fault == nil {
-			continue
-		}
-		if i == 0 {
-			fmt.Fprint(to, "\nfailed items\n")
-		}
-		fmt.Fprintf(to, "  item %d: %s\n", result.Index, oneLine(result.Fault.Error(), 200))
+	if len(causes) > 0 {
+		fmt.Fprint(to, "\nfailed items\n")
+		printCauses(to, "  ", failed, causes)
 	}
 }
 

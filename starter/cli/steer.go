@@ -84,6 +84,6 @@ func (a *app) cancelCommand() *cobra.Command {
 		if err := h.Cancel(ctx); err != nil {
 			return "", err
 		}
-		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over", nil
+		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has", nil
 	})
 }

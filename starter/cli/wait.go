@@ -45,7 +45,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		if err != nil {
 			return a.explain(err)
 		}
-		end.faults = firstFaults(end.Summary.Results)
+		end.Causes = a.causes(c.Context(), conn, end.Summary)
 		if asJSON {
 			if err := end.printJSON(a.Stdout); err != nil {
 				return err
@@ -53,7 +53,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		} else if !quiet {
 			end.print(a.console)
 			if end.Failed > 0 {
-				a.console.say("  to run the failed items again: gpumux retry %s", h.ID)
+				a.console.say("  to run the failed items again: %s", a.command("retry "+h.ID))
 			}
 		}
 		return end.exit()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -106,7 +105,9 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return nil
 	}
 	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	stacks := p.stacks()
 	p.charge = s.judge(p, *e)
+	p.charge.Traceback = stacks
 	p.destroy()
 	if err := s.lapsed(f.call); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return err
 	}
 	if f.due(late.run, late.n) {
-		return s.fail(p, e, "")
+		return s.fail(p, e, stacks)
 	}
 	// It ended between the two looks, and the process in the middle of an innocent one.
 	f.held = append(f.flight, f.held...)
@@ -131,8 +132,10 @@ func (p *process) text(kind wire.Kind, value json.RawMessage) (json.RawMessage, 
 	if kind != wire.JSON {
 		return kind.Text(value)
 	}
-	if p.task.Python == "" && (!json.Valid(value) || !utf8.Valid(value)) {
-		return nil, fmt.Errorf("it is not JSON: %.80q", value)
+	if p.task.Python == "" {
+		if err := wire.Check(value); err != nil {
+			return nil, fmt.Errorf("%w: %.80q", err, value)
+		}
 	}
 	return value, nil
 }

@@ -19,7 +19,8 @@ type Task struct {
 	Own bool
 	// Interpreter is the Python to start. Default "python3".
 	Interpreter string
-	// Command is a program and its arguments, run once per item: the item on standard input, the result on standard output.
+	// Command is a program and its arguments, run once per item: the item on standard input and in the place of {}, the result on
+	// standard output.
 	Command []string
 	// Text takes a command's output as one JSON string instead of as JSON.
 	Text bool

@@ -10,9 +10,9 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // commandResult is the most bytes that a command may print as its result.
@@ -30,6 +30,10 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		var done Done
 		for item.tries = 1; ; item.tries++ {
 			if done, err = s.command(ctx, f.call, item.Item); err != nil {
+				var fault *gpumux.Fault
+				if errors.As(err, &fault) && fault.Op == "run" {
+					fault.OfItem(item.Value)
+				}
 				return err
 			}
 			// Nobody knows when it read which of its files.
@@ -42,6 +46,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		}
 		if done.Fault != nil {
 			done.Fault.Attempts = item.tries
+			done.Fault.OfItem(item.Value)
 		}
 		done.Index = item.Index
 		f.call.Done(done)
@@ -53,7 +58,13 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	p, in, out, err := s.run(ctx, call)
+	argv, err := words(call.Task.Command, item.Value)
+	if err != nil {
+		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
+		s.place(fault, call.Task)
+		return Done{Result: gpumux.Result{Fault: fault}}, nil
+	}
+	p, in, out, err := s.run(ctx, call, argv)
 	if err != nil {
 		return none, err
 	}
@@ -112,7 +123,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 	case fault == nil:
 		done.Value = printed
 		if call.Task.Text {
-			done.Value, _ = json.Marshal(string(printed))
+			done.Value = quoted(printed)
 		}
 	case fault.Kind.Deadly():
 		return none, fault
@@ -120,6 +131,15 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		done.Fault = fault
 	}
 	return done, nil
+}
+
+// quoted is text as a JSON string.
+func quoted(text []byte) json.RawMessage {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(string(text)) // a string always encodes
+	return bytes.TrimSpace(b.Bytes())
 }
 
 // collect reads what a command prints: until nobody can print any more, or what is in the pipe when its deadline has passed.
@@ -166,19 +186,23 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case !task.Text && (!json.Valid(printed) || !utf8.Valid(printed)):
-		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
-		fault.Hint = "print one JSON value, or set the task's output to text"
-	default:
+	case task.Text:
 		return nil
+	default:
+		err := wire.Check(printed)
+		if err == nil {
+			return nil
+		}
+		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output (%v): %.120q", task.Command[0], err, printed)
+		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
 	s.place(fault, task)
 	fault.PID, fault.Alone = p.pid, true
 	return fault
 }
 
-// run starts a command with pipes for its standard input and output.
-func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File, err error) {
+// run starts a command, in these words, with pipes for its standard input and output.
+func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
 	if s.lingering {
@@ -200,7 +224,7 @@ func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
 			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now(), exited: make(chan struct{})}
-			err = p.begin(o, task.Command, nil, stdin, stdout)
+			err = p.begin(o, argv, nil, stdin, stdout)
 		}
 	}
 	if err != nil {

@@ -36,7 +36,9 @@ type Evidence struct {
 	OOMKills int
 	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes; Lent says that the budget was more than
 	// the slot's own, since the neighbours waited.
-	OverBudget   bool
+	OverBudget bool
+	// HostLeft is what the host had left in bytes when the watch ended the process, which held the most of all there; 0: it did not.
+	HostLeft     int64
 	Lent         bool
 	Peak, Budget int64
 	TimedOut     bool
@@ -96,6 +98,9 @@ func judge(e Evidence) Diagnosis {
 	switch {
 	case e.Canceled:
 		return plain(gpumux.Canceled, "the map was cancelled while the item ran")
+	case e.HostLeft > 0:
+		return plain(gpumux.HostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
+			gpumux.Size(e.HostLeft), gpumux.Size(e.Peak)))
 	case e.OverBudget:
 		if f, ok := find(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
 			return f.diagnosis()

@@ -16,6 +16,9 @@ func hint(e Evidence, d Diagnosis) string {
 	case gpumux.Budget:
 		return fmt.Sprintf("give the pool memory: %s or more (it was ended on its way up), or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
 	case gpumux.HostOOM:
+		if e.HostLeft > 0 {
+			return "make the item smaller, run fewer slots on this host, or give the pool memory: so that each slot has a budget that fits; the worker keeps the rest of the host alive"
+		}
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.Timeout:
 		return "raise the task's timeout (--timeout), or find out from the tail what the item waits for"

@@ -219,6 +219,8 @@ func TestDiagnose_Messages(t *testing.T) {
 		{"command's result", "standard output is not JSON", Evidence{Exited: true, Command: true, Protocol: "standard output is not JSON"}},
 		{"protocol", "frame of 3 GiB", Evidence{Protocol: "frame of 3 GiB"}},
 		{"limit", "no result after 5s", Evidence{TimedOut: true, Message: "no result after 5s"}},
+		{"host_oom", "the host had 300MiB of memory left, and the task process and its children held 9GiB, the most of all",
+			Evidence{HostLeft: 300 << 20, Peak: 9 << 30, Exited: true, Signal: syscall.SIGKILL}},
 		{"budget", "the task process and its children held 9GiB, over the slot's budget of 8GiB", Evidence{OverBudget: true, Peak: 9 << 30, Budget: 8 << 30}},
 		{"budget", "the task process and its children held 9GiB, over the budget of all slots of the device of 8GiB", Evidence{OverBudget: true, Lent: true, Peak: 9 << 30, Budget: 8 << 30}},
 	} {

@@ -171,6 +171,46 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
 
+// Half of a surrogate pair is what many readers of JSON refuse a whole file for.
+func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Fresh)
+	got, err := s.run(slot.Call{Task: slot.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(slot.Item, error) bool) {
+		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
+			if !yield(slot.Item{Index: int64(i), Value: []byte(text)}, nil) {
+				return
+			}
+		}
+	}})
+	require.NoError(t, err)
+	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
+	require.Contains(t, got[0].Fault.Message, "half of a surrogate pair")
+	require.Equal(t, `"\ud83d\ude00"`, string(got[1].Value))
+}
+
+// Who reads of a hang wants to know where.
+func TestSlot_AHangTellsItsStack(t *testing.T) {
+	t.Parallel()
+	for _, fresh := range []slot.Fresh{slot.Fork, slot.Spawn, ""} {
+		t.Run(string(fresh), func(t *testing.T) {
+			t.Parallel()
+			mode := gpumux.Fresh
+			if fresh == "" {
+				mode = gpumux.Persistent
+			}
+			s := newStand(t, mode)
+			s.fresh = fresh
+			got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": "hang"}), Timeout: patience})
+			require.Len(t, got, 1)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Timeout, f.Kind)
+			require.Regexp(t, `(?s)most recent call first.*faults\.py", line \d+ in \S*.*faults\.py", line \d+ in item`, f.Traceback)
+			require.NotContains(t, f.Tail, "most recent call first", "it is no output of the task")
+			require.Contains(t, f.Tail, "last words of hang")
+		})
+	}
+}
+
 // TestSlot_FaultsLeakNothing: what a process leaves in the worker is gone when its slot has the next one.
 func TestSlot_FaultsLeakNothing(t *testing.T) {
 	s := newStand(t, gpumux.Persistent)

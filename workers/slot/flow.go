@@ -132,6 +132,13 @@ func (f *flow) due(run int64, n int) bool {
 	return len(f.flight) > 0 && f.flight[0].run == run && f.flight[0].n == n
 }
 
+// blame notes the item whose turn it is in a fault.
+func (f *flow) blame(fault *gpumux.Fault) {
+	if len(f.flight) > 0 {
+		fault.OfItem(f.flight[0].Value)
+	}
+}
+
 // finish hands on the result of the first item in flight.
 func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index

@@ -85,6 +85,25 @@ func (o *output) tail() string {
 	return o.cut(start, end, 0, keepDeath)
 }
 
+// size is how much was written so far.
+func (o *output) size() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, end, _ := o.unread()
+	return end
+}
+
+// from is what was written from an offset on, cut in the middle when it is long.
+func (o *output) from(start int64) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, end, _ := o.unread()
+	if end <= start {
+		return ""
+	}
+	return o.cut(start, end, keepTail, keepHead)
+}
+
 // trim gives back all but the ends of what a process prints without end, and comes again.
 func (o *output) trim() {
 	o.mu.Lock()

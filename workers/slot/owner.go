@@ -40,6 +40,9 @@ func (s *Slot) own() {
 			why := s.process.ended.String()
 			if over := s.process.memory.over.Load(); over > 0 {
 				why = fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over), s.process.budget)
+				if left := s.process.memory.left.Load(); left > 0 {
+					why = fmt.Sprintf("the host had %s left, and it held %s, the most of all", gpumux.Size(left), gpumux.Size(over))
+				}
 			}
 			s.log.Warn("task process ended while it was idle", logPID.int(s.process.pid), logWhy.text(why))
 			s.retire(false, "ended while idle")
@@ -317,6 +320,9 @@ func (s *Slot) judge(p *process, e Evidence) *gpumux.Fault {
 		fault.Batch = min(p.batch, p.sent-p.ran)
 	}
 	fault.Alone = p.ran == 0 && fault.Batch <= 1
+	if s.flow != nil && fault.Batch <= 1 && !e.Loading {
+		s.flow.blame(&fault)
+	}
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
 	}

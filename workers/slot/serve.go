@@ -314,6 +314,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	fault := d.Fault
 	s.place(&fault, p.task)
 	fault.Traceback, fault.PID = m.Raised.Traceback, p.pid
+	f.blame(&fault)
 	item := f.flight[0]
 	fault.Attempts = item.tries + max(1, m.Attempts)
 	if f.fresh && fault.Attempts < f.call.attempts() {
@@ -334,7 +335,8 @@ func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 	fault := s.diagnose(p, e)
 	fault.Traceback = traceback
 	p.charge = fault
-	s.log.Warn("task process failed", logTask.text(p.task.Name), logPID.int(fault.PID), logFault.text(fault.Error()))
+	// Whoever called says it to people, with the item.
+	s.log.Debug("task process failed", logTask.text(p.task.Name), logPID.int(fault.PID), logFault.text(fault.Error()))
 	s.enter(Poisoned, string(fault.Kind))
 	s.drop(string(fault.Kind))
 	return fault

@@ -10,10 +10,18 @@ import (
 
 // Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
 type Watch interface {
-	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, over is
-	// called with what it held, once at most, on a goroutine of the watch, and must neither block nor call the watch; a budget of
-	// 0 is never passed.
-	Follow(device string, pid int, budget gpumux.Size, over func(held int64)) Watched
+	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, or the most of
+	// all on a host that runs out, over is called, once at most, on a goroutine of the watch, and must neither block nor call the
+	// watch; a budget of 0 is never passed.
+	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
+}
+
+// Over is why the watch wants a process ended, in bytes.
+type Over struct {
+	// Held is what its tree held: memory of the host where Left is above 0, else what counts for the budget.
+	Held int64
+	// Left is what the host had left, where that was too little; 0 where the process passed its budget.
+	Left int64
 }
 
 // Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks, but Measure may for a few
@@ -44,6 +52,8 @@ type memory struct {
 	Watched
 	// over is what the process held when the watch ended it; 0: it did not.
 	over atomic.Int64
+	// left is what the host had left where the watch ended the process for that, else 0.
+	left atomic.Int64
 	// last is when a peak was last asked for. tells says that the process tells its own.
 	last  time.Time
 	tells bool
@@ -74,8 +84,9 @@ func (p *process) watch(o Options) {
 	if o.Watch == nil {
 		return
 	}
-	p.memory.Watched = o.Watch.Follow(o.Device, p.pid, o.Memory, func(held int64) {
-		p.memory.over.Store(held)
+	p.memory.Watched = o.Watch.Follow(o.Device, p.pid, o.Memory, func(over Over) {
+		p.memory.left.Store(over.Left)
+		p.memory.over.Store(over.Held)
 		p.signal(syscall.SIGKILL)
 	})
 }
@@ -120,7 +131,8 @@ func (p *process) held() (bytes int64, fresh bool) {
 // testify adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
 func (p *process) testify(e *Evidence, before int) {
 	if over := p.memory.over.Load(); over > 0 {
-		e.OverBudget, e.Peak = true, max(over, e.Peak)
+		e.HostLeft = p.memory.left.Load()
+		e.OverBudget, e.Peak = e.HostLeft == 0, max(over, e.Peak)
 		return
 	}
 	if kills, own, peak := p.memory.group.kills(); kills > 0 {

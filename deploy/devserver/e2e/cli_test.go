@@ -177,6 +177,28 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 	require.Empty(t, s.state(), "a map that could not work leaves no state")
 }
 
+// A command is called as its words say, and a reduce alone is one value.
+func TestLocal_CommandsAndOneValue(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("names.txt", "a b\n\n$(exit 3)\n")
+	p := s.run(0, "map", "--in", "names.txt", "--lines", "--local", "--output", "text", "--", "printf", "<%s>\n", "{}")
+	results := s.lines(p.stdout.String())
+	for i, want := range []string{`"<a b>"`, `"<>"`, `"<$(exit 3)>"`} {
+		require.Equal(t, want, string(results[i]["value"]))
+	}
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum")
+	require.Equal(t, "20\n", p.stdout.String())
+	require.Empty(t, p.stderr.String())
+	require.Empty(t, s.state())
+	files, err := filepath.Glob(s.path("*.results.jsonl"))
+	require.NoError(t, err)
+	require.Empty(t, files)
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum", "--out", "r.jsonl")
+	require.Empty(t, p.stdout.String())
+	require.Len(t, s.lines(s.file("r.jsonl")), 5)
+}
+
 // A map with results is over for its command when they are delivered: until then the command delivers and runs nothing.
 func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
 	t.Parallel()
@@ -270,7 +292,7 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
 	p := s.run(1, args...)
 	require.Contains(t, p.stderr.String(), "10 task_error")
-	require.Contains(t, p.stderr.String(), "item 1: task_error")
+	require.Contains(t, p.stderr.String(), "10 like item 1 = 1: task_error")
 	require.Len(t, s.state(), 1, "failed items keep the state")
 	s.write("fixed", "")
 	s.run(0, append(args, "--retry")...)
@@ -280,6 +302,37 @@ func TestLocal_FailedItemsAreRetried(t *testing.T) {
 		require.Equal(t, 1, n, "item %s", item)
 	}
 	require.Empty(t, s.state())
+}
+
+// The hint says to change options, and so the map is found under any.
+func TestLocal_ARetryWithOtherOptionsRunsWhatFailed(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
+	p := s.run(2, append(args, "--retry")...)
+	require.Contains(t, p.stderr.String(), "there is no map of task step.py:odd over these items to retry")
+	require.Empty(t, s.calls())
+	s.run(1, args...)
+	s.write("fixed", "")
+	p = s.run(0, append(args, "--retry", "--timeout", "10m", "--attempts", "2", "--mode", "fresh", "--slots", "2", "--memory", "2GiB")...)
+	require.Len(t, s.lines(s.file("r.jsonl")), 20)
+	require.NotContains(t, s.file("r.jsonl"), "fault")
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
+	require.Empty(t, s.state())
+	s.run(2, append(args, "--retry")...) // all of them succeeded
+	require.Len(t, s.calls(), 20)
+
+	// The same in a folder of the caller's own.
+	s.write("gate.py", "import os\nfrom step import mark\ndef odd(item):\n    if item % 2 and not os.path.exists('open'): raise ValueError(item)\n    mark(item)\n")
+	args = []string{"map", "gate.py:odd", "--range", "100:104", "--local", "--out", "g.jsonl", "--data", "d"}
+	s.run(1, args...)
+	s.write("open", "")
+	s.run(0, append(args, "--retry", "--timeout", "10m")...)
+	for item, n := range s.calls() {
+		require.Equal(t, 1, n, "item %s", item)
+	}
 }
 
 // A task whose file has changed is a new map, unless the old one is asked for.
@@ -371,6 +424,9 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 				"task processes outlived gpumux")
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
+			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
+			require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, strings.Fields(partial.stdout.String()))
+			require.Contains(t, partial.stderr.String(), "is interrupted: it has 5 results so far")
 			s.write("open", "")
 			again := s.run(0, args...)
 			require.Contains(t, again.stderr.String(), "going on with map")
@@ -466,6 +522,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "still runs")
 	s.run(0, "pause", id)
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "paused")
+	require.Contains(t, s.run(0, "ls").stdout.String(), "paused")
 	s.run(0, "resume", id, "--window", "4")
 
 	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID

@@ -126,6 +126,10 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Count(follower.stdout.String(), "\n") >= 90 }, time.Minute, 20*time.Millisecond,
 		"what has finished is printed although the map waits at its gate")
 	require.Less(t, strings.Count(follower.stdout.String(), "\n"), 100)
+	partial := here.run(1, "results", id, "--partial", "--values")
+	require.GreaterOrEqual(t, strings.Count(partial.stdout.String(), "\n"), 90)
+	require.Contains(t, partial.stderr.String(), "map "+id+" still runs: it has ")
+	require.Contains(t, partial.stderr.String(), " of 200 results so far")
 	leaver := here.begin("results", id, "--follow")
 	require.Eventually(t, func() bool { return strings.Contains(leaver.stdout.String(), `{"index":80,"value":80}`) }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, leaver.Process.Signal(syscall.SIGINT))
@@ -137,4 +141,28 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	}
 	require.Equal(t, 0, follower.code(), follower.stderr.String())
 	require.Equal(t, numbers(200), follower.stdout.String())
+}
+
+// What a cancelled map has finished is not lost to its user.
+func TestResults_OfACancelledMap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	here := newShell(t)
+	here.at(s)
+	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")
+	id := strings.TrimSpace(p.stdout.String())
+	require.Eventually(t, func() bool {
+		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
+	}, time.Minute, 100*time.Millisecond)
+	require.Contains(t, here.run(0, "cancel", id).stderr.String(), "results "+id+" --partial")
+	require.Equal(t, 1, here.begin("wait", id).code())
+	refused := here.run(1, "results", id)
+	require.Empty(t, refused.stdout.String())
+	require.Contains(t, refused.stderr.String(), "--partial gives the results that it has")
+	p = here.run(1, "results", id, "--partial", "--out", "some.jsonl.gz")
+	require.Contains(t, p.stderr.String(), "was cancelled: it has ")
+	require.Regexp(t, ` (9\d|1\d\d) of 200 results so far`, p.stderr.String())
+	require.Equal(t, "\x1f\x8b", here.file("some.jsonl.gz")[:2])
 }

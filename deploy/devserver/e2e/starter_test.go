@@ -219,6 +219,15 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 				var terminated *starter.Terminated
 				require.ErrorAs(t, err, &terminated)
 			}
+			stored := map[string]bool{}
+			for line, err := range h.Stored(t.Context()) {
+				require.NoError(t, err)
+				stored[string(line)] = true
+			}
+			require.GreaterOrEqual(t, len(stored), 5)
+			for i := range 5 {
+				require.Contains(t, stored, fmt.Sprintf(`{"index":%d,"value":%d}`, i, i))
+			}
 			s.allow("open")
 			again := s.start(m)
 			require.Equal(t, starter.Continued, again.Entry)
@@ -270,6 +279,50 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			require.ErrorAs(t, err, &nothing)
 		})
 	}
+}
+
+// Mending the options is what a retry is for, and it is the same map.
+func TestStarter_RetryFindsTheMapWhateverItsOptions(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	m := s.over("odd", 20)
+	m.Retry = true
+	_, err := s.Start(t.Context(), m)
+	var none *starter.NothingToRetry
+	require.ErrorAs(t, err, &none)
+	m.ID = "named"
+	_, err = s.Start(t.Context(), m)
+	require.ErrorContains(t, err, "no map named to retry")
+	require.Empty(t, s.calls(), "a retry of nothing runs nothing")
+
+	h := s.start(s.over("odd", 20))
+	_, err = s.wait(h)
+	require.NoError(t, err)
+	other := s.start(s.over("double", 20)) // newer, of the same items
+	_, err = s.wait(other)
+	require.NoError(t, err)
+	require.Len(t, s.calls(), 30)
+	s.allow("fixed")
+	m = s.over("odd", 20)
+	m.Retry, m.Input.Attempts, m.Input.Timeout, m.Input.Mode = true, 3, gpumux.Duration(time.Minute), gpumux.Fresh
+	var again *starter.Handle
+	require.Eventually(t, func() bool { // the server lists a map a moment after it has ended
+		again, err = s.Start(t.Context(), m)
+		return !errors.As(err, &none)
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Equal(t, starter.Retried, again.Entry)
+	require.Equal(t, h.ID, again.ID)
+	in, err := again.Input(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{3, gpumux.Duration(time.Minute), gpumux.Fresh}, []any{in.Attempts, in.Timeout, in.Mode})
+	summary, err := s.wait(again)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, summary.Succeeded)
+	require.Len(t, s.calls(), 40, "succeeded items ran again")
+	_, err = s.Start(t.Context(), m)
+	var nothing *starter.NothingFailed
+	require.ErrorAs(t, err, &nothing)
 }
 
 func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {

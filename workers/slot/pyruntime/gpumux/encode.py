@@ -40,8 +40,7 @@ def encode(value: Any, name: str = "result") -> bytes:
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8; the escaped form can carry it.
-        data = _ascii(value).encode()
+        raise ValueError(_lone(value, name)) from None
     if len(data) > MAX_VALUE:
         raise ValueError(f"{name} has {len(data)} bytes, the wire carries at most {MAX_VALUE}; write a file and return its path")
     return data
@@ -97,7 +96,6 @@ def _mixed(value: Any) -> bool:
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_hook).encode
-_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False, default=_hook).encode
 
 
 def _direct(value: Any) -> str:
@@ -168,6 +166,24 @@ def _key(key: Any, path: str) -> str:
         if plain is None or isinstance(plain, (str, bool, int, float)):
             return _key(plain, path)
     raise TypeError(f"a key of {path} is a {_name(type(key))}, which JSON cannot have as a key; use strings or numbers")
+
+
+def _lone(value: Any, path: str) -> str:
+    """Words for the half of a surrogate pair that is somewhere in value: no UTF-8 can carry it, and readers of JSON refuse it."""
+    pending = [(path, _walk(value, path, set()))]
+    for where, each in pending:
+        if isinstance(each, dict):
+            pending += [(f"a key of {where}", key) for key in each] + [(where + _step(key), x) for key, x in each.items()]
+        elif isinstance(each, list):
+            pending += [(f"{where}[{i}]", x) for i, x in enumerate(each)]
+        elif isinstance(each, str):
+            for at, letter in enumerate(each):
+                if "\ud800" <= letter <= "\udfff":
+                    return (
+                        f"{where} has half of a surrogate pair (\\u{ord(letter):04x}, character {at}), which is no text in UTF-8; "
+                        "for a name of a file return os.fsencode(name), for other text text.encode(errors='replace').decode()"
+                    )
+    return f"{path} has half of a surrogate pair, which is no text in UTF-8"
 
 
 def _step(key: Any) -> str:

@@ -163,7 +163,10 @@ def _streams() -> None:
         if stream is not None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
-        faulthandler.enable(fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10))
+        way_out = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10)
+        faulthandler.enable(way_out)
+        # The worker asks so where a task hangs.
+        faulthandler.register(signal.SIGUSR2, way_out)
     except OSError:
         # No standard error at all: nobody would see it.
         pass

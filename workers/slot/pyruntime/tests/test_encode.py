@@ -8,6 +8,7 @@ import decimal
 import enum
 import fractions
 import json
+import os
 import pathlib
 import sys
 import unittest
@@ -78,8 +79,6 @@ TABLE = [
     (12345678901234567890, "12345678901234567890"),
     (0.1, "0.1"),
     ("zażółć \U0001f600\n", '"zażółć \U0001f600\\n"'),
-    ("lone \ud800", '"lone \\ud800"'),
-    ({"lone \ud800": [NAN, "\udfff"]}, '{"lone \\ud800":["NaN","\\udfff"]}'),
     ([1, (2, [3])], "[1,[2,[3]]]"),
     ({"a": 1, 2: 3, None: 4, True: 5, 1.5: 6}, '{"a":1,"2":3,"null":4,"true":5,"1.5":6}'),
     ([NAN, INF, -INF, 1.5], '["NaN","Infinity","-Infinity",1.5]'),
@@ -145,6 +144,18 @@ class TestEncode(unittest.TestCase):
             encode(circle)
         with self.assertRaisesRegex(TypeError, "progress is a object"):
             encode(object(), "progress")
+
+    def test_half_of_a_surrogate_pair_is_refused_with_its_place(self):
+        for value, words in [
+            ("lone \ud800", r"result has half of a surrogate pair \(\\ud800, character 5\)"),
+            ({"a": [NAN, ("\udfff",)]}, r"result\.a\[1\]\[0\] has half of .*\\udfff, character 0"),
+            ({"\udc80": 1}, r"a key of result has half of .*\\udc80"),
+            (pathlib.Path(os.fsdecode(b"/a/\xff.png")), r"result has half of .*\\udcff, character 3.*return os\.fsencode\(name\)"),
+            ([Color.RED, Point("\ud83d", "\ude00")], r"result\[1\]\.x has half of .*\\ud83d"),
+        ]:
+            with self.subTest(value=value), self.assertRaisesRegex(ValueError, words):
+                encode(value)
+        self.assertEqual(encode("\U0001f600"), '"\U0001f600"'.encode())
 
     def test_keys_that_become_one_are_refused(self):
         circle = {"a": 1}

@@ -1,0 +1,40 @@
+package activities
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// A results file takes the place of what has its name, so it must not be the source, by its key or its URL.
+func TestIndexSource_NotOverItsResults(t *testing.T) {
+	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"))
+	require.NoError(t, err)
+	defer st.Close()
+	w, err := st.Create(t.Context(), "a/x.jsonl")
+	require.NoError(t, err)
+	_, err = w.Write([]byte("1\n2\n"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	(&Light{Store: st}).Register(env)
+	for output, same := range map[string]bool{"a/x.jsonl": true, st.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false} {
+		for _, source := range []string{"a/x.jsonl", st.Locate("a/x.jsonl")} {
+			got, err := env.ExecuteActivity(gpumux.IndexSource, gpumux.IndexInput{Source: source, Index: gpumux.PartsOf(output) + "/source.index"})
+			if same {
+				require.ErrorContains(t, err, "is the source itself, which would be overwritten", output)
+				continue
+			}
+			require.NoError(t, err, output)
+			var found gpumux.Source
+			require.NoError(t, got.Get(&found))
+			require.EqualValues(t, 2, found.Items)
+		}
+	}
+}

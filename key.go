@@ -1,0 +1,81 @@
+package gpumux
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// ScratchFolder is the folder of a store on disk that holds temporaries; no key begins with it.
+const ScratchFolder = ".tmp"
+
+// CheckKey says what is wrong with the key of an object in a store, or nil.
+func CheckKey(key string) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%.200q is not a key: %s; write it as folder/name.jsonl", key, why)
+	}
+	switch {
+	case key == "":
+		return bad("it is empty")
+	case len(key) > 900:
+		return bad("it is longer than 900 bytes")
+	case !utf8.ValidString(key):
+		return bad("it is not UTF-8")
+	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return bad("it holds a control character or a backslash")
+	// Both mean something to the blob library.
+	case strings.Contains(key, "__0x") || strings.HasSuffix(key, ".attrs"):
+		return bad("it holds __0x or ends in .attrs")
+	}
+	for i, element := range strings.Split(key, "/") {
+		switch {
+		case element == "":
+			return bad("it begins or ends with a slash or holds two in a row")
+		case element == "." || element == "..":
+			return bad("it holds " + element)
+		case i == 0 && element == ScratchFolder:
+			return bad(ScratchFolder + " holds temporaries")
+		case len(element) > 255:
+			return bad("a name in it is longer than 255 bytes")
+		}
+	}
+	return nil
+}
+
+// checkOutput says what is wrong with the name of a results file, as far as that can be seen without the store, or nil.
+func checkOutput(name string) error {
+	scheme, _, isURL := strings.Cut(name, ":/")
+	switch {
+	case strings.HasPrefix(name, "/"):
+		return fmt.Errorf("%q is a path of a machine; use a key of the workers' store such as folder/name.jsonl, or a URL inside it", name)
+	case !isURL || strings.Contains(scheme, "/"):
+		return CheckKey(name)
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return fmt.Errorf("%q is neither a key nor a URL: %w", name, err)
+	}
+	if path.Clean("/"+u.Path) != "/"+strings.TrimPrefix(u.Path, "/") {
+		return fmt.Errorf("%q names no object: its path ends with a slash, or holds two in a row, . or ..", name)
+	}
+	return CheckKey(path.Base(u.Path))
+}
+
+// CheckID says what is wrong with the ID of a workflow, or nil. Temporal takes more, but its clients send the ID in a header of
+// their calls, so that a workflow of another ID is started and never served.
+func CheckID(id string) error {
+	const most = 1000
+	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })
+	switch {
+	case strings.TrimSpace(id) == "":
+		return fmt.Errorf("the ID of a map is empty")
+	case len(id) > most:
+		return fmt.Errorf("the ID %.80q of a map has %d bytes; Temporal takes at most %d", id, len(id), most)
+	case bad >= 0:
+		r, _ := utf8.DecodeRuneInString(id[bad:])
+		return fmt.Errorf("the ID %.80q of a map holds %q; only printable ASCII characters can be used", id, r)
+	}
+	return nil
+}

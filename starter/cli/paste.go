@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// hinted is a command in a text, as all hints write them.
+var hinted = regexp.MustCompile("`gpumux ([a-z]+)([^`\n]*)`")
+
+// aboutServer are the commands that talk to a server; withStore are those of them that take --store.
+var (
+	aboutServer = []string{"map", "run", "ls", "show", "wait", "results", "pause", "resume", "cancel", "retry", "workers", "tasks", "doctor"}
+	withStore   = []string{"map", "run", "results", "retry", "doctor"}
+)
+
+// pasted gives the commands in a text the flags that this command was given to find its server, so that they can be pasted.
+func (a *app) pasted(text string) string {
+	return hinted.ReplaceAllStringFunc(text, func(found string) string {
+		parts := hinted.FindStringSubmatch(found)
+		return "`" + a.command(parts[1]+parts[2]) + "`"
+	})
+}
+
+// command is a command line of gpumux, for the server of this one.
+func (a *app) command(words string) string {
+	name, _, _ := strings.Cut(words, " ")
+	var flags []string
+	add := func(flag, value string) {
+		if value != "" && !strings.Contains(words, flag) {
+			flags = append(flags, flag, value)
+		}
+	}
+	if slices.Contains(aboutServer, name) {
+		add("--address", a.address)
+		add("--namespace", a.namespace)
+	}
+	if slices.Contains(withStore, name) && a.storeURL != os.Getenv("GPUMUX_STORE") {
+		add("--store", a.storeURL)
+	}
+	if len(flags) == 0 {
+		return "gpumux " + words
+	}
+	return "gpumux " + words + " " + shellLine(flags)
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func (a *app) workersCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "workers",
+		Short: "List the workers: their pools, slots and versions",
+		Long: `List the workers, with a line for each of their pools: slots that run items of those that there are, the
+budget of a slot, the version. A worker that was killed, or stands still, is listed for a while without pools.`,
+		Example: "  gpumux workers\n  gpumux workers --json | jq -r '.[].offer.pools[]?.name'",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	a.connectionFlags(c)
+	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+		return a.askWorkers(c, func(workers []starter.Worker) error {
+			if asJSON {
+				return printJSON(a.Stdout, workers)
+			}
+			return printWorkers(a.Stdout, workers, time.Now())
+		})
+	})
+	return c
+}
+
+func (a *app) tasksCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "tasks",
+		Short: "List the tasks that the workers offer, and on which pools",
+		Long: `List the tasks that the workers offer, the pools on which they do, and the mode of each: persistent keeps the
+process for the next item, fresh starts one for every item.`,
+		Example: "  gpumux tasks\n  gpumux tasks --json | jq -r '.[].name'",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	a.connectionFlags(c)
+	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+		return a.askWorkers(c, func(workers []starter.Worker) error {
+			tasks := tasksOf(workers)
+			if asJSON {
+				return printJSON(a.Stdout, tasks)
+			}
+			rows := [][]string{{"TASK", "MODE", "POOLS"}}
+			for _, t := range tasks {
+				rows = append(rows, []string{t.Name, strings.Join(t.Modes, ", "), strings.Join(t.Pools, ", ")})
+			}
+			return table(a.Stdout, rows)
+		})
+	})
+	return c
+}
+
+// askWorkers asks all workers and says which of them do not answer.
+func (a *app) askWorkers(c *cobra.Command, show func([]starter.Worker) error) error {
+	conn, err := a.connect(c.Context())
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	workers, err := conn.Workers(c.Context())
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if w.Error != "" {
+			a.console.say("worker %s: %s", w.Identity, oneLine(w.Error, 300))
+		}
+	}
+	return show(workers)
+}
+
+// printWorkers writes a row for each pool of each worker.
+func printWorkers(to io.Writer, workers []starter.Worker, now time.Time) error {
+	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
+	for _, w := range workers {
+		if w.Offer == nil {
+			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", ago(now, w.Seen)})
+			continue
+		}
+		for _, p := range w.Offer.Pools {
+			memory := "-"
+			if p.Memory > 0 {
+				memory = p.Memory.String()
+			}
+			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
+				count(int64(len(w.Offer.Tasks))), w.Offer.Version, ago(now, w.Seen)})
+		}
+	}
+	return table(to, rows)
+}
+
+// offeredTask is a task as the workers together offer it.
+type offeredTask struct {
+	Name string `json:"name"`
+	// Modes are its own, or those of its pools.
+	Modes []string `json:"modes"`
+	Pools []string `json:"pools"`
+	// Workers are the identities of those that offer it.
+	Workers []string `json:"workers"`
+}
+
+// tasksOf are the tasks of all workers in order of name.
+func tasksOf(workers []starter.Worker) []offeredTask {
+	tasks := []offeredTask{}
+	at := map[string]int{}
+	add := func(to *[]string, text string) {
+		if !slices.Contains(*to, text) {
+			*to = append(*to, text)
+			slices.Sort(*to)
+		}
+	}
+	for _, w := range workers {
+		if w.Offer == nil {
+			continue
+		}
+		for _, name := range w.Offer.Tasks {
+			i, known := at[name]
+			if !known {
+				i = len(tasks)
+				at[name], tasks = i, append(tasks, offeredTask{Name: name})
+			}
+			t := &tasks[i]
+			add(&t.Workers, w.Identity)
+			for _, pool := range w.Offer.Pools {
+				add(&t.Pools, pool.Name)
+				mode := w.Offer.Modes[name]
+				if mode == "" {
+					mode = pool.Mode
+				}
+				if mode == "" {
+					mode = gpumux.Persistent
+				}
+				add(&t.Modes, string(mode))
+			}
+		}
+	}
+	slices.SortFunc(tasks, func(a, b offeredTask) int { return strings.Compare(a.Name, b.Name) })
+	return tasks
+}

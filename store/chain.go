@@ -1,0 +1,70 @@
+package store
+
+import (
+	"io"
+	"strings"
+)
+
+// Input is one of the inputs of SpoolAll.
+type Input struct {
+	// Open opens it when its turn has come.
+	Open func() (io.ReadCloser, error)
+	// Name, Format and Delimiter are those of SpoolOptions.
+	Name      string
+	Format    Format
+	Delimiter rune
+}
+
+// chain is the items of several inputs, one after the other.
+type chain struct {
+	inputs []Input
+	// at is the input that is read, with its items and what is to be closed behind it.
+	at   int
+	from items
+	body io.Closer
+}
+
+// open opens the input whose turn it is.
+func (c *chain) open() error {
+	if c.at >= len(c.inputs) {
+		return io.EOF
+	}
+	in := c.inputs[c.at]
+	body, err := in.Open()
+	if err != nil {
+		return err
+	}
+	c.body = body
+	c.from, _, err = openItems(body, in.Name, in.Format, in.Delimiter)
+	return err
+}
+
+func (c *chain) close() {
+	if c.body != nil {
+		_ = c.body.Close()
+		c.body = nil
+	}
+}
+
+// name is what errors call the inputs.
+func (c *chain) name() string {
+	names := make([]string, len(c.inputs))
+	for i, in := range c.inputs {
+		names[i] = in.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *chain) next() ([]byte, int64, error) {
+	for {
+		item, offset, err := c.from.next()
+		if err != io.EOF {
+			return item, offset, err
+		}
+		c.close()
+		c.at++
+		if err := c.open(); err != nil {
+			return nil, 0, err
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package slot
+
+import (
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// stacksSignal is what the Python runtime answers with the stacks of all threads, however its task hangs.
+	stacksSignal = syscall.SIGUSR2
+	// stacksLimit is how long that may take, stacksCalm how long nothing more comes when it is done.
+	stacksLimit = 500 * time.Millisecond
+	stacksCalm  = 50 * time.Millisecond
+)
+
+// stacks are the Python stacks of a process that hangs, or nothing where it does not write them. What it printed until then is read.
+func (p *process) stacks() string {
+	if p.task.Python == "" {
+		return ""
+	}
+	begin := p.out.size()
+	select {
+	case <-p.exited:
+		return ""
+	default:
+		_ = syscall.Kill(p.pid, stacksSignal)
+	}
+	tick := time.NewTicker(stacksCalm / 10)
+	defer tick.Stop()
+	over := time.NewTimer(stacksLimit)
+	defer over.Stop()
+	size, grew := begin, time.Now()
+	for waits := true; waits; {
+		select {
+		case <-p.exited:
+			waits = false
+		case <-over.C:
+			waits = false
+		case now := <-tick.C:
+			if n := p.out.size(); n != size {
+				size, grew = n, now
+			} else if size > begin && now.Sub(grew) > stacksCalm {
+				waits = false
+			}
+		}
+	}
+	text := strings.TrimSpace(p.out.from(begin))
+	p.out.rest()
+	if text == "" {
+		return ""
+	}
+	return "where it was when its time was over (Python's stacks):\n" + text
+}

@@ -1,0 +1,42 @@
+package slot
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// placeholder in a word of a command stands for the item.
+	placeholder = "{}"
+	// longestWord is the most bytes that Linux takes in one word of a command, less the end.
+	longestWord = 128<<10 - 1
+)
+
+// words are a command's, with the item in the place of {}: a string is its text, any other value its JSON.
+func words(command []string, item json.RawMessage) ([]string, error) {
+	if !slices.ContainsFunc(command[1:], func(word string) bool { return strings.Contains(word, placeholder) }) {
+		return command, nil
+	}
+	text := string(item)
+	if text != "" && text[0] == '"' {
+		if err := json.Unmarshal(item, &text); err != nil {
+			return nil, fmt.Errorf("the item is no text for {}: %w", err)
+		}
+	}
+	if strings.ContainsRune(text, 0) {
+		return nil, fmt.Errorf("the item holds a NUL character, which no word of a command can")
+	}
+	all := slices.Clone(command)
+	for i, word := range all[1:] {
+		all[i+1] = strings.ReplaceAll(word, placeholder, text)
+		if len(all[i+1]) > longestWord {
+			return nil, fmt.Errorf("a word of the command would have %s with the item in it, more than the %s that the system takes; "+
+				"read the item from standard input instead", gpumux.Size(len(all[i+1])), gpumux.Size(longestWord))
+		}
+	}
+	return all, nil
+}
