@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// aheadTime is how much work a process is given ahead, since no other slot can take it if it turns out to be long, and mostAhead
-	// how many items at most. Next to an item of longItem the moment in which the next one is on its way is nothing.
-	aheadTime = 8 * time.Millisecond
-	mostAhead = 2048
+	// aheadTime is how much work a process is given ahead, and mostAhead how many items at most: every half of that costs a message
+	// both ways, and no other slot can take it if it turns out to be long. Next to an item of longItem the moment in which the next
+	// one is on its way is nothing.
+	aheadTime = 32 * time.Millisecond
+	mostAhead = 8192
 	longItem  = 100 * time.Millisecond
 )
 
@@ -45,14 +46,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 			return s.fail(p, p.broke("the result of item %d of run %d: %v", r.N, r.Run, err), "")
 		}
 		if i == 0 || r.Ended != records[i-1].Ended {
-			together := 0.0
-			for _, same := range records[i:] {
-				if same.Ended != r.Ended {
-					break
-				}
-				together += same.Busy
-			}
-			groupPeak = p.peak(now, together, r.Peak)
+			groupPeak = p.peak(now, r.Peak)
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy

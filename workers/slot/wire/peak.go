@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-const (
-	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
-	peakItem  = 5 * time.Millisecond
-	peakEvery = 50 * time.Millisecond
-)
+// peakEvery is the time between two readings: an item that takes as long has a peak of its own, and one of shorter ones has that of
+// all since the last reading.
+const peakEvery = 50 * time.Millisecond
 
 // peaks measures the items of this process one after the other, with the kernel's high-water mark of its resident memory. A worker
 // that read the mark and set it back would wait wherever the process holds the lock of its memory.
@@ -20,10 +18,10 @@ type peaks struct {
 	due  time.Time
 }
 
-// of is the peak in bytes of an item that has just ended, or 0 when it is not measured.
-func (p *peaks) of(began time.Time) int64 {
+// last is the peak in bytes of an item that has just ended, or 0 when it is not measured.
+func (p *peaks) last() int64 {
 	ended := time.Now()
-	if !p.told || ended.Before(p.due) && ended.Sub(began) < peakItem {
+	if !p.told || ended.Before(p.due) {
 		return 0
 	}
 	p.due = ended.Add(peakEvery)

@@ -20,7 +20,7 @@ from .encode import rows
 from .fault import describe, is_memory
 from .item import read
 from .memory import trim
-from .peak import LONG, Peak
+from .peak import Peak
 from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
@@ -54,6 +54,7 @@ class Caller:
     def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
         """Run the items of one run, whose JSON lies one after the other in body."""
         self._run = run
+        self._wire.begin(len(sizes))
         try:
             if self.batch:
                 self._batches(sizes, body, attempts)
@@ -104,7 +105,7 @@ class Caller:
                 break
         self._finish()
         ended = perf_counter()
-        peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
+        peak = 0 if ended < self._peak.due else self._peak.take(ended)
         if fault is None:
             self._wire.result(self._run, n, data, ended - begin, ended, tried, peak)
         else:
@@ -156,7 +157,7 @@ class Caller:
         if answers is not None:
             self._finish()
             ended = perf_counter()
-            peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
+            peak = 0 if ended < self._peak.due else self._peak.take(ended)
             self._answer(n, answers, (ended - begin) / len(raws), ended, peak)
             self._answered()
             self._grow()
