@@ -31,6 +31,8 @@ type flow struct {
 	intake *intake
 	// over says that no more items come from the intake than held has.
 	over bool
+	// finished is how many items have ended.
+	finished int
 	// least is how many items a process that has none left waits for, size how many it would take.
 	least, size int
 
@@ -79,7 +81,7 @@ func (f *flow) pop() flying {
 // frame is the next one for a process that runs low. It is empty until half of its items are there or, where the process has none
 // left, those of one micro-batch.
 func (f *flow) frame(p *process) wire.Run {
-	size, unit := whole(p.ahead(), p.batch), max(1, p.batch)
+	size, unit := whole(p.ahead(f.finished), p.batch), max(1, p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
 	}
@@ -137,5 +139,6 @@ func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak
 	r.Index = f.flight[0].Index
 	f.flight = f.flight[1:]
 	p.ran++
+	f.finished++
 	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.budget)})
 }

@@ -33,30 +33,34 @@ func TestProcess_TheEndSparesAStrangerWithItsNumber(t *testing.T) {
 	require.Equal(t, syscall.SIGINT, err.(*exec.ExitError).Sys().(syscall.WaitStatus).Signal())
 }
 
-// reading is a watch that counts how often it is asked what a process holds.
-type reading struct {
+// sparing is a watch that counts how often it is asked what a process holds.
+type sparing struct {
 	unwatched
-	asked int
+	times int
 }
 
-func (r *reading) Held() int64 {
-	r.asked++
+func (r *sparing) Held() int64 {
+	r.times++
 	return 1 << 20
 }
 
 // What a short item costs is mostly the messages that bring it, so many go in one frame; and nobody looks at the memory of a process
 // without a budget.
 func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
-	for pace, want := range map[time.Duration]int{
-		0: 1, time.Microsecond: mostAhead, 100 * time.Microsecond: 321, time.Millisecond: 33, 14 * time.Millisecond: 3, 40 * time.Millisecond: 2,
-		longItem: 1, time.Minute: 1,
+	for _, c := range []struct {
+		pace        time.Duration
+		ended, want int
+	}{
+		{0, 0, 1}, {time.Microsecond, 0, 8001}, {time.Microsecond, 1 << 20, mostAhead}, {100 * time.Microsecond, 0, 81},
+		{time.Millisecond, 0, 9}, {time.Millisecond, 240, 11}, {time.Millisecond, 480, 21}, {time.Millisecond, 1 << 20, 33},
+		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 3}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
-		watched := &reading{}
-		p := &process{pace: pace, board: &wire.Board{}, memory: memory{Watched: watched}}
-		require.Equal(t, want, p.ahead(), pace)
-		require.Zero(t, watched.asked)
+		watched := &sparing{}
+		p := &process{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
+		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
+		require.Zero(t, watched.times)
 		p.memory.tidy.budget = 1 << 30
-		p.ahead()
-		require.Equal(t, 1, watched.asked)
+		p.ahead(c.ended)
+		require.Equal(t, 1, watched.times)
 	}
 }
