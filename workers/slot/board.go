@@ -3,6 +3,7 @@ package slot
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -118,7 +119,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return s.fail(p, e, "")
 	}
 	// It ended between the two looks, and the process in the middle of an innocent one.
-	f.held = append(f.flight, f.held...)
+	f.held = slices.Concat(f.flight, f.held)
 	f.flight = nil
 	s.drop("an item ended at the moment of its timeout")
 	return nil
