@@ -50,7 +50,14 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 			return s.fail(p, p.broke("the result of item %d of run %d: %v", r.N, r.Run, err), "")
 		}
 		if i == 0 || r.Ended != records[i-1].Ended {
-			groupPeak = p.peak(now, r.Peak)
+			together := 0.0
+			for _, same := range records[i:] {
+				if same.Ended != r.Ended {
+					break
+				}
+				together += same.Busy
+			}
+			groupPeak = p.peak(now, together, r.Peak)
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy

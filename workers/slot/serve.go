@@ -284,7 +284,7 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 		busy += each
 	}
 	now := time.Now()
-	peak := p.peak(now, m.Peak)
+	peak := p.peak(now, busy, m.Peak)
 	for i, value := range m.Values {
 		tries := 1
 		if m.Attempts != nil {
@@ -323,7 +323,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 		p.ran++
 		return nil
 	}
-	peak := p.peak(time.Now(), m.Peak)
+	peak := p.peak(time.Now(), m.Busy, m.Peak)
 	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
 	s.ended(p, 1, m.Busy, peak)
 	return s.goOn(p, f, true)

@@ -93,17 +93,16 @@ func confine(o Options) *cgroup {
 }
 
 const (
-	// peakEvery is the time between two peaks: an item that takes as long has its own, one of shorter ones that of all since.
+	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
+	peakItem  = 5 * time.Millisecond
 	peakEvery = 50 * time.Millisecond
-	// heldEvery is the time between two readings of what a process holds.
-	heldEvery = 5 * time.Millisecond
 )
 
-// peak is the most that was held for items which have just ended together, or 0 where that is not known. A process that tells its
-// own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
-func (p *process) peak(now time.Time, told int64) int64 {
+// peak is the most that was held for items which have just ended together, or 0 where that is not known. They took busy seconds. A
+// process that tells its own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
+func (p *process) peak(now time.Time, busy float64, told int64) int64 {
 	p.memory.tells = p.memory.tells || told > 0
-	if told == 0 && (p.memory.tells || now.Sub(p.memory.last) < peakEvery) {
+	if told == 0 && (p.memory.tells || duration(busy) < peakItem && now.Sub(p.memory.last) < peakEvery) {
 		return 0
 	}
 	p.memory.last = now
@@ -115,7 +114,7 @@ func (p *process) held() (bytes int64, fresh bool) {
 	if p.memory.tidy.budget == 0 {
 		return 0, false
 	}
-	if now := time.Now(); now.Sub(p.memory.read) >= heldEvery {
+	if now := time.Now(); now.Sub(p.memory.read) >= peakItem {
 		p.memory.held, p.memory.read, fresh = p.memory.Held(), now, true
 	}
 	return p.memory.held, fresh

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// peakEvery is the time between two readings: an item that takes as long has a peak of its own, and one of shorter ones has that of
-// all since the last reading.
-const peakEvery = 50 * time.Millisecond
+const (
+	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
+	peakItem  = 20 * time.Millisecond
+	peakEvery = 50 * time.Millisecond
+)
 
 // peaks measures the items of this process one after the other, with the kernel's high-water mark of its resident memory. A worker
 // that read the mark and set it back would wait wherever the process holds the lock of its memory.
@@ -18,10 +20,10 @@ type peaks struct {
 	due  time.Time
 }
 
-// last is the peak in bytes of an item that has just ended, or 0 when it is not measured.
-func (p *peaks) last() int64 {
+// of is the peak in bytes of an item that has just ended, or 0 when it is not measured.
+func (p *peaks) of(began time.Time) int64 {
 	ended := time.Now()
-	if !p.told || ended.Before(p.due) {
+	if !p.told || ended.Before(p.due) && ended.Sub(began) < peakItem {
 		return 0
 	}
 	p.due = ended.Add(peakEvery)

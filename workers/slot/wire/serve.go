@@ -101,8 +101,9 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 		}
 		for n, item := range run.Items {
 			at := &running{conn: conn, hello: hello, run: run.Run, n: n}
+			began := time.Now()
 			answer := at.item(context.WithValue(ctx, runningKey{}, at), handler, item, max(1, run.Attempts))
-			answer = note(answer, out.grown(), measured.last())
+			answer = note(answer, out.grown(), measured.of(began))
 			if err := conn.Write(answer); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ from .encode import rows
 from .fault import describe, is_memory
 from .item import read
 from .memory import trim
-from .peak import Peak
+from .peak import LONG, Peak
 from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
@@ -105,7 +105,7 @@ class Caller:
                 break
         self._finish()
         ended = perf_counter()
-        peak = 0 if ended < self._peak.due else self._peak.take(ended)
+        peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
         if fault is None:
             self._wire.result(self._run, n, data, ended - begin, ended, tried, peak)
         else:
@@ -157,7 +157,7 @@ class Caller:
         if answers is not None:
             self._finish()
             ended = perf_counter()
-            peak = 0 if ended < self._peak.due else self._peak.take(ended)
+            peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
             self._answer(n, answers, (ended - begin) / len(raws), ended, peak)
             self._answered()
             self._grow()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 
-# Seconds between two readings, of which each costs some 0.1 ms: an item that takes as long has a peak of its own, and one of shorter
-# ones has that of all since the last reading.
+# An item that takes this many seconds has a peak of its own, whose reading costs some 0.1 ms; of shorter ones, one in _EVERY has the
+# peak of all since the last.
+LONG = 0.02
 _EVERY = 0.05
 _NEVER = float("inf")
 
@@ -20,7 +21,7 @@ class Peak:
 
     def __init__(self, told: bool) -> None:
         self.due = 0.0 if told else _NEVER
-        """From when on an item is measured that ends, by perf_counter."""
+        """When an item that is not LONG is measured too, by perf_counter."""
 
     def take(self, ended: float) -> int:
         """The bytes of the items since the last call, or 0 where they are not told; ended is when the last one did."""
