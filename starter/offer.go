@@ -49,7 +49,7 @@ func (e *NoWorker) Error() string {
 }
 
 // Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. A server without standalone activities cannot be asked.
+// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
 func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 	var offer gpumux.Describe
 	rung, err := s.served(ctx, gpumux.Queue)
@@ -62,20 +62,26 @@ func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked, err := s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: "gpumux-describe-" + rand.Text(), TaskQueue: gpumux.Queue,
+	const summary = "a client asks what the workers offer"
+	id := "gpumux-describe-" + rand.Text()
+	var asked interface {
+		Get(ctx context.Context, answer any) error
+	}
+	asked, err = s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: id, TaskQueue: gpumux.Queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-		Summary: "a client asks what the workers offer",
 	}, gpumux.DescribeWorker)
 	var unknown *serviceerror.Unimplemented
 	if errors.As(err, &unknown) {
-		return offer, fmt.Errorf("ask a worker what it offers: this Temporal server has no standalone activities: %w", err)
+		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+			ID: id, TaskQueue: gpumux.Queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
+		}, gpumux.DescribeWorkflow)
 	}
 	if err == nil {
 		err = asked.Get(ctx, &offer)
 	}
 	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", err)
+		return offer, fmt.Errorf("ask a worker what it offers: %w", unseal(err))
 	}
 	return offer, nil
 }
@@ -108,7 +114,7 @@ func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, err
 	case strings.HasPrefix(url, "file:") && host != here:
 		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
 	}
-	st, err := store.Open(ctx, url)
+	st, err := store.OpenWith(ctx, url, store.Options{Keys: s.Keys})
 	if err != nil {
 		return nil, &NoStore{URL: url, Err: err}
 	}

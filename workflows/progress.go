@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -32,8 +33,18 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, details(m.progress(workflow.Now(ctx)), m.in.Rungs()))
+	p := m.progress(workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
+	// A run that was started with the attribute shows that the server has it; to set one that it lacks would stop the workflow.
+	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
+			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
+		}
+	}
 }
+
+var searchFailed = temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed)
 
 func details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder
@@ -46,7 +57,7 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
+	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items, gpumux.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	if p.Lost != "" {
@@ -56,11 +67,11 @@ func details(p gpumux.Progress, ladder []string) string {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
 	for _, kind := range sorted(p.Faults) {
-		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], kind))
+		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind))))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, strings.ReplaceAll(r.Fault.Error(), "\n", " ")))
+			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error())))
 		}
 	}
 	return b.String()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -15,17 +16,26 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Register registers gpumux.Map and its segments with a worker of the queue gpumux.
+// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: gpumux.SegmentWorkflow})
+	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: gpumux.DescribeWorkflow})
+}
+
+// describe is gpumux.Describe: one worker's answer to what it offers.
+func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
+	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: gpumux.Queue, ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+	err = workflow.ExecuteActivity(asking, gpumux.DescribeWorker).Get(ctx, &offer)
+	return offer, err
 }
 
 // registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
-func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
-	carry := in.Carry
-	in.Carry = nil
-	if err := in.Validate(); err != nil {
+func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
+	in, carry, err := given(ctx, raw)
+	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
 	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.Indexing, asked: in.Output != ""}
@@ -52,9 +62,10 @@ func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error
 			return gpumux.Summary{}, err
 		}
 		if len(m.e.todo) > 0 {
-			m.in.Carry = m.e.carry()
-			m.in.Carry.Started, m.in.Carry.Segments, m.in.Carry.Rounds = m.started, m.segments, m.rounds
-			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, m.in)
+			rest := m.e.carry()
+			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments, m.rounds
+			rest.ReduceEdition = m.reduceEdition
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
 		}
 		summary, done, err := m.finish(ctx)
 		if err != nil || done {
@@ -72,6 +83,8 @@ type mapping struct {
 	phase   gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
+	// reduceEdition is that of the code of a reduce that is a task.
+	reduceEdition string
 	// rounds is how often the merge has found items missing, lost what it said.
 	rounds int
 	lost   string
@@ -96,7 +109,7 @@ func clean(id string) string {
 // map and loses nothing.
 func light(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: summary,
+		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: gpumux.Plain(summary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -122,6 +135,9 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 	}
 	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
 	m.e.keep = m.c.keep(m.e)
+	if err := m.fix(ctx); err != nil {
+		return err
+	}
 	if err := (&reduction{mapping: m}).known(ctx); err != nil {
 		return err
 	}
@@ -146,7 +162,7 @@ func (m *mapping) find(ctx workflow.Context) error {
 
 // owner is whose results the parts are: all that decides what the values are.
 func (m *mapping) owner() gpumux.Owner {
-	o := gpumux.Owner{Task: m.in.Task, Items: m.e.total}
+	o := gpumux.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.e.total}
 	switch {
 	case m.e.source != nil:
 		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.e.source.Hash)
@@ -227,7 +243,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 func (m *mapping) resume(c gpumux.Carry) {
 	e := resumed(m.e.id, m.in, c)
 	e.parts, e.shown = m.e.parts, m.e.shown
-	m.e, m.segments, m.rounds = e, c.Segments, c.Rounds
+	m.e, m.segments, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
 }
 
 // carry is the state of the engine for another workflow.
@@ -236,7 +252,7 @@ func (e *engine) carry() *gpumux.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
-		Peak: e.peaks.Known(),
+		Peak: e.peaks.Known(), Editions: e.editions,
 	}
 }
 
@@ -244,6 +260,9 @@ func (e *engine) carry() *gpumux.Carry {
 func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
+	if len(c.Editions) == len(e.queues) {
+		e.editions = c.Editions
+	}
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)
