@@ -46,12 +46,14 @@ type event struct {
 	result gpumux.ChunkResult
 }
 
-// ahead is how many items a process is given beside the one that runs when they take so long each, as workers/slot gives them.
-func ahead(pace time.Duration) int64 {
+// ahead is how many items a process is given beside the one that runs when they take so long each and it has run so many of the
+// chunk, as workers/slot gives them.
+func ahead(pace time.Duration, ran int64) int64 {
 	if pace >= 100*time.Millisecond {
 		return 1
 	}
-	return int64(max(2, min(2048, 1+8*time.Millisecond/pace)))
+	work := min(32*time.Millisecond, max(8*time.Millisecond, time.Duration(ran)*pace/24))
+	return int64(max(2, min(8192, 1+work/pace)))
 }
 
 // run returns when the last item ended.
@@ -97,7 +99,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 					lately = cost
 				}
 				lately = max(time.Microsecond, lately+(cost-lately)/4)
-				holds = max(holds, next+1+ahead(lately))
+				holds = max(holds, next+1+ahead(lately, next))
 				if half == 0 && busy >= h.limit/2 {
 					half, since = busy, next+1
 				}

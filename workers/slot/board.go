@@ -3,6 +3,7 @@ package slot
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -10,11 +11,15 @@ import (
 )
 
 const (
-	// aheadTime is how much work a process is given ahead, since no other slot can take it if it turns out to be long, and mostAhead
-	// how many items at most. Next to an item of longItem the moment in which the next one is on its way is nothing.
-	aheadTime = 8 * time.Millisecond
-	mostAhead = 2048
-	longItem  = 100 * time.Millisecond
+	// aheadTime is how much work a process is given ahead at the beginning of a call, and longAhead later, when that is a small share
+	// of what the call has done, an aheadShare; mostAhead is how many items at most. Half of it costs a message both ways, and no other
+	// slot can take it if it turns out to be long. Next to an item of longItem the moment in which the next one is on its way is
+	// nothing.
+	aheadTime  = 8 * time.Millisecond
+	longAhead  = 32 * time.Millisecond
+	aheadShare = 24
+	mostAhead  = 8192
+	longItem   = 100 * time.Millisecond
 )
 
 // look takes in the results that lie on the process's board up to the offset end. An error is that of a process that is gone.
@@ -81,11 +86,13 @@ func (p *process) quicken(busy float64) {
 	}
 }
 
-// ahead is how many items the process is given ahead of its work: one until it is known how long they take.
-func (p *process) ahead() int {
+// ahead is how many items the process is given ahead of its work, of a call of which so many have ended: one until it is known how
+// long they take.
+func (p *process) ahead(ended int) int {
 	most := 1
 	if p.pace > 0 && p.pace < longItem {
-		most = int(max(2, min(mostAhead, 1+aheadTime/p.pace)))
+		work := min(longAhead, max(aheadTime, time.Duration(ended)*p.pace/aheadShare))
+		most = int(max(2, min(mostAhead, 1+work/p.pace)))
 	}
 	if p.board == nil {
 		most = min(most, frameItems)
@@ -120,7 +127,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 		return s.fail(p, e, stacks)
 	}
 	// It ended between the two looks, and the process in the middle of an innocent one.
-	f.held = append(f.flight, f.held...)
+	f.held = slices.Concat(f.flight, f.held)
 	f.flight = nil
 	s.drop("an item ended at the moment of its timeout")
 	return nil

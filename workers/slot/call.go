@@ -88,7 +88,7 @@ type Done struct {
 	// Busy is the time that the item took in the task process.
 	Busy time.Duration
 	// Peak is the most bytes that the process and its descendants held while the item ran: device memory on a GPU, resident
-	// memory on the CPU. It is 0 where it was not measured, as for most items that take less than 5 ms; those of a micro-batch
+	// memory on the CPU. It is 0 where it was not measured, as for most items that take less than 20 ms; those of a micro-batch
 	// share one. Budget is what they might hold; 0 means no budget.
 	Peak, Budget int64
 }

@@ -58,7 +58,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
 	var none Done
 	began := time.Now()
-	argv, err := words(call.Task.Command, item.Value)
+	argv, err := argvOf(call.Task.Command, item.Value)
 	if err != nil {
 		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
 		s.place(fault, call.Task)

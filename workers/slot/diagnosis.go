@@ -201,14 +201,32 @@ func always(e Evidence) func(*rule) bool {
 	return func(r *rule) bool { return !r.killed || e.OOMKills > 0 }
 }
 
-// exceptions are the exception and its chain, outermost first.
+const (
+	// readMost is how many bytes of one exception's message the rules read, readAll of all messages of a chain: what a failed item
+	// says must not cost more than running it. The ends of a message are read, where frameworks and those who quote them say why.
+	readMost, readAll = 4 << 10, 16 << 10
+	// readChain is how many links of a chain are read, readClass how many bytes of a class.
+	readChain, readClass = 32, 256
+)
+
+// exceptions are the exception and its chain, outermost first, as far as they are read.
 func (e Evidence) exceptions() []subject {
+	chain := e.Chain[:min(len(e.Chain), readChain)]
+	most := min(readMost, readAll/(len(chain)+1))
 	var out []subject
 	if e.Class != "" || e.Message != "" || e.Code != 0 {
-		out = append(out, subject{class: e.Class, text: e.Message})
+		out = append(out, subject{class: ends(e.Class, readClass), text: ends(e.Message, most)})
 	}
-	for _, x := range e.Chain {
-		out = append(out, subject{class: x.Class, text: x.Message})
+	for _, x := range chain {
+		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, most)})
 	}
 	return out
+}
+
+// ends is a text that is longer than most without its middle.
+func ends(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most/2], "") + "\n" + strings.ToValidUTF8(text[len(text)-most/2:], "")
 }

@@ -2,9 +2,7 @@ package slot
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpumux/gpumux"
@@ -17,7 +15,7 @@ type rule struct {
 	// codes are CUDA error numbers that say the same.
 	codes []int
 	// class and text are matched together; nil matches anything. A rule with a class never reads the tail as a whole.
-	class, text *regexp.Regexp
+	class, text *pattern
 	kind        gpumux.Kind
 	// poisoned: the process can use the device no more. device: the device is suspect. mpsWide: under MPS the neighbours are
 	// ruined too. blameless: the item did nothing.
@@ -45,8 +43,6 @@ const (
 	hintBuild = "the framework was built for other GPUs or another driver; install the build that fits this host"
 	hintMPS   = "the MPS server takes no client right now; it is retried when a client has left or the server has recovered"
 )
-
-func re(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)` + pattern) }
 
 // rules are tried in this order, so that a ruined context outweighs a shortage of memory, a shortage on the device one on the
 // host, and a class its text. Each is tried against the exception and its chain, outermost first, before the next one is.
@@ -159,27 +155,39 @@ type subject struct {
 	tail bool
 }
 
-// finding is a rule that holds, with the text and the place in it, or the number, that says so.
+// finding is a rule that holds, with the text that it read and the place in it, or the number, that says so.
 type finding struct {
 	rule    *rule
 	subject subject
+	text    string
 	at      int
 	code    int
 }
 
 // find tries the admitted rules in order, each against all subjects. The code is that of the first subject.
 func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) {
+	texts := make([]struct{ all, calm words }, len(subjects))
+	for i, s := range subjects {
+		texts[i].all = wordsIn(s.text)
+		if s.tail {
+			texts[i].calm = wordsIn(s.calm)
+		}
+	}
 	for i := range rules {
 		r := &rules[i]
 		if !admit(r) {
 			continue
 		}
 		for j, s := range subjects {
-			if at, ok := r.holds(s); ok {
-				return finding{rule: r, subject: s, at: at}, true
+			text := texts[j].all
+			if s.tail && r.kind.Memory() {
+				text = texts[j].calm
+			}
+			if at, ok := r.holds(s, text); ok {
+				return finding{rule: r, subject: s, text: text.text, at: at}, true
 			}
 			if j == 0 && code != 0 && slices.Contains(r.codes, code) && !otherCodes.MatchString(s.class) {
-				return finding{rule: r, subject: s, code: code}, true
+				return finding{rule: r, subject: s, text: text.text, code: code}, true
 			}
 		}
 	}
@@ -189,47 +197,34 @@ func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) 
 // otherCodes are the classes whose numbers are not CUDA's own.
 var otherCodes = re(`cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvrtc`)
 
-// holds says whether the rule describes the subject, and where its words stand: in a tail the last ones, nearest to the end.
-func (r *rule) holds(s subject) (at int, ok bool) {
+// holds says whether the rule describes the subject, whose text it reads, and where its words stand: in a tail the last ones, nearest
+// to the end.
+func (r *rule) holds(s subject, t words) (at int, ok bool) {
 	if r.class != nil && (s.tail || !r.class.MatchString(s.class)) {
 		return 0, false
 	}
-	text := r.reads(s)
 	if r.text == nil {
 		return 0, true
 	}
-	if found := r.text.FindAllStringIndex(text, -1); found != nil {
-		if s.tail {
-			return found[len(found)-1][0], true
+	if r.text.may(t.small) {
+		if found := r.text.FindAllStringIndex(t.text, -1); found != nil {
+			if s.tail {
+				return found[len(found)-1][0], true
+			}
+			return found[0][0], true
 		}
-		return found[0][0], true
 	}
-	if len(r.codes) == 0 {
-		return 0, false
-	}
-	for _, m := range numbered.FindAllStringSubmatchIndex(text, -1) {
-		digits := text[max(m[2], m[4]):max(m[3], m[5])]
-		if n, _ := strconv.Atoi(digits); slices.Contains(r.codes, n) {
-			return m[0], true
+	for _, n := range t.numbers {
+		if slices.Contains(r.codes, n.code) {
+			return n.at, true
 		}
 	}
 	return 0, false
 }
 
-// reads is the text of the subject that the rule is for.
-func (r *rule) reads(s subject) string {
-	if s.tail && r.kind.Memory() {
-		return s.calm
-	}
-	return s.text
-}
-
-// numbered are the ways in which libraries write a CUDA error by its number.
-var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:error|failure)(?: code)?[ :=(]{1,3}(\d{1,3})\b`)
-
 // diagnosis fills in what the rule says, with the framework's words and sizes.
 func (f finding) diagnosis() Diagnosis {
-	text := f.rule.reads(f.subject)
+	text := f.text
 	start := strings.LastIndexByte(text[:f.at], '\n') + 1
 	d := plain(f.rule.kind, strings.TrimPrefix(oneLine(text[start:]), "what():  "))
 	d.Fault.Class = f.subject.class

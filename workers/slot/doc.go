@@ -23,6 +23,6 @@
 // frameworks' own limits), hygiene.go and trend.go (when it trims and when it is recycled for its memory), tidy.go (how),
 // cgroup_linux.go and cgroup_other.go (its limit in the kernel), exposure_linux.go and exposure_other.go (what the kernel
 // kills first), stats.go (counts), output.go (what it prints), stacks.go (where it hangs), command.go (tasks that are plain programs), words.go (how they are called), diagnosis.go,
-// diagnosis_rules.go, diagnosis_tail.go, diagnosis_sizes.go and diagnosis_hints.go (from evidence to a fault), log.go (keys of
+// diagnosis_rules.go, diagnosis_words.go, diagnosis_tail.go, diagnosis_sizes.go and diagnosis_hints.go (from evidence to a fault), log.go (keys of
 // log fields).
 package slot

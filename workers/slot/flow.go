@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -31,11 +32,15 @@ type flow struct {
 	intake *intake
 	// over says that no more items come from the intake than held has.
 	over bool
+	// finished is how many items have ended.
+	finished int
 	// least is how many items a process that has none left waits for, size how many it would take.
 	least, size int
 
 	held   []flying
 	flight []flying
+	// track is the memory in which flight moves on.
+	track []flying
 	// began is when the first item in flight did.
 	began time.Time
 }
@@ -79,7 +84,7 @@ func (f *flow) pop() flying {
 // frame is the next one for a process that runs low. It is empty until half of its items are there or, where the process has none
 // left, those of one micro-batch.
 func (f *flow) frame(p *process) wire.Run {
-	size, unit := whole(p.ahead(), p.batch), max(1, p.batch)
+	size, unit := whole(p.ahead(f.finished), p.batch), max(1, p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
 	}
@@ -98,8 +103,10 @@ func (f *flow) frame(p *process) wire.Run {
 	if there := len(f.held); there < size && there > unit && !f.over {
 		size = there / unit * unit
 	}
-	now, bytes := time.Now(), 0
-	for len(run.Items) < min(size, len(f.held)) && (bytes < frameBytes || len(run.Items) == 0) {
+	now, bytes, most := time.Now(), 0, min(size, len(f.held))
+	run.Items = make([]json.RawMessage, 0, most)
+	f.room(most)
+	for len(run.Items) < most && (bytes < frameBytes || len(run.Items) == 0) {
 		item := f.held[len(run.Items)]
 		item.run, item.n, item.sent = run.Run, len(run.Items), now
 		f.flight = append(f.flight, item)
@@ -112,6 +119,17 @@ func (f *flow) frame(p *process) wire.Run {
 		f.intake.ask(size)
 	}
 	return run
+}
+
+// room makes room for n more items in flight.
+func (f *flow) room(n int) {
+	if cap(f.flight)-len(f.flight) >= n {
+		return
+	}
+	if all := len(f.flight) + n; cap(f.track) < all {
+		f.track = make([]flying, 0, 2*all)
+	}
+	f.flight = append(f.track[:0], f.flight...)
 }
 
 // hungry says that the process runs low of items. One that has not read what it was given gets no more, however few items that is.
@@ -142,7 +160,9 @@ func (f *flow) blame(fault *gpumux.Fault) {
 // finish hands on the result of the first item in flight.
 func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index
+	f.flight[0].Value = nil // it may be large
 	f.flight = f.flight[1:]
 	p.ran++
+	f.finished++
 	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.budget)})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // The number of a process that has ended may be that of another process's group by then.
@@ -29,4 +31,36 @@ func TestProcess_TheEndSparesAStrangerWithItsNumber(t *testing.T) {
 	require.NoError(t, stranger.Process.Signal(syscall.SIGINT))
 	err = <-ended
 	require.Equal(t, syscall.SIGINT, err.(*exec.ExitError).Sys().(syscall.WaitStatus).Signal())
+}
+
+// sparing is a watch that counts how often it is asked what a process holds.
+type sparing struct {
+	unwatched
+	times int
+}
+
+func (r *sparing) Held() int64 {
+	r.times++
+	return 1 << 20
+}
+
+// What a short item costs is mostly the messages that bring it, so many go in one frame; and nobody looks at the memory of a process
+// without a budget.
+func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
+	for _, c := range []struct {
+		pace        time.Duration
+		ended, want int
+	}{
+		{0, 0, 1}, {time.Microsecond, 0, 8001}, {time.Microsecond, 1 << 20, mostAhead}, {100 * time.Microsecond, 0, 81},
+		{time.Millisecond, 0, 9}, {time.Millisecond, 240, 11}, {time.Millisecond, 480, 21}, {time.Millisecond, 1 << 20, 33},
+		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 3}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
+	} {
+		watched := &sparing{}
+		p := &process{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
+		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
+		require.Zero(t, watched.times)
+		p.memory.tidy.budget = 1 << 30
+		p.ahead(c.ended)
+		require.Equal(t, 1, watched.times)
+	}
 }

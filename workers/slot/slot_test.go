@@ -668,25 +668,3 @@ func TestState_TheTableIsTheOneInTheDocs(t *testing.T) {
 	require.Equal(t, []slot.State{slot.Reclaiming}, slot.Poisoned.Next(), "a poisoned process never runs another item")
 	require.Empty(t, slot.Stopped.Next())
 }
-
-func BenchmarkSlot_PersistentItem(b *testing.B) {
-	dir := b.TempDir()
-	require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(tasks), 0o644))
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b)})
-	defer s.Stop(context.Background())
-	one := slot.Item{Value: json.RawMessage("1")}
-	items := func(n int) iter.Seq2[slot.Item, error] {
-		return func(yield func(slot.Item, error) bool) {
-			for range n {
-				if !yield(one, nil) {
-					return
-				}
-			}
-		}
-	}
-	call := slot.Call{Task: python(dir, "double"), Items: items(1), Done: func(slot.Done) {}}
-	require.NoError(b, s.Run(context.Background(), call))
-	call.Items = items(b.N)
-	b.ResetTimer()
-	require.NoError(b, s.Run(context.Background(), call))
-}

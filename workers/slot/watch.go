@@ -120,8 +120,11 @@ func (p *process) peak(now time.Time, busy float64, told int64) int64 {
 	return max(told, p.memory.Peak())
 }
 
-// held is what the process holds, read again when the last reading is not a moment old.
+// held is what the process holds, read again when the last reading is not a moment old. Without a budget nobody needs to know.
 func (p *process) held() (bytes int64, fresh bool) {
+	if p.memory.tidy.budget == 0 {
+		return 0, false
+	}
 	if now := time.Now(); now.Sub(p.memory.read) >= peakItem {
 		p.memory.held, p.memory.read, fresh = p.memory.Held(), now, true
 	}

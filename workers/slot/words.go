@@ -16,8 +16,8 @@ const (
 	longestWord = 128<<10 - 1
 )
 
-// words are a command's, with the item in the place of {}: a string is its text, any other value its JSON.
-func words(command []string, item json.RawMessage) ([]string, error) {
+// argvOf are a command's, with the item in the place of {}: a string is its text, any other value its JSON.
+func argvOf(command []string, item json.RawMessage) ([]string, error) {
 	if !slices.ContainsFunc(command[1:], func(word string) bool { return strings.Contains(word, placeholder) }) {
 		return command, nil
 	}

@@ -16,17 +16,17 @@ func TestWords_TheItemTakesThePlaceOfBraces(t *testing.T) {
 		`{"a":[1]}`:         {"./x{}", "-i", `{"a":[1]}`, `png:{"a":[1]}.png {"a":[1]}`},
 		`"{}"`:              {"./x{}", "-i", "{}", "png:{}.png {}"},
 	} {
-		got, err := words(command, json.RawMessage(item))
+		got, err := argvOf(command, json.RawMessage(item))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	require.Equal(t, "{}", command[2], "the task's own words stay")
 	plain := []string{"{}", "a"}
-	got, err := words(plain, json.RawMessage(`"\u0000"`))
+	got, err := argvOf(plain, json.RawMessage(`"\u0000"`))
 	require.NoError(t, err)
 	require.Equal(t, plain, got)
-	_, err = words(command, json.RawMessage(`"a\u0000"`))
+	_, err = argvOf(command, json.RawMessage(`"a\u0000"`))
 	require.ErrorContains(t, err, "NUL")
-	_, err = words(command, json.RawMessage(`"`+strings.Repeat("x", longestWord+1)+`"`))
+	_, err = argvOf(command, json.RawMessage(`"`+strings.Repeat("x", longestWord+1)+`"`))
 	require.ErrorContains(t, err, "standard input")
 }

@@ -9,7 +9,7 @@ import (
 
 const (
 	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
-	peakItem  = 5 * time.Millisecond
+	peakItem  = 20 * time.Millisecond
 	peakEvery = 50 * time.Millisecond
 )
 

@@ -54,6 +54,7 @@ class Caller:
     def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
         """Run the items of one run, whose JSON lies one after the other in body."""
         self._run = run
+        self._wire.begin(len(sizes))
         try:
             if self.batch:
                 self._batches(sizes, body, attempts)

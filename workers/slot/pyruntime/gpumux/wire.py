@@ -24,8 +24,9 @@ MAX_FRAME = 1 << 30
 DESCRIPTOR = 3
 # A frame from this size on is sent in two pieces, to spare a copy.
 _LARGE = 1 << 18
-# How long results lie on the board before the worker is told, while others follow, in seconds.
-_QUIET = 0.001
+# How long results lie on the board before the worker is told, while others follow, in seconds. It looks by itself as well, and is
+# told at the middle of each run, since it sends the next one then.
+_QUIET = 0.1
 
 _length = struct.Struct(">I")
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -86,8 +87,8 @@ class Wire:
         self._ahead: list[tuple[dict, memoryview]] = []
         self._out, self._printed = _output(output), 0
         self._board: boards.Board | None = None
-        # What of the board the worker was told, and when.
-        self._told, self._when = 0, 0.0
+        # What of the board the worker was told, and when; the item of the run behind which it is told.
+        self._told, self._when, self._middle = 0, 0.0, 0
         self.sending = False
         """The main thread is answering: a signal handler lets it come to the end of the answer."""
 
@@ -111,6 +112,10 @@ class Wire:
     def use(self, board: boards.Board | None) -> None:
         """Put results on the board from now on, as long as they fit."""
         self._board = board
+
+    def begin(self, items: int) -> None:
+        """A run of so many items begins."""
+        self._middle = (items - 1) // 2
 
     # From the worker.
 
@@ -230,7 +235,7 @@ class Wire:
         while not board.add(run, n, value, attempts, busy, ended, out, peak):
             self._make_room()
         end = board.publish()
-        if ended - self._when >= _QUIET or end - self._told > board.largest:
+        if n == self._middle or ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
     def results(
@@ -248,7 +253,7 @@ class Wire:
                 self._make_room()
             out = 0
         end = board.publish()
-        if ended - self._when >= _QUIET or end - self._told > board.largest:
+        if n <= self._middle < n + len(values) or ended - self._when >= _QUIET or end - self._told > board.largest:
             self._post(ended)
 
     def _values(

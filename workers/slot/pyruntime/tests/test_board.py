@@ -79,13 +79,32 @@ class TestWire(unittest.TestCase):
         header, _ = self.far.read()
         return header
 
-    def test_fast_items_are_told_now_and_then(self):
-        self.wire.result(1, 0, b"1", 0.0, 10.0)
-        self.assertEqual(self.told(), {"type": "posted", "board": 64}, "the first at once")
-        for n in range(1, 10):
-            self.wire.result(1, n, b"1", 0.0, 10.0 + n * 0.0001)
-        self.wire.result(1, 10, b"1", 0.0, 10.0011)
-        self.assertEqual(self.told(), {"type": "posted", "board": 11 * 64})
+    def test_told_in_the_middle_of_a_run_and_then_seldom(self):
+        for items, middle in ((1, 0), (2, 0), (3, 1), (9, 4), (10, 4)):
+            self.wire.begin(items)
+            before = self.board.published
+            for n in range(items):
+                self.wire.result(1, n, b"1", 0.0, 10.0)
+            if items == 1:
+                self.assertEqual(self.told()["board"], 64, "the first at once")
+                continue
+            self.assertEqual(self.told(), {"type": "posted", "board": before + (middle + 1) * 64})
+        self.wire.begin(3)
+        before = self.board.published
+        for n, ended in ((0, 10.05), (1, 10.06), (2, 10.161)):
+            self.wire.result(1, n, b"1", 0.0, ended)
+        self.assertEqual(self.told()["board"], before + 2 * 64)
+        self.assertEqual(self.told()["board"], before + 3 * 64, "a long item is told of by itself")
+
+    def test_a_micro_batch_over_the_middle_is_told(self):
+        self.wire.begin(8)
+        for n in range(0, 8, 2):
+            self.wire.results(1, n, [b"1", b"2"], 0.0, 10.0)
+        self.assertEqual(self.told()["board"], 2 * 64, "the first at once")
+        self.assertEqual(self.told()["board"], 4 * 64)
+        self.far._sock.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.far.read()
 
     def test_told_before_it_waits_and_only_then(self):
         self.wire.result(1, 0, b"1", 0.0, 10.0)

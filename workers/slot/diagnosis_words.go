@@ -1,0 +1,91 @@
+package slot
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// words is a text as the rules read it: in small letters too, and with the CUDA errors that it gives by their numbers.
+type words struct {
+	text, small string
+	numbers     []numberAt
+}
+
+type numberAt struct{ code, at int }
+
+func wordsIn(text string) words {
+	w := words{text: text, small: strings.ToLower(text)}
+	if !numbered.may(w.small) {
+		return w
+	}
+	for _, m := range numbered.FindAllStringSubmatchIndex(text, -1) {
+		code, _ := strconv.Atoi(text[max(m[2], m[4]):max(m[3], m[5])])
+		w.numbers = append(w.numbers, numberAt{code, m[0]})
+	}
+	return w
+}
+
+// numbered are the ways in which libraries write a CUDA error by its number.
+var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:error|failure)(?: code)?[ :=(]{1,3}(\d{1,3})\b`)
+
+// pattern is a regular expression with words, in small letters, of which every text that it matches has one. Looking for words is a
+// thousand times faster than matching. Without words any text may match.
+type pattern struct {
+	*regexp.Regexp
+	words []string
+}
+
+// re is a pattern that takes small and capital letters for the same.
+func re(text string) *pattern {
+	text = `(?i)` + text
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		panic(err) // the rules are constants
+	}
+	return &pattern{regexp.MustCompile(text), wordsOf(parsed.Simplify())}
+}
+
+// may says whether a text can match; small is the text in small letters.
+func (p *pattern) may(small string) bool {
+	return len(p.words) == 0 || slices.ContainsFunc(p.words, func(word string) bool { return strings.Contains(small, word) })
+}
+
+// wordsOf are the words of which each match has one, or none where a match needs no certain word.
+func wordsOf(e *syntax.Regexp) []string {
+	switch e.Op {
+	case syntax.OpLiteral:
+		return []string{strings.ToLower(string(e.Rune))}
+	case syntax.OpCapture, syntax.OpPlus:
+		return wordsOf(e.Sub[0])
+	case syntax.OpConcat:
+		// The part that is the rarest to be seen: the one whose shortest word is the longest.
+		var best []string
+		for _, part := range e.Sub {
+			if words := wordsOf(part); shortest(words) > shortest(best) {
+				best = words
+			}
+		}
+		return best
+	case syntax.OpAlternate:
+		var all []string
+		for _, branch := range e.Sub {
+			words := wordsOf(branch)
+			if len(words) == 0 {
+				return nil
+			}
+			all = append(all, words...)
+		}
+		return all
+	}
+	return nil
+}
+
+func shortest(words []string) int {
+	if len(words) == 0 {
+		return 0
+	}
+	return len(slices.MinFunc(words, func(a, b string) int { return len(a) - len(b) }))
+}
