@@ -1,11 +1,11 @@
 package gpumux
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -70,10 +70,8 @@ type MapInput struct {
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
-	// unknown are the fields of a JSON input that no field above stands for.
-	unknown []string
-	// Carry is set by the map itself when it continues as a new run; callers leave it empty.
-	Carry *Carry `json:"carry,omitempty"`
+	// mistakes are those of the JSON that the input was read from.
+	mistakes problems
 }
 
 // Carry is the state of a map between its workflows: what it takes along when it continues as a new run to keep its history
@@ -212,7 +210,11 @@ type Problem struct {
 }
 
 // InputError lists every mistake in an input.
-type InputError struct{ Problems []Problem }
+type InputError struct {
+	// What the input is of, such as "chunk". Default: a map.
+	What     string
+	Problems []Problem
+}
 
 // Error names each field and what to change.
 func (e *InputError) Error() string {
@@ -220,40 +222,18 @@ func (e *InputError) Error() string {
 	for i, p := range e.Problems {
 		lines[i] = p.Field + ": " + p.Message
 	}
-	return "invalid map input: " + strings.Join(lines, "; ")
+	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
-// UnmarshalJSON keeps the names of fields that are unknown, so that Validate can name a misspelt one.
+// UnmarshalJSON takes any JSON. What does not fit a field is left out of it and kept for Validate, which names it.
 func (in *MapInput) UnmarshalJSON(data []byte) error {
 	type plain MapInput
-	if err := json.Unmarshal(data, (*plain)(in)); err != nil {
+	mended, mistakes := shape(data, reflect.TypeFor[plain]())
+	if err := json.Unmarshal(mended, (*plain)(in)); err != nil && len(mistakes) == 0 {
 		return err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return err
-	}
-	known := append(inputFields(), "carry")
-	in.unknown = nil
-	for name := range fields {
-		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
-			in.unknown = append(in.unknown, name)
-		}
-	}
-	slices.Sort(in.unknown)
+	in.mistakes = mistakes
 	return nil
-}
-
-// inputFields are the JSON names of what callers may give.
-func inputFields() []string {
-	var names []string
-	for i := range reflect.TypeFor[MapInput]().NumField() {
-		name, _, _ := strings.Cut(reflect.TypeFor[MapInput]().Field(i).Tag.Get("json"), ",")
-		if name != "" && name != "carry" {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -261,7 +241,7 @@ var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // CheckPool says what is wrong with a pool's name, or nil.
 func CheckPool(name string) error {
 	if !poolName.MatchString(name) {
-		return fmt.Errorf("pool name %q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
+		return fmt.Errorf("pool name %.80q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
 	}
 	return nil
 }
@@ -283,83 +263,4 @@ func (in MapInput) Len() int64 {
 		return -1
 	}
 	return int64(len(in.Items))
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in MapInput) Validate() error {
-	var bad []Problem
-	add := func(field, format string, args ...any) {
-		bad = append(bad, Problem{field, fmt.Sprintf(format, args...)})
-	}
-	for _, name := range in.unknown {
-		add(name, "is no field of a map's input; there are %s", strings.Join(inputFields(), ", "))
-	}
-	if strings.TrimSpace(in.Task) == "" {
-		add("task", "is missing; give the name of a task that the workers know")
-	}
-	sources := 0
-	for _, given := range []bool{in.Items != nil, in.Source != "", in.Range != nil} {
-		if given {
-			sources++
-		}
-	}
-	if sources > 1 {
-		add("items", "give only one of items, source and range")
-	}
-	if sources == 0 {
-		add("items", "nothing to map over; give one of items (may be empty: []), source and range")
-	}
-	if n := len(in.Items); n > InlineItems {
-		add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
-	}
-	bytes := 0
-	for i, item := range in.Items {
-		bytes += len(item)
-		if !json.Valid(item) {
-			add("items", "item %d is not JSON: %.80q", i, item)
-			break
-		}
-	}
-	if bytes > InlineBytes {
-		add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
-			Size(bytes), Size(InlineBytes))
-	}
-	if in.Range != nil && in.Range.End < in.Range.Start {
-		add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
-	} else if in.Range != nil && in.Range.End-in.Range.Start < 0 {
-		add("range", "%d to %d are more numbers than can be counted", in.Range.Start, in.Range.End)
-	}
-	for i, rung := range in.Ladder {
-		if _, err := RungQueue(rung); err != nil {
-			add(fmt.Sprintf("ladder[%d]", i), "%v", err)
-		}
-	}
-	if in.Mode != "" && in.Mode != Persistent && in.Mode != Fresh {
-		add("mode", "%q is unknown; use persistent or fresh", in.Mode)
-	}
-	if in.Chunk < 0 || in.Chunk > MaxChunk {
-		add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
-	}
-	if in.Window < 0 || in.Window > MaxWindow {
-		add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
-	}
-	if in.Timeout < 0 {
-		add("timeout", "%s is negative; 0 means no limit", in.Timeout)
-	}
-	if in.Attempts < 0 || in.Attempts > 100 {
-		add("attempts", "%d is outside 1 to 100", in.Attempts)
-	}
-	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		add("reduce", "%q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
-	}
-	if in.Priority < 0 || in.Priority > 5 {
-		add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
-	}
-	if n := len(in.FairnessKey); n > 64 {
-		add("fairnessKey", "has %d bytes; the server takes at most 64", n)
-	}
-	if len(bad) > 0 {
-		return &InputError{bad}
-	}
-	return nil
 }

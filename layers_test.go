@@ -21,18 +21,20 @@ func deps(t *testing.T, pkg string) []string {
 // Imports go one way; this is the whole map of who may know whom.
 func TestLayers_ImportsGoOneWay(t *testing.T) {
 	allowed := map[string][]string{
-		"":                        {},
-		"/gpu":                    {},
-		"/store":                  {""},
-		"/workflows":              {""},
-		"/activities":             {"", "/store"},
-		"/workers/slot/wire":      {""},
-		"/workers/slot/pyruntime": {},
-		"/workers/edition":        {},
-		"/workers/slot":           {"", "/workers/edition", "/workers/slot/wire"},
-		"/workers":                {"", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
-		"/starter":                {"", "/store"},
-		"/starter/bench":          {"", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"":                         {},
+		"/gpu":                     {},
+		"/store":                   {""},
+		"/internal/contract":       {""},
+		"/workflows":               {"", "/internal/contract"},
+		"/workflows/workflowstest": {""},
+		"/activities":              {"", "/internal/contract", "/store"},
+		"/workers/slot/wire":       {""},
+		"/workers/slot/pyruntime":  {},
+		"/workers/edition":         {},
+		"/workers/slot":            {"", "/workers/edition", "/workers/slot/wire"},
+		"/workers":                 {"", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/starter":                 {"", "/internal/contract", "/store"},
+		"/starter/bench":           {"", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

@@ -13,6 +13,8 @@ const (
 	MapWorkflow = "gpumux.Map"
 	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
 	SegmentWorkflow = "gpumux.Segment"
+	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone activities.
+	DescribeWorkflow = "gpumux.Describe"
 	// RunChunk runs the items of a chunk in a slot.
 	RunChunk = "gpumux.RunChunk"
 	// IndexSource finds where the items of a source begin.
@@ -31,6 +33,11 @@ const (
 	WritePart = "gpumux.WritePart"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
+
+	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
+	// failed, an Int.
+	SearchTask   = "GpumuxTask"
+	SearchFailed = "GpumuxFailed"
 
 	// ProgressQuery answers with Progress.
 	ProgressQuery = "progress"
@@ -59,7 +66,7 @@ func RungQueue(rung string) (string, error) {
 	}
 	host, device, ok := strings.Cut(at, "/")
 	if !ok || host == "" || device == "" {
-		return "", fmt.Errorf("%q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
+		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
 	}
 	return DeviceQueue(pool, host, device), nil
 }

@@ -2,6 +2,7 @@ package gpumux
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -70,19 +71,22 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 
 // UnmarshalText reads "1m30s" or a number of seconds.
 func (d *Duration) UnmarshalText(text []byte) error {
-	if seconds, err := strconv.ParseFloat(string(text), 64); err == nil {
+	if seconds, err := strconv.ParseFloat(string(text), 64); err == nil && math.Abs(seconds) < math.MaxInt64/1e9 {
 		*d = Duration(seconds * float64(time.Second))
 		return nil
 	}
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration; write it as 30s, 5m or 2h", text)
+		return fmt.Errorf("%.60q is not a duration; write it as 30s, 5m or 2h", text)
 	}
 	*d = Duration(parsed)
 	return nil
 }
 
-// UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds.
+// UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds. Null changes nothing.
 func (d *Duration) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	return d.UnmarshalText([]byte(strings.Trim(string(data), `"`)))
 }

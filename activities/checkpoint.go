@@ -78,7 +78,11 @@ func (k *keeper) recall() {
 		return
 	}
 	var c checkpoint
-	if err := activity.GetHeartbeatDetails(k.r.ctx, &c); err != nil {
+	err := activity.GetHeartbeatDetails(k.r.ctx, &c)
+	if err == nil {
+		err = c.fits(k.r.in.Span, k.folder())
+	}
+	if err != nil {
 		k.forget(err)
 		return
 	}
@@ -95,9 +99,6 @@ func (k *keeper) resume() (next, count int64, stack []operand) {
 	var err error
 	if c.Key != "" {
 		err = k.read(&c)
-	}
-	if err == nil && (c.Next < in.Start || c.Next > in.End) {
-		err = fmt.Errorf("it stands at item %d", c.Next)
 	}
 	if err != nil {
 		k.forget(err)
@@ -129,7 +130,10 @@ func (k *keeper) read(c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(text, &c.Stack)
+	if err := json.Unmarshal(text, &c.Stack); err != nil {
+		return err
+	}
+	return stackFits(c.Stack, k.r.in.Span)
 }
 
 // save keeps the state unless that was done a moment ago. One that cannot be kept costs its work if the worker dies, no more.
@@ -165,7 +169,7 @@ func (k *keeper) write(c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	key := fmt.Sprintf("%s/%012d.json", k.folder(), c.Next)
+	key := stateKey(k.folder(), c.Next)
 	w, err := k.r.store.Create(k.r.ctx, key)
 	if err != nil {
 		return err
@@ -187,6 +191,9 @@ func (k *keeper) write(c *checkpoint) error {
 	}
 	return nil
 }
+
+// stateKey is where the state at an item lies.
+func stateKey(folder string, next int64) string { return fmt.Sprintf("%s/%012d.json", folder, next) }
 
 // folder is where the states of all attempts at the stretch lie.
 func (k *keeper) folder() string {

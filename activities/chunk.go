@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -50,9 +51,9 @@ type Pool struct {
 
 // Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(p.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
-	r.RegisterActivityWithOptions(p.FindEdition, activity.RegisterOptions{Name: gpumux.FindEdition})
-	r.RegisterActivityWithOptions(p.Reduce, activity.RegisterOptions{Name: gpumux.Reduce})
+	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: gpumux.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: gpumux.FindEdition})
+	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: gpumux.Reduce})
 }
 
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
@@ -108,29 +109,38 @@ type run struct {
 // load finds what earlier attempts have finished.
 func (r *run) load() error {
 	c := r.chunk
-	if n := c.Work.Len(); n < 1 || n > gpumux.MaxChunk || c.Items != nil && int64(len(c.Items)) != n {
-		return badInput(fmt.Errorf("a chunk of %d items carries %d; a chunk has 1 to %d", n, len(c.Items), gpumux.MaxChunk), "")
-	}
-	var m memo
-	if activity.HasHeartbeatDetails(r.ctx) {
-		if err := activity.GetHeartbeatDetails(r.ctx, &m); err != nil {
-			r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
-			m = memo{}
+	if c.Parts != "" {
+		if _, err := r.Store.Key(c.Parts); err != nil {
+			return hopeless(err)
 		}
 	}
-	defer alive(r.ctx, m)()
+	if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
+		return hopeless(err)
+	}
 	again := activity.GetInfo(r.ctx).Attempt > 1
 	if !again { // what a later attempt knows of deaths must not be lost with a chunk that is handed back
 		r.limit.after = time.Duration(c.Limit)
 	}
-	if c.Parts != "" {
-		if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
-			return hopeless(err)
-		}
+	var m memo
+	known := activity.HasHeartbeatDetails(r.ctx) && activity.GetHeartbeatDetails(r.ctx, &m) == nil
+	if known {
+		defer alive(r.ctx, m)()
+	} else {
+		defer alive(r.ctx)()
 	}
 	items, err := r.Store.ItemsOf(r.ctx, c.Work)
+	if errors.Is(err, fs.ErrNotExist) {
+		return badInput(err, "start the map again; what has finished is kept")
+	}
 	if err != nil {
-		return err
+		return hopeless(err)
+	}
+	if known {
+		err = m.fits(items)
+	}
+	if err != nil || !known && activity.HasHeartbeatDetails(r.ctx) {
+		r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
+		m = memo{}
 	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
@@ -216,7 +226,7 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		// The cause tells a cancellation from a pause or reset of the activity.
 		return context.Cause(r.ctx)
 	case !errors.As(err, &fault):
-		return err
+		return hopeless(err)
 	case fault.Edition != "":
 		return r.elsewhere(fault)
 	case fault.Kind == gpumux.BadInput:

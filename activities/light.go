@@ -25,8 +25,8 @@ type Light struct {
 // Register registers the light activities.
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
-		gpumux.IndexSource: l.IndexSource, gpumux.FindParts: l.FindParts, gpumux.MergeParts: l.MergeParts,
-		gpumux.WritePart: l.WritePart, gpumux.WriteList: l.WriteList, gpumux.Reduce: l.Reduce, gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.IndexSource: checked(l.IndexSource), gpumux.FindParts: checked(l.FindParts), gpumux.MergeParts: checked(l.MergeParts),
+		gpumux.WritePart: checked(l.WritePart), gpumux.WriteList: checked(l.WriteList), gpumux.Reduce: checked(l.Reduce), gpumux.DescribeWorker: l.DescribeWorker,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -83,19 +83,20 @@ func (l *Light) WriteList(ctx context.Context, in gpumux.ListInput) (gpumux.Work
 }
 
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
-// takes as one.
-func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) error {
+// takes as one. The answer says nothing.
+func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) (struct{}, error) {
+	none := struct{}{}
 	if len(in.Results) == 0 {
-		return nil
+		return none, nil
 	}
 	defer alive(ctx)()
 	if err := l.Store.Holds(ctx, in.Claim); err != nil {
-		return hopeless(err)
+		return none, hopeless(err)
 	}
 	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
-		return hopeless(fmt.Errorf("store results: %w", err))
+		return none, hopeless(fmt.Errorf("store results: %w", err))
 	}
-	return nil
+	return none, nil
 }
 
 // DescribeWorker says what this worker offers.

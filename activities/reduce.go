@@ -42,7 +42,8 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 	if !gpumux.OwnReduce(in.Reduce) {
 		return gpumux.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
 	}
-	return (&reducer{ctx: ctx, store: l.Store, in: in}).own()
+	partial, err := (&reducer{ctx: ctx, store: l.Store, in: in}).own()
+	return partial, hopeless(err)
 }
 
 // Reduce runs a reduce that is a task, in slots.
@@ -66,7 +67,7 @@ func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 		}
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
-		return partial, err
+		return partial, hopeless(err)
 	case fault.Edition != "":
 		return partial, p.elsewhere(ctx, fault, int(activity.GetInfo(ctx).Attempt))
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:

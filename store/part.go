@@ -235,6 +235,12 @@ type Written struct {
 	Number int    `json:"number"`
 }
 
+// Valid reports whether an Appender can have stood there.
+func (w Written) Valid() bool {
+	_, ok := parsePart(partName{w.Writer, w.Number}.String())
+	return ok
+}
+
 // Since calls f with every result of the writer's parts from that moment on. The parts are read side by side with f. Damaged
 // parts are set aside and told to damaged.
 func (s *Store) Since(ctx context.Context, folder string, w Written, f func(index int64, kind gpumux.Kind), damaged func(error)) error {
@@ -242,7 +248,7 @@ func (s *Store) Since(ctx context.Context, folder string, w Written, f func(inde
 	if err != nil {
 		return err
 	}
-	if _, ok := parsePart(partName{w.Writer, w.Number}.String()); !ok {
+	if !w.Valid() {
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	type read struct {

@@ -54,6 +54,7 @@ type Worker struct {
 	tasks      *catalog
 	inventory  *gpu.Inventory
 	failed     chan error
+	well       standing
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
 	halt       context.Context // ends when running calls must be given up
@@ -158,7 +159,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.fence = slot.NewFence(w.log)
 	w.metrics = newMetrics(w.log)
-	w.metrics.lost = w.fence.Lost
+	w.metrics.lost, w.metrics.version, w.metrics.health = w.fence.Lost, w.o.Version, w.health
 	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
@@ -213,6 +214,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.serving = append(w.serving, served)
 	}
+	w.well.serving.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.names()))
 	return ctx.Err()
 }

@@ -214,8 +214,14 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result gpumux.ChunkResult
 		err := future.Get(ctx, &result)
-		if err == nil {
+		switch {
+		case err != nil:
+		case e.agrees(piece.Rung, result.Edition):
 			err = e.take(ctx, piece, result)
+		case chunk.Edition == "" && e.parts == "":
+			e.again(ctx, piece) // nothing of it was taken, and now it is known what to ask for
+		default:
+			err = e.mixed(piece.Rung, result.Edition)
 		}
 		e.inFlight--
 		e.changed = true
@@ -230,22 +236,14 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 
 // take brings the result of a chunk into the map.
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
-	if !e.agrees(piece.Rung, result.Edition) {
-		if e.parts == "" {
-			e.again(ctx, piece) // nothing of it has been taken
-			return nil
-		}
-		return e.mixed(piece.Rung, result.Edition)
+	if err := e.possible(piece, result); err != nil {
+		return err
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
 	items := piece.Len()
-	if result.Covered < 1 || result.Covered > items {
-		return faultError(fmt.Sprintf("the activity %s answered that it dealt with %d of %d items; is another program serving the queue %s?",
-			gpumux.RunChunk, result.Covered, items, e.queues[piece.Rung]), nil)
-	}
 	if result.Covered < items {
 		e.again(ctx, gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Pace: result.Pace})
 	} else if piece.Pace > 0 && result.Ran > 0 {

@@ -36,6 +36,7 @@ type worker struct {
 	lose  func(stored map[int64]bool)
 	items int64
 	slots int // default 2
+	told  func(context.Context)
 	// edition is that of the code, asked how often a map wanted to know.
 	edition string
 	asked   int
@@ -43,6 +44,9 @@ type worker struct {
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
 	queue := activity.GetInfo(ctx).TaskQueue
+	if w.told != nil {
+		w.told(ctx)
+	}
 	w.mu.Lock()
 	w.chunks = append(w.chunks, c)
 	w.queues = append(w.queues, queue)
@@ -392,6 +396,12 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 	require.Equal(t, 400, count())
 }
 
+// given is what a map's own workflows are given.
+type given struct {
+	Input gpumux.MapInput
+	Carry gpumux.Carry
+}
+
 func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 	w := &worker{items: 3000}
 	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
@@ -418,7 +428,7 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	w.register(env)
 	running, most := 0, 0
 	env.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
-		var in gpumux.MapInput
+		var in given
 		require.NoError(t, args.Get(&in))
 		require.Equal(t, 4, in.Carry.Abreast)
 		running++
@@ -460,14 +470,17 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
-	var in gpumux.MapInput
+	var in given
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.Equal(t, []gpumux.Piece{{Work: gpumux.Work{Runs: gpumux.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)
 
 	// The next run takes it from there.
-	next := run(t, w, gpumux.MapWorkflow, in)
+	env = suite.NewTestWorkflowEnvironment()
+	env.SetContinuedExecutionRunID("the run before")
+	w.register(env)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, in)
 	var s gpumux.Summary
-	require.NoError(t, next.GetWorkflowResult(&s))
+	require.NoError(t, env.GetWorkflowResult(&s))
 	require.EqualValues(t, 3000, s.Items)
 }

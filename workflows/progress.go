@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -32,8 +33,18 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, details(m.progress(workflow.Now(ctx)), m.in.Rungs()))
+	p := m.progress(workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
+	// A run that was started with the attribute shows that the server has it; to set one that it lacks would stop the workflow.
+	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
+			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
+		}
+	}
 }
+
+var searchFailed = temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed)
 
 func details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -15,17 +16,26 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Register registers gpumux.Map and its segments with a worker of the queue gpumux.
+// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: gpumux.SegmentWorkflow})
+	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: gpumux.DescribeWorkflow})
+}
+
+// describe is gpumux.Describe: one worker's answer to what it offers.
+func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
+	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: gpumux.Queue, ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+	err = workflow.ExecuteActivity(asking, gpumux.DescribeWorker).Get(ctx, &offer)
+	return offer, err
 }
 
 // registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
-func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
-	carry := in.Carry
-	in.Carry = nil
-	if err := in.Validate(); err != nil {
+func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
+	in, carry, err := given(ctx, raw)
+	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
 	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.Indexing, asked: in.Output != ""}
@@ -52,10 +62,10 @@ func registered(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error
 			return gpumux.Summary{}, err
 		}
 		if len(m.e.todo) > 0 {
-			m.in.Carry = m.e.carry()
-			m.in.Carry.Started, m.in.Carry.Segments, m.in.Carry.Rounds = m.started, m.segments, m.rounds
-			m.in.Carry.ReduceEdition = m.reduceEdition
-			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, m.in)
+			rest := m.e.carry()
+			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments, m.rounds
+			rest.ReduceEdition = m.reduceEdition
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
 		}
 		summary, done, err := m.finish(ctx)
 		if err != nil || done {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -43,9 +44,16 @@ type standing struct {
 	InFlight  int    `json:"inFlight"`
 }
 
+// possible reports whether a segment of so many items can stand like this: any client may send the signal.
+func (s standing) possible(items int64) bool {
+	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
+		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
+}
+
 // running is a segment under way.
 type running struct {
 	future workflow.ChildWorkflowFuture
+	items  int64
 	last   standing
 }
 
@@ -100,15 +108,14 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	pieces := m.cut(abreast)
 	m.segments++
 	id := fmt.Sprintf("%s/segment-%d", m.e.id, m.segments)
-	in := m.in
-	in.Carry = m.e.carry()
-	in.Carry.Todo, in.Carry.Started = pieces, m.started
-	in.Carry.Succeeded, in.Carry.Failed, in.Carry.Faults, in.Carry.Chunks, in.Carry.Busy = 0, 0, nil, 0, 0
-	in.Carry.Peak = nil
+	part := m.e.carry()
+	part.Todo, part.Started = pieces, m.started
+	part.Succeeded, part.Failed, part.Faults, part.Chunks, part.Busy = 0, 0, nil, 0, 0
+	part.Peak = nil
 	if abreast > leastAbreast {
-		in.Carry.Abreast = abreast
+		part.Abreast = abreast
 	}
-	in.Carry.Beyond = m.e.left()
+	part.Beyond = m.e.left()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
@@ -117,8 +124,11 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		StaticSummary:         fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work)),
 	}
 	r := &running{}
+	for _, piece := range pieces {
+		r.items += piece.Len()
+	}
 	m.running[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, in)
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, continued{m.in, part})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done gpumux.Carry
 		err := r.future.Get(ctx, &done)
@@ -185,7 +195,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 	for {
 		var s standing
 		channel.Receive(ctx, &s)
-		if r, ok := m.running[s.ID]; ok {
+		if r, ok := m.running[s.ID]; ok && s.possible(r.items) {
 			r.last = s
 			m.show(ctx)
 		}
@@ -194,11 +204,13 @@ func (m *mapping) listen(ctx workflow.Context) {
 
 // segment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough, and returns what they
 // came to and what is left.
-func segment(ctx workflow.Context, in gpumux.MapInput) (gpumux.Carry, error) {
-	carry := *in.Carry
-	in.Carry = nil
+func segment(ctx workflow.Context, raw converter.RawValue) (gpumux.Carry, error) {
+	in, carry, err := partOf(ctx, raw)
+	if err != nil {
+		return gpumux.Carry{}, invalid(err)
+	}
 	info := workflow.GetInfo(ctx)
-	e := resumed(info.ParentWorkflowExecution.ID, in, carry)
+	e := resumed(info.ParentWorkflowExecution.ID, in, *carry)
 	e.parts = gpumux.PartsOf(in.Output)
 	e.sizer.share = max(leastAbreast, carry.Abreast)
 	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
@@ -224,6 +236,9 @@ func segment(ctx workflow.Context, in gpumux.MapInput) (gpumux.Carry, error) {
 		for {
 			var s steering
 			channel.Receive(ctx, &s)
+			if s.Window < 0 || s.Window > gpumux.MaxWindow {
+				continue // not from a map
+			}
 			e.paused, e.sizer.fixedWindow, e.changed = s.Paused, s.Window, true
 		}
 	})

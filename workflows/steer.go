@@ -3,16 +3,18 @@ package workflows
 import (
 	"fmt"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // steer lets people pause, resume and widen a running map, and ask how far it is.
 func (m *mapping) steer(ctx workflow.Context) error {
-	if err := workflow.SetQueryHandler(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
+	if err := workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
 		return m.progress(workflow.Now(ctx)), nil
-	}); err != nil {
+	}, workflow.QueryHandlerOptions{Description: "How far the map is: items, failures, chunks in flight, rate. Takes no argument."}); err != nil {
 		return err
 	}
 	set := func(paused bool) func(workflow.Context) error {
@@ -23,21 +25,42 @@ func (m *mapping) steer(ctx workflow.Context) error {
 			return nil
 		}
 	}
-	if err := workflow.SetUpdateHandler(ctx, gpumux.PauseUpdate, set(true)); err != nil {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, gpumux.PauseUpdate, set(true), workflow.UpdateHandlerOptions{
+		Description: "Stops handing out chunks; those in flight finish. Takes no argument.",
+	}); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandler(ctx, gpumux.ResumeUpdate, set(false)); err != nil {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, gpumux.ResumeUpdate, set(false), workflow.UpdateHandlerOptions{
+		Description: "Ends a pause. Takes no argument.",
+	}); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, window int) error {
-		m.e.sizer.fixedWindow, m.e.changed = window, true
-		m.tell(ctx, steering{Paused: m.e.paused, Window: window})
+	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
+		var window width
+		if err := contract.Decode(raw, &window); err != nil {
+			return invalid(err)
+		}
+		m.e.sizer.fixedWindow, m.e.changed = int(window), true
+		m.tell(ctx, steering{Paused: m.e.paused, Window: int(window)})
 		m.show(ctx)
 		return nil
-	}, workflow.UpdateHandlerOptions{Validator: func(window int) error {
-		if window < 0 || window > gpumux.MaxWindow {
-			return fmt.Errorf("window %d is outside 0 (automatic) to %d", window, gpumux.MaxWindow)
-		}
-		return nil
-	}})
+	}, workflow.UpdateHandlerOptions{
+		Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
+		Validator: func(raw converter.RawValue) error {
+			var window width
+			return contract.Decode(raw, &window)
+		},
+	})
+}
+
+// width is the argument of the update "window".
+type width int
+
+// Validate says what is wrong with it.
+func (w width) Validate() error {
+	if w < 0 || w > gpumux.MaxWindow {
+		return &gpumux.InputError{What: "window", Problems: []gpumux.Problem{{Field: "input",
+			Message: fmt.Sprintf("%d is outside 0 (automatic) to %d", w, gpumux.MaxWindow)}}}
+	}
+	return nil
 }

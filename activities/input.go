@@ -1,0 +1,89 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// checked is an activity whose input is read and found good before f sees it; what is wrong with it is final. Every activity
+// that takes an input is registered through it.
+func checked[In interface{ Validate() error }, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
+	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
+		var in In
+		if err := contract.Decode(raw, &in); err != nil {
+			return out, badInput(err, "")
+		}
+		return f(ctx, in)
+	}
+}
+
+// fits says why a memo cannot be of a chunk's items: any client may send a heartbeat.
+func (m memo) fits(items gpumux.Runs) error {
+	n := items.Len()
+	inside := func(run gpumux.Span) bool {
+		at, _ := slices.BinarySearchFunc(items, run.Start, func(r gpumux.Span, index int64) int {
+			if r.End <= index {
+				return -1
+			}
+			return 1
+		})
+		return at < len(items) && items[at].Start <= run.Start && run.End <= items[at].End
+	}
+	item := func(index int64) bool { return index >= 0 && inside(gpumux.Span{Start: index, End: index + 1}) }
+	seen := map[int64]bool{}
+	for _, r := range m.Results {
+		if !item(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
+		}
+		seen[r.Index] = true
+	}
+	for _, run := range m.Escalate {
+		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
+		if !inside(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
+			return fmt.Errorf("it sends items %d to %d to a larger slot", run.Start, run.End-1)
+		}
+	}
+	for index, s := range m.Suspects {
+		if !item(index) || s.Alone < 0 || s.Tries < s.Alone {
+			return fmt.Errorf("it suspects item %d", index)
+		}
+	}
+	for _, w := range m.Written {
+		if !w.Valid() {
+			return fmt.Errorf("%q is no writer of parts", w.Writer)
+		}
+	}
+	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
+		return fmt.Errorf("it looks for a culprit among %d of %d items after %d starts", m.Hunt, n, m.Starts)
+	}
+	return nil
+}
+
+// fits says why a checkpoint cannot be of a stretch, whose states lie in the folder.
+func (c checkpoint) fits(in gpumux.Span, folder string) error {
+	if c.Next < in.Start || c.Next > in.End || c.Count < 0 || c.Count > c.Next-in.Start {
+		return fmt.Errorf("it stands at item %d with %d values", c.Next, c.Count)
+	}
+	if c.Key != "" && c.Key != stateKey(folder, c.Next) {
+		return fmt.Errorf("its state would be %.200q", c.Key)
+	}
+	return stackFits(c.Stack, in)
+}
+
+// stackFits says why a stack cannot be of a stretch.
+func stackFits(stack []rest, in gpumux.Span) error {
+	at := in.Start
+	for _, r := range stack {
+		if r.Start < at || r.End <= r.Start || r.End > in.End || r.Value == nil || r.Rank < 0 {
+			return fmt.Errorf("it has a value of items %d to %d", r.Start, r.End)
+		}
+		at = r.End
+	}
+	return nil
+}

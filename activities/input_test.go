@@ -1,0 +1,161 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// registry keeps what is registered with the test environment under a queue's prefix, since both queues have a Reduce.
+type registry struct {
+	lab    *lab
+	prefix string
+}
+
+func (r registry) RegisterActivity(any) { panic("without a name") }
+func (r registry) RegisterActivityWithOptions(f any, o activity.RegisterOptions) {
+	o.Name = r.prefix + o.Name
+	r.lab.env.RegisterActivityWithOptions(f, o)
+}
+func (r registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) {
+	panic("without a name")
+}
+
+// untouched is a Runner that must not be asked for a slot.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Run(context.Context, Call) error {
+	u.t.Error("a slot was asked for")
+	return errors.New("asked")
+}
+
+// Whatever a client sends ends the activity at once and for good, without a slot, and costs no memory.
+func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
+	l := newLab(t, untouched{t})
+	l.pool.Register(registry{l, "pool "})
+	l.light.Register(registry{l, "light "})
+	raw := func(encoding, data string) converter.RawValue {
+		return converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)})
+	}
+	for name, c := range map[string]struct {
+		activity string
+		args     []any
+		want     string
+	}{
+		"endless chunk":    {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: gpumux.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
+		"backward chunk":   {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 9}, Work: gpumux.Work{List: &gpumux.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
+		"from nowhere":     {"pool gpumux.RunChunk", []any{gpumux.Chunk{Work: gpumux.Whole(3)}}, "give one of items, source and range"},
+		"another's store":  {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "../../etc"}}, "is not a key"},
+		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, `input: "run this" is a string; an object belongs here`},
+		"nothing":          {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
+		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
+		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, "input: is bytes"},
+		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
+		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, "an encoding that this worker does not read"},
+		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "start: \"a\" is a string; a whole number belongs here"},
+		"endless reduce":   {"pool gpumux.Reduce", []any{gpumux.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
+		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: 3 is a number"},
+		"no source":        {"light gpumux.IndexSource", []any{gpumux.IndexInput{}}, "source: is missing; give a key of the store; index: is missing"},
+		"a path":           {"light gpumux.IndexSource", []any{gpumux.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
+		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: [1] is a list"},
+		"endless merge":    {"light gpumux.MergeParts", []any{gpumux.MergeInput{Parts: "a", Output: "b", Items: -7}}, "items: -7 is outside"},
+		"a part of a part": {"light gpumux.WritePart", []any{map[string]any{"parts": "a", "results": []any{map[string]any{"index": -1}}}}, "results[0].index: -1 is outside"},
+		"a part elsewhere": {"light gpumux.WritePart", []any{gpumux.PartInput{Parts: "a/..", Results: []gpumux.Result{{Value: json.RawMessage("1")}}}}, "is not a key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.t = t
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := l.env.ExecuteActivity(c.activity, c.args...)
+			runtime.ReadMemStats(&after)
+			require.ErrorContains(t, err, c.want)
+			var refused *temporal.ApplicationError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, string(gpumux.BadInput), refused.Type())
+			require.True(t, refused.NonRetryable())
+			require.NotRegexp(t, `json:|unmarshal|struct|int64`, err.Error())
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+		})
+	}
+}
+
+// absurdMemos are heartbeats that no attempt at the items 10 to 20 has left.
+var absurdMemos = []string{
+	`{"escalate":[9]}`, `{"escalate":[20]}`, `{"escalate":[12,12]}`, `{"written":[{"writer":"../x","number":0}]}`, `{"written":[{"writer":"000000000000000000000000","number":-1}]}`, `{"results":[{"index":-1,"value":1}]}`, `{"results":[{"index":11}]}`,
+	`{"results":[{"index":11,"value":1},{"index":11,"value":1}]}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"suspects":{"4":{}}}`,
+	`{"suspects":{"11":{"alone":-9}}}`, `{"starts":-2}`, `{"peak":{"first":-99}}`, `"gone"`, `[]`,
+}
+
+// Any client may send a heartbeat in an activity's name; what the next attempt cannot use costs work, not the worker.
+func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
+	for _, told := range absurdMemos {
+		l := newLab(t, echo{})
+		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+		l.env.SetHeartbeatDetails(json.RawMessage(told))
+		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}})
+		require.NoError(t, err, told)
+		var result gpumux.ChunkResult
+		require.NoError(t, value.Get(&result))
+		require.EqualValues(t, 10, result.Covered, told)
+		require.EqualValues(t, 10, result.Succeeded, told)
+		require.Len(t, result.Results, 10, told)
+	}
+}
+
+// A heartbeat must not make a reduce read, or delete, what is not its own.
+func TestReduce_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
+	for _, told := range []string{
+		`{"next":3,"count":3,"key":"secret"}`, `{"next":3,"count":99}`, `{"next":-1}`, `{"next":2,"count":2,"stack":[{"start":0,"end":99,"value":"\"x\""}]}`,
+		`{"next":2,"count":2,"stack":[{"start":0,"end":2}]}`, `{"next":2,"count":2,"stack":[{"start":1,"end":0,"value":"\"x\""}]}`, `7`,
+	} {
+		l := newLab(t, &joiner{})
+		src := l.merged([]string{`"a"`, `"b"`, `"c"`})
+		l.env.SetHeartbeatDetails(json.RawMessage(told))
+		out, err := l.reduce(gpumux.ReduceInput{Reduce: "join", Source: src, Span: gpumux.Span{End: 3}})
+		require.NoError(t, err, told)
+		require.JSONEq(t, `"abc"`, string(out.Value), told)
+	}
+}
+
+func FuzzMemo(f *testing.F) {
+	for _, told := range absurdMemos {
+		f.Add([]byte(told))
+	}
+	f.Add([]byte(`{"results":[{"index":12,"value":3}],"suspects":{"13":{"alone":1,"tries":2}},"hunt":5,"escalate":[14,1],"starts":1}`))
+	f.Fuzz(func(t *testing.T, told []byte) {
+		var m memo
+		if json.Unmarshal(told, &m) != nil {
+			return
+		}
+		items := gpumux.Runs{{Start: 10, End: 15}, {Start: 16, End: 21}}
+		chunk := gpumux.Chunk{Range: &gpumux.Range{End: 21}, Work: gpumux.Work{Runs: items}, Larger: true}
+		if m.fits(items) != nil {
+			return
+		}
+		l := newLedger(chunk, items, m)
+		for range 200 { // whatever was told, the chunk comes to an end
+			spans, alone, _ := l.next()
+			if len(spans) == 0 {
+				return
+			}
+			fault := &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: alone}
+			if !alone {
+				fault.Batch = len(told) % 3
+			}
+			l.blame(spans, fault)
+			l.snapshot("")
+		}
+		t.Errorf("items are left after 200 deaths: %s", strings.ToValidUTF8(string(told), "?"))
+	})
+}

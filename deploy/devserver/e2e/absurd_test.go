@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// absurd are inputs that any client may send to any activity.
+var absurd = []any{
+	"text", 7, nil, []int{1}, []byte("{}"), map[string]any{"start": "a"}, map[string]any{"nothing": true},
+	map[string]any{"start": 0, "end": 1 << 40, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "m/parts"},
+	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "a", "output": "b"},
+	map[string]any{"parts": "../../etc", "results": []any{map[string]any{"index": 1 << 60, "value": 1}}},
+	json.RawMessage(`{"reduce":"sum","start":0,"end":4611686018427387904,"partials":[{"start":9,"end":1,"count":-1}]}`),
+}
+
+// Any client can start any registered activity with any input. That must end neither the worker nor what runs on it, and is
+// never tried again.
+func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	run := s.start(gpumux.MapInput{Task: "slow", Items: items(1, 1), Ladder: []string{"cpu"}})
+	var handles []client.ActivityHandle
+	for i, input := range absurd {
+		for name, queue := range map[string]string{
+			gpumux.RunChunk: gpumux.PoolQueue("cpu"), gpumux.Reduce: gpumux.PoolQueue("cpu"), gpumux.IndexSource: gpumux.Queue,
+			gpumux.FindParts: gpumux.Queue, gpumux.MergeParts: gpumux.Queue, gpumux.WritePart: gpumux.Queue,
+		} {
+			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
+				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: time.Minute,
+			}, name, input)
+			require.NoError(t, err)
+			handles = append(handles, h)
+		}
+	}
+	for _, h := range handles {
+		err := h.Get(t.Context(), nil)
+		var refused *temporal.ApplicationError
+		require.ErrorAs(t, err, &refused, h.GetID())
+		require.Equal(t, string(gpumux.BadInput), refused.Type(), "%s: %v", h.GetID(), err)
+		require.True(t, refused.NonRetryable())
+		require.NotRegexp(t, `json:|unmarshal|int64`, err.Error())
+	}
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 2, sum.Succeeded)
+}
+
+// What clients say to a running map is refused where it makes no sense, and never costs a task of its workflow.
+func TestAbsurd_WhatAMapIsTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("other", 1) // the map waits for its pool while it is told things
+	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 1, 1), Ladder: []string{"cpu"}, Chunk: 1})
+	steer := func(name string) {
+		h, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: run.GetID(), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		require.NoError(t, err)
+		require.NoError(t, h.Get(t.Context(), nil))
+	}
+	steer(gpumux.PauseUpdate)
+	for _, input := range absurd {
+		for _, signal := range []string{"steer", "segment", "nobody"} {
+			require.NoError(t, s.client.SignalWorkflow(t.Context(), run.GetID(), "", signal, input))
+		}
+		h, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: run.GetID(), UpdateName: gpumux.WindowUpdate, Args: []any{input}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		if err == nil {
+			err = h.Get(t.Context(), nil)
+		}
+		if input == 7 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "invalid ")
+		}
+		answer, err := s.client.QueryWorkflow(t.Context(), run.GetID(), "", gpumux.ProgressQuery, input)
+		require.NoError(t, err)
+		var p gpumux.Progress
+		require.NoError(t, answer.Get(&p))
+		require.Equal(t, 3, int(p.Items))
+	}
+	steer(gpumux.ResumeUpdate)
+	s.worker("cpu", 1)
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 3, sum.Succeeded)
+	events := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		require.NoError(t, err)
+		require.NotEqual(t, enums.EVENT_TYPE_WORKFLOW_TASK_FAILED, event.GetEventType(), "%v", event)
+	}
+}
+
+// A map or a segment that cannot be ends at once, whoever starts it.
+func TestAbsurd_WorkflowsEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	for _, workflow := range []string{gpumux.MapWorkflow, gpumux.SegmentWorkflow} {
+		for _, input := range absurd {
+			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, workflow, input)
+			require.NoError(t, err)
+			var refused *temporal.ApplicationError
+			require.ErrorAs(t, run.Get(t.Context(), nil), &refused)
+			require.Equal(t, string(gpumux.BadInput), refused.Type())
+		}
+	}
+}

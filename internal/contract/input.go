@@ -1,0 +1,31 @@
+package contract
+
+import (
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Decode reads an input that arrived, after the codecs and before anything else has looked at it. The error is an
+// *gpumux.InputError with every mistake, and stays however often it is tried.
+//
+// Workflows and activities take a converter.RawValue for it: an input that the SDK itself cannot decode fails in a way that
+// Temporal retries for ever.
+func Decode[In interface{ Validate() error }](raw converter.RawValue, in *In) error {
+	payload := raw.Payload()
+	switch encoding := string(payload.GetMetadata()[converter.MetadataEncoding]); encoding {
+	case converter.MetadataEncodingJSON, converter.MetadataEncodingProtoJSON:
+		return gpumux.Decode(payload.GetData(), in)
+	case "", converter.MetadataEncodingNil:
+		return wrong("is missing; give one object")
+	case converter.MetadataEncodingBinary:
+		return wrong("is bytes; give one object as JSON")
+	default:
+		return wrong("has an encoding that this worker does not read; give one object as JSON (" + converter.MetadataEncodingJSON +
+			"), with a codec that the workers have too")
+	}
+}
+
+func wrong(what string) error {
+	return &gpumux.InputError{What: "input", Problems: []gpumux.Problem{{Field: "input", Message: what}}}
+}

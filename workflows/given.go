@@ -1,0 +1,115 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// continued is what a map's own workflows are given: its input and its state so far. It travels from one run to the next and to
+// segments. No caller can give it to gpumux.Map, which takes it only where the server says that the run continues another.
+type continued struct {
+	Input gpumux.MapInput `json:"input"`
+	Carry *gpumux.Carry   `json:"carry"`
+}
+
+// Validate names every mistake.
+func (c continued) Validate() error {
+	if err := c.Input.Validate(); err != nil {
+		return err
+	}
+	if c.Carry == nil {
+		return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry", Message: "is missing"}}}
+	}
+	if err := c.Carry.Validate(); err != nil {
+		return err
+	}
+	for _, piece := range c.Carry.Todo {
+		if piece.Rung >= len(c.Input.Rungs()) {
+			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
+				Message: fmt.Sprintf("%s are for rung %d of %d", noun(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
+		}
+	}
+	return nil
+}
+
+// given is the input of this run of gpumux.Map, with the state that the run before left.
+func given(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *gpumux.Carry, error) {
+	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
+		var c continued
+		if err := contract.Decode(raw, &c); err == nil {
+			return c.Input, c.Carry, nil
+		} // else it is a cron schedule that starts the map again
+	}
+	var in gpumux.MapInput
+	err := contract.Decode(raw, &in)
+	return in, nil, err
+}
+
+// partOf is the input of gpumux.Segment.
+func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *gpumux.Carry, error) {
+	var c continued
+	if err := contract.Decode(raw, &c); err != nil {
+		return c.Input, nil, err
+	}
+	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
+		return c.Input, nil, fmt.Errorf("%s is a part of a map; start %s", gpumux.SegmentWorkflow, gpumux.MapWorkflow)
+	}
+	return c.Input, c.Carry, nil
+}
+
+// possible says why an answer to the items of a piece cannot be, or nil. An activity can be answered by anybody, and a map must
+// not go on for ever, or give results that nobody had, with what a stand-in said.
+func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
+	items := piece.Len()
+	wrong := func(format string, args ...any) error {
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", gpumux.RunChunk, noun(piece.Work), e.in.Task)+
+			fmt.Sprintf(format, args...), nil)
+	}
+	if r.Covered < 0 || r.Covered > items {
+		return wrong("it covers %d", r.Covered)
+	}
+	if r.Covered == 0 && !(e.in.FailFast && r.Failed > 0) {
+		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
+	}
+	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
+		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > gpumux.MaxSlots {
+		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
+	}
+	if len(r.Escalate) > 0 && piece.Rung+1 >= len(e.queues) || r.Escalate.Len() > items {
+		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
+	}
+	if piece.List != nil {
+		return nil // which items those are, only the store knows
+	}
+	told := map[int64]bool{}
+	for _, result := range r.Results {
+		if !piece.Runs.Has(result.Index) || told[result.Index] || (result.Value == nil) == (result.Fault == nil) {
+			return wrong("it has a result of item %d that is not one value or fault, once", result.Index)
+		}
+		told[result.Index] = true
+	}
+	for _, run := range r.Escalate {
+		for index := run.Start; index < run.End; index++ {
+			if !piece.Runs.Has(index) || told[index] {
+				return wrong("it sends item %d to a larger slot", index)
+			}
+			told[index] = true
+		}
+	}
+	if e.keep == nil || e.parts != "" {
+		return nil
+	}
+	for _, run := range piece.Runs.First(r.Covered) {
+		for index := run.Start; index < run.End; index++ {
+			if !told[index] {
+				return wrong("it has no result of item %d", index)
+			}
+		}
+	}
+	return nil
+}

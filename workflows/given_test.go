@@ -1,0 +1,105 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// Whatever a client starts ends at once and says what is wrong, in words for users; it never blocks the workflow's tasks.
+func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
+	for name, c := range map[string]struct {
+		workflow string
+		in       any
+		want     string
+	}{
+		"types":               {gpumux.MapWorkflow, map[string]any{"task": 1, "items": "x"}, `invalid map input: items: "x" is a string; a list belongs here; task: 1 is a number; a string belongs here`},
+		"a step":              {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 9, "step": 2}}, "range.step: is no field; there are start, end"},
+		"a state":             {gpumux.MapWorkflow, map[string]any{"task": "t", "items": []int{1}, "carry": map[string]any{}}, "carry: is no field"},
+		"a run's own state":   {gpumux.MapWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}}}, "carry: is no field"},
+		"a text":              {gpumux.MapWorkflow, "t", "an object belongs here"},
+		"endless":             {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 1 << 62}}, "are more than the 1000000000000 items that a map may have"},
+		"a segment":           {gpumux.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "task: is no field"},
+		"a segment by itself": {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},
+		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "are for rung 3 of 1"},
+		"no state":            {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}}, "carry: is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := run(t, &worker{}, c.workflow, c.in)
+			err := env.GetWorkflowError()
+			require.ErrorContains(t, err, c.want)
+			var refused *temporal.ApplicationError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, string(gpumux.BadInput), refused.Type())
+			require.True(t, refused.NonRetryable())
+			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+		})
+	}
+}
+
+// An answer that no worker gives, as of a stand-in, is an error: the map neither goes on for ever nor makes values up.
+func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
+	value := json.RawMessage("1")
+	for name, c := range map[string]struct {
+		answer gpumux.ChunkResult
+		want   string
+	}{
+		"nothing":         {gpumux.ChunkResult{}, "it covers none of them, so it did nothing"},
+		"beyond":          {gpumux.ChunkResult{Covered: 11}, "it covers 11"},
+		"before":          {gpumux.ChunkResult{Covered: -1}, "it covers -1"},
+		"no results":      {gpumux.ChunkResult{Covered: 10, Succeeded: 10}, "it has no result of item 0"},
+		"another's item":  {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
+		"twice":           {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
+		"neither":         {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
+		"no larger slot":  {gpumux.ChunkResult{Covered: 10, Escalate: gpumux.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
+		"endless slots":   {gpumux.ChunkResult{Covered: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
+		"negative counts": {gpumux.ChunkResult{Covered: 10, Ran: -1}, "-1 run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := run(t, &worker{odd: func(gpumux.Chunk, string) (*gpumux.ChunkResult, error) { return &c.answer, nil }}, square, 10, workflows.Options{Chunk: 10})
+			require.ErrorContains(t, env.GetWorkflowError(), c.want)
+		})
+	}
+}
+
+// encoded is an argument as the server hands it on; the test environment does not encode those of updates.
+func encoded(t *testing.T, value any) converter.RawValue {
+	payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+	require.NoError(t, err)
+	return converter.NewRawValue(payload)
+}
+
+func TestRegistered_AWindowThatCannotBeIsRejected(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	(&worker{perItem: time.Second}).register(env)
+	rejected := map[string]error{}
+	send := func(name string, args ...any) {
+		env.UpdateWorkflow(gpumux.WindowUpdate, name, &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { rejected[name] = err }, OnComplete: func(any, error) {},
+		}, args...)
+	}
+	env.RegisterDelayedCallback(func() {
+		send("text", encoded(t, "ten"))
+		send("large", encoded(t, gpumux.MaxWindow+1))
+		send("none", encoded(t, nil))
+		send("good", encoded(t, 5))
+	}, 0)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 50}})
+	require.NoError(t, env.GetWorkflowError())
+	require.ErrorContains(t, rejected["text"], `"ten" is a string; a whole number belongs here`)
+	require.ErrorContains(t, rejected["large"], "is outside 0 (automatic) to 16000")
+	require.ErrorContains(t, rejected["none"], "is missing")
+	require.NotContains(t, rejected, "good")
+}
