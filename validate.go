@@ -161,16 +161,6 @@ func (p *problems) work(prefix string, w Work) {
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
-func (in EditionInput) Validate() error {
-	var bad problems
-	if strings.TrimSpace(in.Task) == "" {
-		bad.add("task", "is missing; give the name of a task that the workers know")
-	}
-	bad.name("task", in.Task)
-	return bad.err("question for an edition")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
 func (in ListInput) Validate() error {
 	var bad problems
 	bad.given("parts", in.Parts)
@@ -183,6 +173,16 @@ func (in ListInput) Validate() error {
 
 // mostListed is the most items that a workflow moves into one work list.
 const mostListed = 1 << 31
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in EditionInput) Validate() error {
+	var bad problems
+	if in.Task == "" {
+		bad.add("task", "is missing; give the name of a task that the workers know")
+	}
+	bad.name("task", in.Task)
+	return bad.err("input of FindEdition")
+}
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in IndexInput) Validate() error {

@@ -18,6 +18,7 @@ import (
 func (a *app) connectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
 	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
+	a.keysFlag(c)
 }
 
 // storeFlag is of commands that read or write large inputs and results.
@@ -32,7 +33,9 @@ type connection struct {
 	*starter.Starter
 	address, namespace string
 	// ui is the address of the Web UI, or empty when it is not known.
-	ui    string
+	ui string
+	// key is what a page of it is opened with; empty where it asks for none.
+	key   string
 	store *store.Store
 	// again says how to come back to results that could not be written, when not with `gpumux results`.
 	again string
@@ -44,7 +47,7 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	if err != nil || a.storeURL == "" {
 		return conn, err
 	}
-	if conn.store, err = store.Open(ctx, a.storeURL); err != nil {
+	if conn.store, err = store.OpenWith(ctx, a.storeURL, store.Options{Keys: conn.Keys}); err != nil {
 		conn.close()
 		return nil, unavailableError{err}
 	}
@@ -54,7 +57,11 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 
 // connect opens Temporal alone: a map can be looked at and steered while its store is away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace}
+	keys, err := a.sealing()
+	if err != nil {
+		return nil, err
+	}
+	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace, Codec: keys.payloads}
 	options, err := starter.ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -63,7 +70,7 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace},
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: keys.objects},
 		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
 }
 
@@ -80,7 +87,15 @@ func (c *connection) link(id string) string {
 	if c.ui == "" {
 		return ""
 	}
-	return c.ui + "/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" + url.PathEscape(id)
+	return c.page("/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" + url.PathEscape(id))
+}
+
+// page is the address of a path of the Web UI.
+func (c *connection) page(path string) string {
+	if c.key == "" {
+		return c.ui + path
+	}
+	return c.ui + path + "?key=" + c.key
 }
 
 // findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.

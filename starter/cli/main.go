@@ -37,6 +37,7 @@ type app struct {
 
 	address, namespace string
 	storeURL           string
+	keysPath           string
 	verbose            bool
 }
 
@@ -53,6 +54,10 @@ func Main(o Options) int {
 	}
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
+	}
+	if isTerminal(o.Stdout) {
+		// A file or a program gets what tasks returned as it is.
+		o.Stdout = newVisible(o.Stdout)
 	}
 	if o.Version == "" {
 		o.Version = "development"
