@@ -238,6 +238,7 @@ func (in MergeInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in ReduceInput) Validate() error {
 	var bad problems
+	bad.name("edition", in.Edition)
 	bad.name("map", in.Map)
 	if strings.TrimSpace(in.Reduce) == "" {
 		bad.add("reduce", "is missing; use one of %s, or the name of a task", strings.Join(Reduces(), ", "))
@@ -302,6 +303,12 @@ func (c Carry) Validate() error {
 		if count.n < 0 || count.n > MaxItems {
 			bad.add(count.field, "%d is outside 0 to %d", count.n, int64(MaxItems))
 		}
+	}
+	if len(c.Editions) > MaxRungs {
+		bad.add("editions", "are %d for %d rungs at most", len(c.Editions), MaxRungs)
+	}
+	for _, edition := range append(slices.Clip(c.Editions), c.ReduceEdition) {
+		bad.name("editions", edition)
 	}
 	if c.Busy < 0 || c.PerItem < 0 {
 		bad.add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)

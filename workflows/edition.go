@@ -45,8 +45,8 @@ func (e *engine) fix(edition string) {
 // agrees reports whether what ran on a rung is of the map's edition. Where none was known before, it is that of the first chunk. What
 // only processes know of their modules may differ between pools.
 func (e *engine) agrees(rung int, edition string) bool {
-	if edition == "" {
-		return true
+	if edition == "" || len(edition) > gpumux.MaxName {
+		return edition == ""
 	}
 	shown, _, _ := strings.Cut(edition, "+")
 	if e.editions[rung] == "" {
@@ -61,8 +61,8 @@ func (e *engine) agrees(rung int, edition string) bool {
 // mixed is the error of a map whose items have run with two editions of the code.
 func (e *engine) mixed(rung int, edition string) error {
 	fault := &gpumux.Fault{
-		Kind: gpumux.BadInput, Op: "run", Task: e.in.Task, Edition: edition,
-		Message: fmt.Sprintf("items ran with edition %s of the code of task %s, and with %s on %s", e.editions[rung], e.in.Task, edition,
+		Kind: gpumux.BadInput, Op: "run", Task: e.in.Task, Edition: edition[:min(len(edition), gpumux.MaxName)],
+		Message: fmt.Sprintf("items ran with edition %s of the code of task %s, and with %.60s on %s", e.editions[rung], e.in.Task, edition,
 			e.in.Rungs()[rung]),
 		Hint: "let all workers of a pool have the same code, and start a new map with another output",
 	}

@@ -214,8 +214,14 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result gpumux.ChunkResult
 		err := future.Get(ctx, &result)
-		if err == nil {
+		switch {
+		case err != nil:
+		case e.agrees(piece.Rung, result.Edition):
 			err = e.take(ctx, piece, result)
+		case chunk.Edition == "" && e.parts == "":
+			e.again(ctx, piece) // nothing of it was taken, and now it is known what to ask for
+		default:
+			err = e.mixed(piece.Rung, result.Edition)
 		}
 		e.inFlight--
 		e.changed = true
@@ -232,13 +238,6 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
 	if err := e.possible(piece, result); err != nil {
 		return err
-	}
-	if !e.agrees(piece.Rung, result.Edition) {
-		if e.parts == "" {
-			e.again(ctx, piece) // nothing of it has been taken
-			return nil
-		}
-		return e.mixed(piece.Rung, result.Edition)
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
