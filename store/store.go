@@ -28,7 +28,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	indexes map[gpumux.Source]index
-	heads   map[string]*sealedHead // by URL
+	seals   map[string]*sealedHead // by URL
 }
 
 // Open opens the store at a blob URL and proves that it can be used:

@@ -125,7 +125,7 @@ func (c *sealedContent) next() error {
 	plain, err := c.head.seal.Open(c.sealed[:0], sealNonce(c.number, last), c.sealed[:want], c.head.seal.head)
 	if err != nil {
 		c.forgotten()
-		return fmt.Errorf("segment %d does not fit its key: %w, or its key is another of the same name", c.number, errSealBroken)
+		return fmt.Errorf("segment %d: %w", c.number, errSealBroken)
 	}
 	c.plain, c.skip = plain[c.skip:], 0
 	c.number++
@@ -138,6 +138,8 @@ const keptHeads = 256
 // content opens the stretch that is still to be read, decrypted when the object is encrypted.
 func (o *object) content() (content, error) {
 	switch {
+	case o.sealing == asItLies:
+		return o.raw(o.from, o.length)
 	case o.from == 0 && (o.length < 0 || o.length >= int64(len(sealMagic)) || o.s.keys != nil):
 		return o.begin()
 	case o.s.keys == nil:
@@ -220,18 +222,18 @@ func (o *object) beginning(first []byte, body content) (content, error) {
 func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 	keys := o.s.keys
 	switch {
-	case !bytes.HasPrefix(first, []byte(sealMagic)):
-		if keys != nil && !o.plain {
-			return nil, unsealed(o.url)
-		}
+	case !bytes.HasPrefix(first, []byte(sealMagic)) && (keys == nil || o.sealing != sealedOnly):
 		return nil, nil
+	case len(first) < len(sealMagic):
+		return nil, errSealBroken
+	case !bytes.HasPrefix(first, []byte(sealMagic)):
+		return nil, unsealed(o.url)
 	case keys == nil:
 		return nil, noKeys(o.url)
-	case len(first) < sealHead || first[len(sealMagic)] > sealID:
+	case len(first) < sealHead:
 		return nil, errSealBroken
 	}
-	id := first[len(sealMagic)+1:][:first[len(sealMagic)]]
-	s, err := newSeal(keys, string(id), first)
+	s, err := openSeal(keys, first)
 	if err != nil {
 		return nil, &KeyError{URL: o.url, Err: err}
 	}
@@ -241,7 +243,7 @@ func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 // head is the beginning of the object, or nil when it is not encrypted. It says whether it was known from before.
 func (o *object) head() (head *sealedHead, known bool, err error) {
 	o.s.mu.Lock()
-	head, known = o.s.heads[o.url]
+	head, known = o.s.seals[o.url]
 	o.s.mu.Unlock()
 	if known {
 		return head, true, nil
@@ -261,16 +263,16 @@ func (o *object) head() (head *sealedHead, known bool, err error) {
 	}
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	if len(o.s.heads) >= keptHeads || o.s.heads == nil {
-		o.s.heads = map[string]*sealedHead{}
+	if len(o.s.seals) >= keptHeads || o.s.seals == nil {
+		o.s.seals = map[string]*sealedHead{}
 	}
-	o.s.heads[o.url] = head
+	o.s.seals[o.url] = head
 	return head, false, nil
 }
 
 func (o *object) forgetHead() {
 	o.s.mu.Lock()
-	delete(o.s.heads, o.url)
+	delete(o.s.seals, o.url)
 	o.s.mu.Unlock()
 }
 
