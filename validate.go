@@ -110,20 +110,20 @@ func (c Chunk) Validate() error {
 	bad.name("map", c.Map)
 	bad.name("task", c.Task)
 	bad.running(c.Mode, c.Timeout, c.Attempts)
-	bad.span("", Span{c.Start, c.End})
-	if n := c.End - c.Start; n < 1 || n > MaxChunk {
-		bad.add("end", "items %d to %d are not 1 to %d items", c.Start, c.End, MaxChunk)
+	bad.work("", c.Work)
+	if n := c.Work.Len(); n < 1 || n > MaxChunk {
+		bad.add("runs", "a chunk of %d items; it has 1 to %d", n, MaxChunk)
 	}
 	switch {
 	case c.Items != nil && c.Source == nil && c.Range == nil:
-		if n := int64(len(c.Items)); n != c.End-c.Start {
-			bad.add("items", "a chunk of items %d to %d carries %d items", c.Start, c.End, n)
+		if n := c.Work.Len(); int64(len(c.Items)) != n || c.List != nil {
+			bad.add("items", "a chunk of %d items carries %d", n, len(c.Items))
 		}
 	case c.Items == nil && c.Source != nil && c.Range == nil:
-		bad.source(*c.Source, c.End)
+		bad.source("source.", *c.Source, c.last())
 	case c.Items == nil && c.Source == nil && c.Range != nil:
-		if n := c.Range.End - c.Range.Start; n < c.End || n < 0 && c.Range.End >= c.Range.Start {
-			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.End-1)
+		if n := c.Range.End - c.Range.Start; n < c.last() || n < 0 && c.Range.End >= c.Range.Start {
+			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.last()-1)
 		}
 	default:
 		bad.add("items", "give one of items, source and range")
@@ -134,6 +134,43 @@ func (c Chunk) Validate() error {
 	}
 	return bad.err("chunk")
 }
+
+// last is the end of the last run, 0 for a work list.
+func (w Work) last() int64 {
+	if len(w.Runs) == 0 {
+		return 0
+	}
+	return w.Runs[len(w.Runs)-1].End
+}
+
+// work checks which items are to run.
+func (p *problems) work(prefix string, w Work) {
+	switch {
+	case w.List == nil && (w.Start != 0 || w.End != 0):
+		p.add(prefix+"start", "%d to %d are places of no list", w.Start, w.End)
+	case w.List != nil && w.Runs != nil:
+		p.add(prefix+"runs", "give only one of runs and list")
+	case w.List != nil:
+		p.source(prefix+"list.", *w.List, w.End)
+		p.span(prefix, Span{w.Start, w.End})
+	case w.last() > MaxItems:
+		p.add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(MaxItems))
+	}
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in ListInput) Validate() error {
+	var bad problems
+	bad.given("parts", in.Parts)
+	bad.work("", Work{Runs: in.Runs})
+	if n := in.Runs.Len(); n > mostListed {
+		bad.add("runs", "%d items are more than the %d of one list", n, int64(mostListed))
+	}
+	return bad.err("input of WriteList")
+}
+
+// mostListed is the most items that a workflow moves into one work list.
+const mostListed = 1 << 31
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in IndexInput) Validate() error {
@@ -147,6 +184,9 @@ func (in IndexInput) Validate() error {
 func (in PartsInput) Validate() error {
 	var bad problems
 	bad.given("parts", in.Parts)
+	if in.Items < 0 || in.Items > MaxItems {
+		bad.add("items", "%d is outside 0 to %d", in.Items, int64(MaxItems))
+	}
 	return bad.err("input of FindParts")
 }
 
@@ -197,7 +237,7 @@ func (in ReduceInput) Validate() error {
 		bad.add("source", "give only one of source, results and partials")
 	}
 	if in.Source != nil {
-		bad.source(*in.Source, in.End)
+		bad.source("source.", *in.Source, in.End)
 	}
 	for i, r := range in.Results {
 		bad.result(fmt.Sprintf("results[%d]", i), r)
@@ -220,16 +260,16 @@ func (in ReduceInput) Validate() error {
 func (c Carry) Validate() error {
 	var bad problems
 	if c.Source != nil {
-		bad.source(*c.Source, c.Items)
+		bad.source("source.", *c.Source, c.Items)
 	}
 	if c.Items < 0 || c.Items > MaxItems {
 		bad.add("items", "%d is outside 0 to %d", c.Items, int64(MaxItems))
 	}
 	for i, piece := range c.Todo {
 		field := fmt.Sprintf("todo[%d].", i)
-		bad.span(field, piece.Span)
-		if piece.End <= piece.Start || piece.End > c.Items {
-			bad.add(field+"end", "items %d to %d are none of the %d", piece.Start, piece.End, c.Items)
+		bad.work(field, piece.Work)
+		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
+			bad.add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
 		}
 		if piece.Rung < 0 || piece.Rung >= MaxRungs || piece.Pace < 0 {
 			bad.add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
@@ -239,7 +279,7 @@ func (c Carry) Validate() error {
 		field string
 		n     int64
 	}{{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"chunks", c.Chunks}, {"largest", c.Largest}, {"beyond", c.Beyond},
-		{"segments", int64(c.Segments)}} {
+		{"segments", int64(c.Segments)}, {"rounds", int64(c.Rounds)}} {
 		if count.n < 0 || count.n > MaxItems {
 			bad.add(count.field, "%d is outside 0 to %d", count.n, int64(MaxItems))
 		}
@@ -302,14 +342,14 @@ func (p *problems) span(prefix string, s Span) {
 }
 
 // source checks a file of items of which those before end are wanted.
-func (p *problems) source(s Source, end int64) {
-	p.given("source.url", s.URL)
-	p.given("source.index", s.Index)
+func (p *problems) source(prefix string, s Source, end int64) {
+	p.given(prefix+"url", s.URL)
+	p.given(prefix+"index", s.Index)
 	if s.Items < 0 || s.Items > MaxItems || s.Items < end {
-		p.add("source.items", "%d has no item %d", s.Items, end-1)
+		p.add(prefix+"items", "%d has no item %d", s.Items, end-1)
 	}
 	if s.Bytes < 0 {
-		p.add("source.bytes", "%d is less than none", s.Bytes)
+		p.add(prefix+"bytes", "%d is less than none", s.Bytes)
 	}
 }
 

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/converter"
 
@@ -22,32 +23,44 @@ func checked[In interface{ Validate() error }, Out any](f func(context.Context, 
 	}
 }
 
-// fits says why a memo cannot be of a chunk: any client may send a heartbeat.
-func (m memo) fits(c gpumux.Chunk) error {
-	inside := func(index int64) bool { return index >= c.Start && index < c.End }
-	if int64(len(m.Results)) > c.End-c.Start || int64(len(m.Escalate)) > c.End-c.Start {
-		return fmt.Errorf("it tells of %d results and %d items for a larger slot", len(m.Results), len(m.Escalate))
+// fits says why a memo cannot be of a chunk's items: any client may send a heartbeat.
+func (m memo) fits(items gpumux.Runs) error {
+	n := items.Len()
+	inside := func(run gpumux.Span) bool {
+		at, _ := slices.BinarySearchFunc(items, run.Start, func(r gpumux.Span, index int64) int {
+			if r.End <= index {
+				return -1
+			}
+			return 1
+		})
+		return at < len(items) && items[at].Start <= run.Start && run.End <= items[at].End
 	}
+	item := func(index int64) bool { return index >= 0 && inside(gpumux.Span{Start: index, End: index + 1}) }
 	seen := map[int64]bool{}
 	for _, r := range m.Results {
-		if !inside(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+		if !item(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
 			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
 		}
 		seen[r.Index] = true
 	}
-	for _, index := range m.Escalate {
-		if !inside(index) || seen[index] {
-			return fmt.Errorf("it sends item %d to a larger slot", index)
+	for _, run := range m.Escalate {
+		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
+		if !inside(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
+			return fmt.Errorf("it sends items %d to %d to a larger slot", run.Start, run.End-1)
 		}
-		seen[index] = true
 	}
 	for index, s := range m.Suspects {
-		if !inside(index) || s.Alone < 0 || s.Tries < s.Alone {
+		if !item(index) || s.Alone < 0 || s.Tries < s.Alone {
 			return fmt.Errorf("it suspects item %d", index)
 		}
 	}
-	if m.Hunt < 0 || m.Hunt > c.End || m.Starts < 0 {
-		return fmt.Errorf("it looks for a culprit before item %d after %d starts", m.Hunt, m.Starts)
+	for _, w := range m.Written {
+		if !w.Valid() {
+			return fmt.Errorf("%q is no writer of parts", w.Writer)
+		}
+	}
+	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
+		return fmt.Errorf("it looks for a culprit among %d of %d items after %d starts", m.Hunt, n, m.Starts)
 	}
 	return nil
 }

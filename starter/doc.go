@@ -21,7 +21,7 @@
 // nothing of it goes on after it was cancelled or failed.
 //
 // Files: connect.go (the client), identity.go (IDs and fingerprints), run.go (one run as the server describes it), starter.go
-// (Start), input.go (where the items travel), offer.go (what workers say of themselves, and their store), handle.go (Watch,
+// (Start), searched.go (search attributes), input.go (where the items travel), offer.go (what workers say of themselves, and their store), handle.go (Watch,
 // Wait and steering), outcome.go (how maps end), results.go, follow.go (results while they
 // come), retry.go, list.go, detail.go, serving.go (who polls),
 // sealed.go (what was encoded by the workers' codec), stuck.go (what holds a map up), abandoned.go (chunks of dead workers).

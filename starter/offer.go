@@ -49,7 +49,7 @@ func (e *NoWorker) Error() string {
 }
 
 // Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. A server without standalone activities cannot be asked.
+// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
 func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 	var offer gpumux.Describe
 	rung, err := s.served(ctx, gpumux.Queue)
@@ -62,14 +62,20 @@ func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked, err := s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: "gpumux-describe-" + rand.Text(), TaskQueue: gpumux.Queue,
+	const summary = "a client asks what the workers offer"
+	id := "gpumux-describe-" + rand.Text()
+	var asked interface {
+		Get(ctx context.Context, answer any) error
+	}
+	asked, err = s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: id, TaskQueue: gpumux.Queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-		Summary: "a client asks what the workers offer",
 	}, gpumux.DescribeWorker)
 	var unknown *serviceerror.Unimplemented
 	if errors.As(err, &unknown) {
-		return offer, fmt.Errorf("ask a worker what it offers: this Temporal server has no standalone activities: %w", err)
+		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+			ID: id, TaskQueue: gpumux.Queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
+		}, gpumux.DescribeWorkflow)
 	}
 	if err == nil {
 		err = asked.Get(ctx, &offer)

@@ -31,6 +31,8 @@ type Starter struct {
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
+	// searched says whether the server has the search attributes; nil before it was asked.
+	searched *bool
 }
 
 // Close closes the store that the Starter opened itself. The Client and the given Store stay open.
@@ -186,7 +188,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
 	}
-	started, err := s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
+	started, err := s.execute(ctx, options, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}

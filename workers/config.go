@@ -92,6 +92,7 @@ func (c Config) plan(inventory *gpu.Inventory) ([]placement, *catalog, error) {
 			r.add("metrics", "%v", err)
 		}
 	}
+	c.Temporal.check(r)
 	if _, err := c.storeURL(); err != nil {
 		r.add("store", "%v", err)
 	}

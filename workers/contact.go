@@ -179,6 +179,13 @@ func (k *contact) check(held context.Context) error {
 	return context.Cause(held)
 }
 
+// silence is how long ago the last question that got an answer was asked.
+func (k *contact) silence() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now() - k.answered
+}
+
 // doubt says that a chunk which arrives now may have been handed on already.
 func (k *contact) doubt() bool {
 	k.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,8 +35,10 @@ type metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
-	// lost is how many wardens were lost.
-	lost func() int64
+	// lost is how many wardens were lost, version what the worker says of itself, health why it cannot do its work, or nil.
+	lost    func() int64
+	version string
+	health  func() error
 
 	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
 	slots  []counted
@@ -72,7 +75,8 @@ type faulty struct {
 }
 
 func newMetrics(log *zap.Logger) *metrics {
-	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, lost: func() int64 { return 0 }, faults: map[faulty]int64{}}
+	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, lost: func() int64 { return 0 },
+		health: func() error { return nil }, faults: map[faulty]int64{}}
 }
 
 // follow adds a slot.
@@ -111,7 +115,7 @@ func metricsAddress(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// serve shows the metrics under /metrics until stop is called. status is what the driver says of a device.
+// serve shows the metrics under /metrics, and under /healthz whether the worker is well, until stop is called. status is what the driver says of a device.
 func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -124,6 +128,7 @@ func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid s
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
 	}))
+	mux.HandleFunc("GET /healthz", m.well)
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
 		defer close(m.ended)
@@ -133,6 +138,18 @@ func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid s
 	}()
 	m.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
 	return nil
+}
+
+// well answers 200 while this worker can do its work, else 503 with the reasons, a line each. It asks nobody.
+func (m *metrics) well(to http.ResponseWriter, _ *http.Request) {
+	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	to.Header().Set("Cache-Control", "no-store")
+	if err := m.health(); err != nil {
+		to.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(to, err)
+		return
+	}
+	fmt.Fprintln(to, "ok")
 }
 
 func (m *metrics) stop(ctx context.Context) error {
@@ -155,6 +172,7 @@ type gauges struct {
 }
 
 var (
+	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
 	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
@@ -172,7 +190,7 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{
-		descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree,
+		descBuild, descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree,
 		descTotal,
 	} {
 		to <- each
@@ -184,6 +202,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
+	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
 	slots, pools, faults := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.faults)
 	g.mu.Unlock()

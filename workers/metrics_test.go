@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // shown serves the metrics and returns what a scrape finds.
@@ -166,4 +168,28 @@ func TestMetrics_Address(t *testing.T) {
 	shown(t, m, inventory)
 	err = newMetrics(zap.NewNop()).serve(m.server.Addr, nil, nil)
 	require.ErrorContains(t, err, "set metrics to a free address, or leave it out")
+}
+
+// A worker that cannot do its work says why to whoever probes it.
+func TestMetrics_HealthSaysWhy(t *testing.T) {
+	w := &Worker{fence: slot.NewFence(nil)}
+	now := time.Hour
+	w.contact = startContact(&contact{log: zap.NewNop(), now: func() time.Duration { return now }})
+	m := newMetrics(zap.NewNop())
+	m.health = w.health
+	url := strings.Replace(served(t, m, nil, nil), "/metrics", "/healthz", 1)
+	expect := func(want int, lines ...string) {
+		t.Helper()
+		code, text := scraped(t, url)
+		require.Equal(t, want, code)
+		require.Equal(t, strings.Join(lines, "\n")+"\n", text)
+	}
+	expect(http.StatusServiceUnavailable, "the worker is starting")
+	w.well.serving.Store(true)
+	expect(http.StatusOK, "ok")
+	now += lease + 2*time.Second
+	w.well.end(errors.New("queue gpumux is served no more: gone"))
+	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
+	w.well.stopping.Store(true)
+	expect(http.StatusServiceUnavailable, "the worker is stopping")
 }

@@ -31,6 +31,7 @@ const (
 // options are what all queues have in common.
 func (w *Worker) options(name string) worker.Options {
 	return worker.Options{
+		DeploymentOptions:      w.config.Temporal.version(w.o.Version),
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
@@ -38,6 +39,7 @@ func (w *Worker) options(name string) worker.Options {
 		MaxHeartbeatThrottleInterval:     time.Second,
 		DefaultHeartbeatThrottleInterval: time.Second,
 		OnFatalError: func(err error) {
+			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logQueue, name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
@@ -81,7 +83,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Recorders: w.recorders, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

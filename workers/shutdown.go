@@ -17,6 +17,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
 	w.stopOnce.Do(func() {
 		w.end()
+		w.well.stopping.Store(true)
 		go func() {
 			defer close(w.stopped)
 			w.stopErr = w.shutdown()

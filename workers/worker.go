@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -58,6 +59,7 @@ type Worker struct {
 	tasks      *catalog
 	inventory  *gpu.Inventory
 	failed     chan error
+	well       standing
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
 	halt       context.Context // ends when running calls must be given up
@@ -75,8 +77,10 @@ type Worker struct {
 	cache   string // a folder that outlives the worker, or ""
 	metrics *metrics
 	store   *store.Store
-	pools   []*pool
-	watch   *watch
+	// recorders store what the chunks of all pools finish.
+	recorders *activities.Recorders
+	pools     []*pool
+	watch     *watch
 	// allowances are what tasks take beside their data.
 	allowances *allowances
 	cgroups    *slot.Cgroups    // nil where there are none
@@ -163,10 +167,11 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.fence = slot.NewFence(w.log)
 	w.metrics = newMetrics(w.log)
-	w.metrics.lost = w.fence.Lost
+	w.metrics.lost, w.metrics.version, w.metrics.health = w.fence.Lost, w.o.Version, w.health
 	if w.store, err = store.OpenWith(ctx, w.storeURL, store.Options{Keys: w.objects}); err != nil {
 		return err
 	}
+	w.recorders = activities.NewRecorders(w.store)
 	if w.client = w.o.Client; w.client == nil {
 		if err := w.dial(ctx); err != nil {
 			return err
@@ -217,6 +222,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		w.serving = append(w.serving, served)
 	}
+	w.well.serving.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.names()))
 	return ctx.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -15,7 +16,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Task: m.in.Task, Phase: m.phase, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
 		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.whole(), Chunk: int(m.e.sizer.largest),
 		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
-		Peak: m.e.peaks.Known(),
+		Peak: m.e.peaks.Known(), Lost: m.lost,
 	}
 	for _, id := range sorted(m.running) {
 		r := m.running[id].last
@@ -32,8 +33,18 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, details(m.progress(workflow.Now(ctx)), m.in.Rungs()))
+	p := m.progress(workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
+	// A run that was started with the attribute shows that the server has it; to set one that it lacks would stop the workflow.
+	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
+			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
+		}
+	}
 }
+
+var searchFailed = temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed)
 
 func details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder
@@ -49,6 +60,9 @@ func details(p gpumux.Progress, ladder []string) string {
 	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	if p.Lost != "" {
+		b.WriteString("\nItems run again: " + p.Lost + "\n")
+	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}

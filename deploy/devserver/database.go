@@ -13,10 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/gpumux/gpumux"
 )
 
 const (
@@ -79,10 +82,15 @@ func (d database) config() *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
 }
 
+// searchAttributes are those of a namespace that is made here, so that maps can be searched for.
+var searchAttributes = map[string]enums.IndexedValueType{
+	gpumux.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, gpumux.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
+}
+
 // createNamespace writes a namespace before the server runs, so that it is known from the first call on. An existing one
 // stays as it is.
 func (d database) createNamespace(name string, retention time.Duration) error {
-	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, nil)
+	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, searchAttributes)
 	if err != nil {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}

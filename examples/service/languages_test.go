@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows/workflowstest"
 )
 
 // run runs the workflow with a worker that answers each text with what languages says, and fails what it does not know.
@@ -18,28 +15,13 @@ func run(t *testing.T, languages map[string]string, texts ...string) (map[string
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.RegisterActivityWithOptions(func(_ context.Context, chunk gpumux.Chunk) (gpumux.ChunkResult, error) {
-		result := gpumux.ChunkResult{Next: chunk.End, Ran: chunk.End - chunk.Start}
-		for i, item := range chunk.Items {
-			var text string
-			if err := json.Unmarshal(item, &text); err != nil {
-				return result, err
-			}
-			r := gpumux.Result{Index: chunk.Start + int64(i)}
-			if language, ok := languages[text]; ok {
-				r.Value, _ = json.Marshal(language)
-				result.Succeeded++
-			} else {
-				r.Fault = &gpumux.Fault{Kind: gpumux.TaskError, Message: "no idea"}
-				result.Failed++
-			}
-			result.Results = append(result.Results, r)
+	workflowstest.Handle(workflowstest.New(env), "text:language", func(text string) (string, error) {
+		language, known := languages[text]
+		if !known {
+			return "", errors.New("no idea")
 		}
-		if chunk.Task != "text:language" {
-			return result, errors.New("another task: " + chunk.Task)
-		}
-		return result, nil
-	}, activity.RegisterOptions{Name: gpumux.RunChunk})
+		return language, nil
+	})
 	env.ExecuteWorkflow(Languages, texts)
 	require.True(t, env.IsWorkflowCompleted())
 	if err := env.GetWorkflowError(); err != nil {

@@ -4,5 +4,5 @@
 // activity, so nothing is done before the whole input was read and found good. It never decides what a good input is, which each
 // input's Validate does, nor how its error is told. It holds no state and so never has to stop.
 //
-// Files: input.go (from a payload to an input).
+// Files: input.go (from a payload to an input), headers.go (headers of others, passed on).
 package contract

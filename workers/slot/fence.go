@@ -47,6 +47,9 @@ func (f *Fence) Free() error { return f.keeper.hold(0) }
 // Lost is how many wardens ended or failed and had to be replaced.
 func (f *Fence) Lost() int64 { return f.keeper.lost() }
 
+// Lacks reports whether a warden was lost and none could take its place yet. It never waits.
+func (f *Fence) Lacks() bool { return f.keeper.lacks() }
+
 // Close ends the warden and returns when it is gone. The slots have been stopped; another process of theirs can not be started.
 func (f *Fence) Close() { f.keeper.close() }
 

@@ -24,4 +24,6 @@ func (*keeper) hold(time.Duration) error { return nil }
 
 func (*keeper) lost() int64 { return 0 }
 
+func (*keeper) lacks() bool { return false }
+
 func (*keeper) close() {}

@@ -32,6 +32,8 @@ type keeper struct {
 
 	// all counts the wardens that ever were lost. Who reads it must not wait for one that is slow.
 	all atomic.Int64
+	// lacking reports that there is none although there should be, which was told.
+	lacking atomic.Bool
 
 	mu  sync.Mutex // guards what follows
 	now *warden    // nil where there is none
@@ -39,12 +41,11 @@ type keeper struct {
 	due time.Duration
 	// ends counts the wardens that were lost in a row; why is what became of the last one. No other is started before next, when
 	// the timer tries to.
-	ends  int
-	why   string
-	next  time.Time
-	timer *time.Timer
-	// lacking says that it was told that there is none.
-	lacking, closed bool
+	ends   int
+	why    string
+	next   time.Time
+	timer  *time.Timer
+	closed bool
 }
 
 func (k *keeper) open(token string, number uint64, log *zap.Logger) {
@@ -52,6 +53,8 @@ func (k *keeper) open(token string, number uint64, log *zap.Logger) {
 }
 
 func (k *keeper) lost() int64 { return k.all.Load() }
+
+func (k *keeper) lacks() bool { return k.lacking.Load() }
 
 // ready starts a warden where there is none.
 func (k *keeper) ready() error {
@@ -126,8 +129,7 @@ func (k *keeper) warden() (*warden, error) {
 	}
 	k.now = w
 	go k.watch(w)
-	if k.lacking {
-		k.lacking = false
+	if k.lacking.Swap(false) {
 		k.log.Info("this worker has a warden again")
 	}
 	return w, nil
@@ -190,7 +192,7 @@ func (k *keeper) lose(w *warden, why string) {
 	if _, err := k.warden(); err != nil {
 		k.log.Error("this worker has lost its warden and has no other: what runs goes on, and would run on if the worker were stopped "+
 			"now; nothing starts before there is one", logWhy.text(why), zap.Error(err), logAdvice.text(unguardedHint))
-		k.lacking = true
+		k.lacking.Store(true)
 		k.later()
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,7 +16,7 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	h := newHost(t)
 	port := freePort(t)
 	h.write("worker.yaml", h.file("worker.yaml")+fmt.Sprintf("metrics: \":%s\"\n", port))
-	h.server()
+	server := h.server()
 	h.worker()
 	h.run(0, "map", "step", "--range", "0:20", "--pool", "cpu", "--out", "r.jsonl")
 	answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
@@ -34,5 +35,22 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	}
 	require.Equal(t, 20, items)
 	require.Regexp(t, `(?m)^gpumux_device_free_bytes\{device="CPU",model="[^"]*"\} \d`, string(text))
+	require.Regexp(t, `(?m)^gpumux_build_info\{go="go1[^"]*",version="[^"]+"\} 1$`, string(text))
+	well := func() (code int, text string) {
+		answer, err := http.Get("http://127.0.0.1:" + port + "/healthz")
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(body)
+	}
+	code, why := well()
+	require.Equal(t, http.StatusOK, code, why)
+	require.NoError(t, server.Process.Kill())
+	require.Eventually(t, func() bool {
+		code, why = well()
+		return code == http.StatusServiceUnavailable
+	}, time.Minute, 100*time.Millisecond)
+	require.Regexp(t, `^the Temporal server has not answered for \d+s`, why)
 	require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{[^}]*activity_type="gpumux.RunChunk"[^}]*\} [1-9]`, string(text))
 }

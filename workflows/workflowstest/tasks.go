@@ -1,0 +1,208 @@
+package workflowstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Tasks are what the stand-ins of an environment know. Its methods may be called from any goroutine.
+type Tasks struct {
+	mu      sync.Mutex
+	tasks   map[string]func(json.RawMessage) (json.RawMessage, error)
+	sources map[string][]json.RawMessage
+	results map[string][]gpumux.Result
+	inputs  []gpumux.MapInput
+}
+
+// New registers the stand-ins for workflows.Map and workflows.MapSource with the environment. They know no task before Handle.
+func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
+	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
+		results: map[string][]gpumux.Result{}}
+	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: gpumux.RunChunk})
+	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
+	return t
+}
+
+// Handle makes a function stand for a task. Its error is the item's fault: a *gpumux.Fault as it is, any other as task_error.
+func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tasks[task] = func(item json.RawMessage) (json.RawMessage, error) {
+		var in In
+		if err := json.Unmarshal(item, &in); err != nil {
+			return nil, fmt.Errorf("the item %.200s does not fit %T: %w", item, in, err)
+		}
+		out, err := f(in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
+// Source makes items stand for a file that a MapInput names as its source.
+func (t *Tasks) Source(name string, items ...any) error {
+	var list []json.RawMessage
+	for i, item := range items {
+		encoded, err := json.Marshal(item)
+		if err != nil {
+			return fmt.Errorf("item %d of source %s is not JSON: %w", i, name, err)
+		}
+		list = append(list, encoded)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sources[name] = list
+	return nil
+}
+
+// Results are those of a map whose summary names this output.
+func (t *Tasks) Results(output string) []gpumux.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.results[output])
+}
+
+// Inputs are those that MapSource was called with, in order.
+func (t *Tasks) Inputs() []gpumux.MapInput {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.inputs)
+}
+
+// chunk stands for gpumux.RunChunk.
+func (t *Tasks) chunk(_ context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
+	items := c.Items
+	var indices []int64
+	for _, run := range c.Runs {
+		for index := run.Start; index < run.End; index++ {
+			indices = append(indices, index)
+		}
+		if c.Range != nil {
+			items = append(items, numbers(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
+		}
+	}
+	results, err := t.each(c.Task, items)
+	if err != nil {
+		return gpumux.ChunkResult{}, err
+	}
+	answer := gpumux.ChunkResult{Covered: c.Len(), Ran: c.Len(), Results: results}
+	answer.Succeeded, answer.Failed, answer.Faults = count(results)
+	for i := range results {
+		results[i].Index = indices[i]
+	}
+	return answer, nil
+}
+
+// run stands for gpumux.Map.
+func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+	if err := in.Validate(); err != nil {
+		return gpumux.Summary{}, refused(err.Error())
+	}
+	if in.Reduce != "" {
+		return gpumux.Summary{}, refused("the stand-in for " + gpumux.MapWorkflow + " does not reduce; mock it with env.OnWorkflow for such a map")
+	}
+	t.mu.Lock()
+	t.inputs = append(t.inputs, in)
+	items, known := t.sources[in.Source]
+	t.mu.Unlock()
+	switch {
+	case in.Range != nil:
+		items = numbers(*in.Range)
+	case in.Source == "":
+		items = in.Items
+	case !known:
+		return gpumux.Summary{}, refused(fmt.Sprintf("there is no source %q; make one with Tasks.Source", in.Source))
+	}
+	results, err := t.each(in.Task, items)
+	if err != nil {
+		return gpumux.Summary{}, err
+	}
+	summary := gpumux.Summary{Task: in.Task, Items: int64(len(items)), Chunks: 1}
+	summary.Succeeded, summary.Failed, summary.Faults = count(results)
+	if in.Output == "" && in.Source == "" && len(results) <= gpumux.InlineItems {
+		summary.Results = results
+		return summary, nil
+	}
+	output := in.Output
+	if output == "" {
+		output = path.Join("maps", workflow.GetInfo(ctx).WorkflowExecution.ID, "results.jsonl")
+	}
+	summary.Output = "mem:///" + output
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.results[summary.Output] = results
+	return summary, nil
+}
+
+// each runs a task over items.
+func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
+	t.mu.Lock()
+	f, known := t.tasks[task]
+	names := slices.Sorted(maps.Keys(t.tasks))
+	t.mu.Unlock()
+	if !known {
+		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))
+	}
+	results := make([]gpumux.Result, len(items))
+	for i, item := range items {
+		results[i].Index = int64(i)
+		value, err := f(item)
+		var fault *gpumux.Fault
+		switch {
+		case err == nil:
+			results[i].Value = value
+		case errors.As(err, &fault):
+			results[i].Fault = fault
+		default:
+			results[i].Fault = &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Task: task, Message: err.Error()}
+		}
+	}
+	return results, nil
+}
+
+func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.Kind]int64) {
+	for _, r := range results {
+		if r.Fault == nil {
+			succeeded++
+			continue
+		}
+		if faults == nil {
+			faults = map[gpumux.Kind]int64{}
+		}
+		failed++
+		faults[r.Fault.Kind]++
+	}
+	return succeeded, failed, faults
+}
+
+// refused ends the map, as a worker's bad_input does.
+func refused(what string) error {
+	fault := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: what}
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{fault},
+	})
+}
+
+func numbers(r gpumux.Range) []json.RawMessage {
+	list := make([]json.RawMessage, 0, r.Len())
+	for n := r.Start; n < r.End; n++ {
+		list = append(list, strconv.AppendInt(nil, n, 10))
+	}
+	return list
+}

@@ -1,0 +1,94 @@
+package workflowstest_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+	"github.com/gpumux/gpumux/workflows/workflowstest"
+)
+
+// shout is a workflow of a user.
+func shout(ctx workflow.Context, words []string) ([]string, error) {
+	results, err := workflows.Map[string, string](ctx, "text:shout", words, workflows.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return workflows.Values(results)
+}
+
+func environment() (*testsuite.TestWorkflowEnvironment, *workflowstest.Tasks) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	return env, workflowstest.New(env)
+}
+
+func TestTasks_StandForAMap(t *testing.T) {
+	env, tasks := environment()
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) {
+		if word == "" {
+			return "", errors.New("nothing to shout")
+		}
+		return strings.ToUpper(word), nil
+	})
+	env.ExecuteWorkflow(shout, []string{"a", "b"})
+	var loud []string
+	require.NoError(t, env.GetWorkflowResult(&loud))
+	require.Equal(t, []string{"A", "B"}, loud)
+}
+
+func TestTasks_FailAsWorkersDo(t *testing.T) {
+	env, tasks := environment()
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", errors.New("no " + word) })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.ErrorContains(t, env.GetWorkflowError(), "item 0: task_error: no a")
+
+	env, tasks = environment()
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", &gpumux.Fault{Kind: gpumux.DeviceOOM} })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.Equal(t, gpumux.DeviceOOM, workflows.FaultOf(env.GetWorkflowError()).Kind)
+
+	env, tasks = environment()
+	workflowstest.Handle(tasks, "other", func(int) (int, error) { return 0, nil })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.ErrorContains(t, env.GetWorkflowError(), `no stand-in for task "text:shout"; there are other`)
+	require.Equal(t, gpumux.BadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
+
+	env, tasks = environment()
+	workflowstest.Handle(tasks, "text:shout", func(word int) (string, error) { return "", nil })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.ErrorContains(t, env.GetWorkflowError(), `the item "a" does not fit int`)
+}
+
+func TestTasks_StandForASource(t *testing.T) {
+	env, tasks := environment()
+	workflowstest.Handle(tasks, "length", func(word string) (int, error) { return len(word), nil })
+	require.NoError(t, tasks.Source("words.jsonl", "one", "three"))
+	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "words.jsonl"})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.EqualValues(t, 2, s.Succeeded)
+	results := tasks.Results(s.Output)
+	require.Len(t, results, 2)
+	require.Equal(t, "5", string(results[1].Value))
+	require.Equal(t, "words.jsonl", tasks.Inputs()[0].Source)
+
+	env, tasks = environment()
+	workflowstest.Handle(tasks, "twice", func(n int) (int, error) { return 2 * n, nil })
+	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "twice", Range: &gpumux.Range{Start: 3, End: 5}})
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Equal(t, "8", string(s.Results[1].Value))
+
+	env, _ = environment()
+	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "nowhere.jsonl"})
+	require.ErrorContains(t, env.GetWorkflowError(), "make one with Tasks.Source")
+}
