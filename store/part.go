@@ -191,12 +191,12 @@ func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
 }
 
 func (s *Store) copy(ctx context.Context, key, to string) error {
-	from, err := s.open(ctx, key, 0, -1)
+	from, err := s.openAs(ctx, key, 0, -1, asItLies)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	w, err := s.create(ctx, to, creation{bytes: from.body.Size()})
+	w, err := s.create(ctx, to, creation{bytes: from.body.Size(), sealing: asItLies})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"time"
 )
 
@@ -238,6 +239,14 @@ func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 		return nil, &KeyError{URL: o.url, Err: err}
 	}
 	return &sealedHead{s, whole.Size(), whole.ModTime()}, nil
+}
+
+// damaged makes the error for an object that was changed a part's, whose items run again.
+func (o *object) damaged(err error) error {
+	if _, part := parsePart(path.Base(o.key)); part && errors.Is(err, errSealBroken) {
+		return &DamagedError{o.url, err.Error(), o.key}
+	}
+	return err
 }
 
 // head is the beginning of the object, or nil when it is not encrypted. It says whether it was known from before.
