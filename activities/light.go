@@ -47,7 +47,7 @@ func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.S
 	return source, hopeless(err)
 }
 
-// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others, or keys that
+// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others, keys that
 // do not fit.
 func hopeless(err error) error {
 	var file *store.SourceError

@@ -61,7 +61,7 @@ func (s *Store) openAs(ctx context.Context, name string, offset, length int64, h
 		o.sealing = sealedOrPlain
 	}
 	if o.body, err = o.content(); err != nil {
-		return nil, o.damaged(absent("read", o.url, err))
+		return nil, absent("read", o.url, err)
 	}
 	return o, nil
 }
@@ -82,10 +82,10 @@ func (o *object) Read(data []byte) (int, error) {
 			return n, err
 		}
 		if o.broken++; o.broken > reopenings || o.ctx.Err() != nil {
-			return n, o.damaged(fmt.Errorf("read %s at byte %d: %w", o.url, o.from, err))
+			return n, fmt.Errorf("read %s at byte %d: %w", o.url, o.from, err)
 		}
 		if err := o.reopen(); err != nil {
-			return n, o.damaged(err)
+			return n, err
 		}
 	}
 }

@@ -30,9 +30,9 @@ type Store struct {
 
 	mu      sync.Mutex
 	indexes map[gpumux.Source]index
-	seals   map[string]*sealedHead // by URL
 	// identity is empty until it was read.
-	identity string
+	identity    string
+	sealedHeads map[string]*sealedHead // by URL
 }
 
 // Open opens the store at a blob URL and proves that it can be used:

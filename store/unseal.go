@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"time"
 )
 
@@ -241,18 +240,10 @@ func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 	return &sealedHead{s, whole.Size(), whole.ModTime()}, nil
 }
 
-// damaged makes the error for an object that was changed a part's, whose items run again.
-func (o *object) damaged(err error) error {
-	if _, part := parsePart(path.Base(o.key)); part && errors.Is(err, errSealBroken) {
-		return &DamagedError{o.url, err.Error(), o.key}
-	}
-	return err
-}
-
 // head is the beginning of the object, or nil when it is not encrypted. It says whether it was known from before.
 func (o *object) head() (head *sealedHead, known bool, err error) {
 	o.s.mu.Lock()
-	head, known = o.s.seals[o.url]
+	head, known = o.s.sealedHeads[o.url]
 	o.s.mu.Unlock()
 	if known {
 		return head, true, nil
@@ -272,16 +263,16 @@ func (o *object) head() (head *sealedHead, known bool, err error) {
 	}
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	if len(o.s.seals) >= keptHeads || o.s.seals == nil {
-		o.s.seals = map[string]*sealedHead{}
+	if len(o.s.sealedHeads) >= keptHeads || o.s.sealedHeads == nil {
+		o.s.sealedHeads = map[string]*sealedHead{}
 	}
-	o.s.seals[o.url] = head
+	o.s.sealedHeads[o.url] = head
 	return head, false, nil
 }
 
 func (o *object) forgetHead() {
 	o.s.mu.Lock()
-	delete(o.s.seals, o.url)
+	delete(o.s.sealedHeads, o.url)
 	o.s.mu.Unlock()
 }
 
