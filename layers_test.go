@@ -31,10 +31,11 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/activities":              {"", "/internal/contract", "/store"},
 		"/workers/slot/wire":       {""},
 		"/workers/slot/pyruntime":  {},
-		"/workers/slot":            {"", "/workers/slot/wire"},
-		"/workers":                 {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/workers/edition":         {},
+		"/workers/slot":            {"", "/workers/edition", "/workers/slot/wire"},
+		"/workers":                 {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                 {"", "/codec", "/internal/contract", "/store"},
-		"/starter/bench":           {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/starter/bench":           {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

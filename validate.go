@@ -35,6 +35,7 @@ func (in MapInput) Validate() error {
 		bad.add("task", "is missing; give the name of a task that the workers know")
 	}
 	bad.name("task", in.Task)
+	bad.name("edition", in.Edition)
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
 	bad.key("output", in.Output)
@@ -109,6 +110,7 @@ func (c Chunk) Validate() error {
 	var bad problems
 	bad.name("map", c.Map)
 	bad.name("task", c.Task)
+	bad.name("edition", c.Edition)
 	bad.running(c.Mode, c.Timeout, c.Attempts)
 	bad.work("", c.Work)
 	if n := c.Work.Len(); n < 1 || n > MaxChunk {
@@ -171,6 +173,16 @@ func (in ListInput) Validate() error {
 
 // mostListed is the most items that a workflow moves into one work list.
 const mostListed = 1 << 31
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in EditionInput) Validate() error {
+	var bad problems
+	if in.Task == "" {
+		bad.add("task", "is missing; give the name of a task that the workers know")
+	}
+	bad.name("task", in.Task)
+	return bad.err("input of FindEdition")
+}
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in IndexInput) Validate() error {

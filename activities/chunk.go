@@ -40,14 +40,19 @@ type Pool struct {
 	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
 	Worker string
 	Slots  func() int
+	// Edition is that of a task's code, or a *gpumux.Fault where the task is unknown.
+	Edition func(task string) (string, error)
+	// Alone reports whether no other worker serves the queue. Default: nobody else does.
+	Alone func(ctx context.Context) bool
 	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
 	// its items run. Default: never.
 	Doubt func() bool
 }
 
-// Register registers RunChunk and Reduce.
+// Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: gpumux.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: gpumux.FindEdition})
 	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: gpumux.Reduce})
 }
 
@@ -189,7 +194,7 @@ func (r *run) loop() error {
 		err := r.Runner.Run(ctx, Call{
 			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
 			Clean: alone, Whole: whole, Items: r.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak: r.l.peak,
+			Peak: r.l.peak, Edition: r.l.edition(), Ran: r.l.ran,
 			Done: func(result gpumux.Result) {
 				r.limit.note()
 				r.l.add(r.sized(result))
@@ -222,6 +227,8 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		return context.Cause(r.ctx)
 	case !errors.As(err, &fault):
 		return hopeless(err)
+	case fault.Edition != "":
+		return r.elsewhere(fault)
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
@@ -355,7 +362,7 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 // result is what the chunk came to.
 func (r *run) result() gpumux.ChunkResult {
 	out := r.l.result
-	out.Peak = r.l.peaks.Known()
+	out.Peak, out.Edition = r.l.peaks.Known(), r.l.memo.Edition
 	out.Covered, out.Busy, out.Worker = int64(len(r.l.done)), gpumux.Duration(r.busy), r.Worker
 	if r.Slots != nil {
 		out.Slots = r.Slots()

@@ -120,6 +120,11 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 		}
 		entry, reuse := decide(last, named, m.Retry)
+		if last != nil {
+			if err := s.handle(last, entry).Suits(m); err != nil {
+				return nil, err
+			}
+		}
 		switch entry {
 		case Attached, Found:
 			return s.handle(last, entry), nil
@@ -194,6 +199,15 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	}
 	r := &run{ID: id, RunID: started.GetRunID(), FirstRunID: started.GetRunID(), Status: Running, Memo: note}
 	return s.handle(r, entry), nil
+}
+
+// OtherEdition says that the code of a map's task has changed since the map began, so that it cannot go on with it.
+type OtherEdition struct{ ID, Task, Began, Now string }
+
+// Error names both editions and what to do.
+func (e *OtherEdition) Error() string {
+	return fmt.Sprintf("map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
+		"with the map, or give another --id for a new one", e.ID, e.Began, e.Task, e.Now)
 }
 
 // OtherMap says that an ID belongs to a map of another task or over other items.

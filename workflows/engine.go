@@ -35,6 +35,8 @@ type engine struct {
 	parts  string
 	claim  gpumux.Claim
 	inline bool
+	// editions are those of the task's code by rung; empty: the first chunk tells.
+	editions []string
 	// keep takes the results of a chunk that came back inline.
 	keep func(workflow.Context, []gpumux.Result) error
 	// shown is called after every change that people see.
@@ -89,6 +91,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := gpumux.RungQueue(rung)
 		e.queues = append(e.queues, queue)
 	}
+	e.fix(in.Edition)
 	if total > 0 {
 		e.todo = []gpumux.Piece{{Work: gpumux.Whole(total)}}
 	}
@@ -188,7 +191,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             e.in.Task + " " + noun(piece.Work) + " on " + rung,
+		Summary:             gpumux.Plain(e.in.Task + " " + noun(piece.Work) + " on " + rung),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -196,8 +199,8 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := gpumux.Chunk{
-		Map: e.id, Task: e.in.Task, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
-		Work: piece.Work, Source: e.source, Range: e.in.Range,
+		Map: e.id, Task: e.in.Task, Edition: e.editions[piece.Rung], Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		FailFast: e.in.FailFast, Work: piece.Work, Source: e.source, Range: e.in.Range,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
@@ -229,6 +232,13 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
 	if err := e.possible(piece, result); err != nil {
 		return err
+	}
+	if !e.agrees(piece.Rung, result.Edition) {
+		if e.parts == "" {
+			e.again(ctx, piece) // nothing of it has been taken
+			return nil
+		}
+		return e.mixed(piece.Rung, result.Edition)
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)

@@ -15,6 +15,8 @@ type Task struct {
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
+	// Own refuses a function that the module has from elsewhere, such as one that it imports.
+	Own bool
 	// Interpreter is the Python to start. Default "python3".
 	Interpreter string
 	// Command is a program and its arguments, run once per item: the item on standard input, the result on standard output.
@@ -28,6 +30,8 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
+	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
+	User *User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
@@ -54,6 +58,11 @@ type Call struct {
 	Attempts int
 	// Clean asks for a process that has not run any item yet.
 	Clean bool
+	// Edition is the edition of the task's code that the items are to run with. Default: that of the files as they are when the
+	// first process of the call starts.
+	Edition string
+	// Ran takes, from the slot's own goroutine, the edition of a process before it runs items of the call. Default: nobody is told.
+	Ran func(edition string)
 	// Memory and Env override the slot's budget and device environment, in a process of the call's own; zero keeps them.
 	Memory gpumux.Size
 	Env    map[string]string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -81,10 +82,10 @@ func (s *Slot) cut(err error) {
 // errCut ends what is left of a call that was answered early. Nobody sees it.
 var errCut = errors.New("the call was answered before its end")
 
-// ready returns a process that may run an item of the call: the present one where it suits, else a new one.
-func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
+// suitable returns the present process where it suits the call and its code has the edition, else a new one.
+func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*process, error) {
 	if p := s.process; p != nil {
-		if why := s.unfit(p, call); why != "" {
+		if why := s.unfit(p, call, edition); why != "" {
 			if p.memory.why != "" {
 				s.recycled(p, p.memory.why, why)
 			}
@@ -125,6 +126,12 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 		return s.start(ctx, call, false)
 	}
 	if evidence == nil {
+		if p.template != nil {
+			p.edition, p.modules = p.template.edition, p.template.process.modules
+		} else if p.edition, err = s.current(ctx, call.Task, p.modules); err != nil {
+			s.abandon(ctx, "its file system does not answer")
+			return nil, err
+		}
 		s.failures = 0
 		if p.template != nil {
 			s.templates.trust(p.template)
@@ -157,7 +164,7 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 }
 
 // unfit says why the process cannot run the call, or "".
-func (s *Slot) unfit(p *process, call Call) string {
+func (s *Slot) unfit(p *process, call Call, edition string) string {
 	select {
 	case <-p.exited:
 		return "ended while idle"
@@ -167,6 +174,8 @@ func (s *Slot) unfit(p *process, call Call) string {
 	switch {
 	case !same(p.task, call.Task):
 		return "another task"
+	case p.edition != edition:
+		return "its code has changed"
 	case p.budget != s.granted(call).Memory:
 		return "another budget"
 	case p.ran > 0 && (fresh || call.Clean):
@@ -346,6 +355,9 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
 		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
+	case program.user != nil && errors.Is(err, os.ErrPermission):
+		fault.Kind, fault.Hint = gpumux.BadInput, fmt.Sprintf("see that user %s may enter the task's folder and may execute the file",
+			program.user.Name)
 	default:
 		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
 	}

@@ -18,6 +18,7 @@ type header struct {
 	Task      string          `json:"task"`
 	Target    string          `json:"target"`
 	Dir       string          `json:"dir"`
+	Own       bool            `json:"own"`
 	Slot      string          `json:"slot"`
 	Device    string          `json:"device"`
 	Memory    int64           `json:"memory"`
@@ -43,6 +44,7 @@ type header struct {
 	Framework string          `json:"framework"`
 	Error     string          `json:"error"`
 	Reserved  int64           `json:"reserved"`
+	Modules   []string        `json:"modules"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -106,7 +108,7 @@ func optional[T any](h *header, field string, data json.RawMessage) (value T, er
 func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
-		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Slot: h.Slot, Device: h.Device,
+		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Own: h.Own, Slot: h.Slot, Device: h.Device,
 			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Context: h.Context}, h.empty(body)
 	case "run":
 		items, err := h.split(body)
@@ -133,7 +135,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		if h.Batch < 0 {
 			return nil, broken("ready: batch is %d; it must be 0 or more", h.Batch)
 		}
-		return Ready{Batch: h.Batch, Trim: h.Trim}, h.empty(body)
+		return Ready{Batch: h.Batch, Trim: h.Trim, Modules: h.Modules}, h.empty(body)
 	case "results":
 		return h.results(body)
 	case "posted":

@@ -27,6 +27,8 @@ type Hello struct {
 	Task   string `json:"task"`
 	Target string `json:"target"`
 	Dir    string `json:"dir"`
+	// Own asks the process to refuse a function that the target's module has from elsewhere.
+	Own bool `json:"own,omitempty"`
 	// Slot is pool/number, Device the device's UUID or "CPU".
 	Slot   string `json:"slot"`
 	Device string `json:"device"`
@@ -78,6 +80,8 @@ type Ready struct {
 	Batch int `json:"batch"`
 	// Trim says that the process understands Trim.
 	Trim bool `json:"trim,omitempty"`
+	// Modules are the files of the modules beside the task that it has loaded, the task's own among them, where that can be told.
+	Modules []string `json:"modules,omitempty"`
 }
 
 // Results are the values of consecutive items of a run.

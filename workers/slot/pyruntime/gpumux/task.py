@@ -1,6 +1,6 @@
 """Finds the function that a task names.
 
-Owns import and look-up. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
+Owns import and look-up, and which files were loaded for it. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
 be a dotted path.
 """
 
@@ -15,6 +15,9 @@ from typing import Any, Callable
 
 from .fault import describe, plain
 
+# How many files of modules are told at most.
+_MODULES = 2000
+
 
 class LoadError(Exception):
     """The task could not be loaded; fault says why."""
@@ -24,13 +27,37 @@ class LoadError(Exception):
         self.fault = fault
 
 
-def load(target: str, folder: str) -> Callable[..., Any]:
-    """The function that target names, relative to folder."""
+def load(target: str, folder: str, own: bool = False) -> Callable[..., Any]:
+    """The function that target names, relative to folder; own refuses one that the file has from elsewhere."""
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise LoadError(plain("ValueError", f"{target!r} names no task; write file.py:function or module:function"))
     module = _file(place, folder) if place.endswith(".py") else _module(place, folder)
-    return _function(module, place, name)
+    found = _function(module, place, name)
+    if own and not _owns(os.path.basename(place)[: -len(".py")] if place.endswith(".py") else place, found):
+        origin = getattr(found, "__module__", None) or type(found).__module__
+        message = f"{name} in {place} comes from {origin}; of a folder of tasks only functions that its files define are run"
+        raise LoadError(plain("PermissionError", message))
+    return found
+
+
+def sources() -> list[str]:
+    """The files of all loaded modules that neither Python nor an installed package brought."""
+    library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+    own = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    found = []
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and not path.startswith((library, own)) and "site-packages" not in path and "dist-packages" not in path:
+            found.append(path)
+    return found
+
+
+def beside(target: str, folder: str) -> list[str]:
+    """Those of them that lie with the task."""
+    place = target.rpartition(":")[0]
+    own = os.path.join(os.path.abspath(os.path.join(folder, os.path.dirname(place) if place.endswith(".py") else "")), "")
+    return [path for path in sources() if path.startswith(own) and path.endswith(".py")][:_MODULES]
 
 
 def _file(place: str, folder: str) -> ModuleType:
@@ -95,6 +122,17 @@ def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:
         message = f"{name} in {place} is a {kind}, which cannot be called; the functions are: {_functions(module)}"
         raise LoadError(plain("TypeError", message))
     return found
+
+
+def _owns(module: str, found: Any) -> bool:
+    """Whether found was defined in the module, or is what a decorator made of such a function."""
+    seen: list[int] = []
+    while found is not None and id(found) not in seen:
+        if getattr(found, "__module__", None) == module:
+            return True
+        seen.append(id(found))
+        found = getattr(found, "__wrapped__", None)
+    return False
 
 
 def _functions(module: ModuleType) -> str:
