@@ -38,7 +38,7 @@ func (s *Store) claim(ctx context.Context, folder string, owner gpumux.Owner) (g
 	if err != nil {
 		return claim, err
 	}
-	there, err := s.once(ctx, folder+"/manifest.json", text)
+	there, err := s.once(ctx, folder+"/manifest.json", text, sealedOnly)
 	if err != nil {
 		return claim, err
 	}
@@ -84,7 +84,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if id != "" {
 		return id, nil
 	}
-	text, err := s.once(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()))
+	text, err := s.once(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
 	if err != nil {
 		return "", err
 	}
@@ -101,13 +101,13 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 }
 
 // once writes a small object unless it is there, and returns what is there then.
-func (s *Store) once(ctx context.Context, key string, text []byte) ([]byte, error) {
-	there, err := s.small(ctx, key)
+func (s *Store) once(ctx context.Context, key string, text []byte, how sealing) ([]byte, error) {
+	there, err := s.small(ctx, key, how)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
 	for _, exclusive := range []bool{true, false} {
-		err = s.put(ctx, key, text, exclusive)
+		err = s.put(ctx, key, text, creation{exclusive: exclusive, sealing: how})
 		var refusal interface{ ErrorCode() string }
 		// A server that cannot refuse to overwrite leaves the moment between looking and writing.
 		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {
@@ -117,11 +117,11 @@ func (s *Store) once(ctx context.Context, key string, text []byte) ([]byte, erro
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return s.small(ctx, key)
+	return s.small(ctx, key, how)
 }
 
-func (s *Store) put(ctx context.Context, key string, text []byte, exclusive bool) error {
-	w, err := s.create(ctx, key, creation{exclusive: exclusive})
+func (s *Store) put(ctx context.Context, key string, text []byte, c creation) error {
+	w, err := s.create(ctx, key, c)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (s *Store) put(ctx context.Context, key string, text []byte, exclusive bool
 	return w.Close()
 }
 
-func (s *Store) small(ctx context.Context, key string) ([]byte, error) {
-	o, err := s.open(ctx, key, 0, -1)
+func (s *Store) small(ctx context.Context, key string, how sealing) ([]byte, error) {
+	o, err := s.openAs(ctx, key, 0, -1, how)
 	if err != nil {
 		return nil, err
 	}

@@ -27,10 +27,9 @@ type object struct {
 	p            *place
 	key, url     string
 	from, length int64
-	// plain allows an object that is not encrypted where the store has keys.
-	plain  bool
-	body   content
-	broken int
+	sealing      sealing
+	body         content
+	broken       int
 }
 
 // Read opens length bytes of an object from offset, or all the rest when length is negative. The name is a key, a URL inside
@@ -41,15 +40,15 @@ func (s *Store) Read(ctx context.Context, name string, offset, length int64) (io
 
 // open is Read. In a store with keys the object must be encrypted, unless it lies in a folder of sources.
 func (s *Store) open(ctx context.Context, name string, offset, length int64) (*object, error) {
-	return s.openAs(ctx, name, offset, length, false)
+	return s.openAs(ctx, name, offset, length, sealedOnly)
 }
 
 // openSource is open for items, which people may put into the store as they are.
 func (s *Store) openSource(ctx context.Context, name string, offset, length int64) (*object, error) {
-	return s.openAs(ctx, name, offset, length, true)
+	return s.openAs(ctx, name, offset, length, sealedOrPlain)
 }
 
-func (s *Store) openAs(ctx context.Context, name string, offset, length int64, plain bool) (*object, error) {
+func (s *Store) openAs(ctx context.Context, name string, offset, length int64, how sealing) (*object, error) {
 	p, key, err := s.find(name)
 	if err != nil {
 		return nil, err
@@ -57,7 +56,10 @@ func (s *Store) openAs(ctx context.Context, name string, offset, length int64, p
 	if offset < 0 {
 		return nil, fmt.Errorf("read %s: offset %d is negative", p.url(key), offset)
 	}
-	o := &object{ctx: ctx, s: s, p: p, key: key, url: p.url(key), from: offset, length: length, plain: plain || p != s.home}
+	o := &object{ctx: ctx, s: s, p: p, key: key, url: p.url(key), from: offset, length: length, sealing: how}
+	if p != s.home && how == sealedOnly {
+		o.sealing = sealedOrPlain
+	}
 	if o.body, err = o.content(); err != nil {
 		return nil, absent("read", o.url, err)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -12,18 +13,21 @@ import (
 
 // An encrypted object, numbers big-endian:
 //
-//	magic "gpumuxs" 0x01 | length of the key's ID u8 | ID, 63 bytes filled up with zeros | salt, 32 random bytes | segments
+//	magic "gpumuxs" 0x01 | length of the key's ID u8 | ID, 63 bytes filled up with zeros | salt, 32 random bytes | check, 16 bytes |
+//	segments
 //
 // A segment is 64 KiB of the plain object, the last one less, under AES-256-GCM, which adds 16 bytes. The key is derived from the
 // named one, the salt and sealPurpose; the nonce is 7 zeros, the number of the segment u32, and a byte that is 1 for the last one;
-// the head is authenticated with each. So a stretch is read by its segments alone, the plain size follows from the object's, and
+// the head is authenticated with each. The check is the tag of an empty segment with a nonce of twelve 0xff, by which a wrong key is
+// told from damage. So a stretch is read by its segments alone, the plain size follows from the object's, and
 // segments that were changed, moved, left out or cut off at the end are noticed.
 const (
 	sealMagic   = "gpumuxs\x01"
 	sealPurpose = "gpumux object 1"
 	sealID      = 63
 	sealSalt    = 32
-	sealHead    = len(sealMagic) + 1 + sealID + sealSalt
+	sealCheck   = len(sealMagic) + 1 + sealID + sealSalt
+	sealHead    = sealCheck + sealTag
 	sealSegment = 64 << 10
 	sealTag     = 16
 )
@@ -70,8 +74,34 @@ type seal struct {
 	head []byte
 }
 
+// sealing says how an object stands to the store's keys.
+type sealing int
+
+const (
+	// sealedOnly is written encrypted, and read only if it is; sealedOrPlain may be read plain.
+	sealedOnly sealing = iota
+	sealedOrPlain
+	// asItLies is neither encrypted nor decrypted.
+	asItLies
+)
+
+var checkNonce = bytes.Repeat([]byte{0xff}, 12)
+
+// openSeal reads the head of an object.
+func openSeal(keys Keys, head []byte) (*seal, error) {
+	id := head[len(sealMagic)+1:][:min(int(head[len(sealMagic)]), sealID)]
+	s, err := newSeal(keys, string(id), head)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Open(nil, checkNonce, head[sealCheck:], head[:sealCheck]); err != nil {
+		return nil, fmt.Errorf("its head does not fit the key %q: that is another key of the same name, or the head was changed", id)
+	}
+	return s, nil
+}
+
 func newSeal(keys Keys, id string, head []byte) (*seal, error) {
-	key, err := keys.Derive(id, head[sealHead-sealSalt:], sealPurpose)
+	key, err := keys.Derive(id, head[sealCheck-sealSalt:sealCheck], sealPurpose)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +145,12 @@ func newSealedSink(keys Keys, into sink) (_ sink, err error) {
 	n := copy(head, sealMagic)
 	head[n] = byte(len(id))
 	copy(head[n+1:], id)
-	_, _ = rand.Read(head[sealHead-sealSalt:])
+	_, _ = rand.Read(head[sealCheck-sealSalt : sealCheck])
 	s, err := newSeal(keys, id, head)
 	if err != nil {
 		return nil, err
 	}
+	s.Seal(head[:sealCheck], checkNonce, nil, head[:sealCheck])
 	return &sealedSink{sink: into, seal: s, plain: make([]byte, 0, sealSegment), sealed: append([]byte(nil), head...)}, nil
 }
 

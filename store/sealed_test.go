@@ -113,7 +113,8 @@ func TestSealed_NoticesEveryChange(t *testing.T) {
 	segment := func(b []byte, n int) []byte { return b[sealHead+n*lying:][:min(lying, len(b)-sealHead-n*lying)] }
 	for name, change := range map[string]func(b, other []byte) []byte{
 		"a bit of a segment": func(b, _ []byte) []byte { b[sealHead+lying+5] ^= 1; return b },
-		"a bit of the salt":  func(b, _ []byte) []byte { b[sealHead-1] ^= 1; return b },
+		"a bit of the salt":  func(b, _ []byte) []byte { b[sealCheck-1] ^= 1; return b },
+		"a bit of the check": func(b, _ []byte) []byte { b[sealHead-1] ^= 1; return b },
 		"the key's name":     func(b, _ []byte) []byte { b[len(sealMagic)+1] = 'b'; return b },
 		"the last byte":      func(b, _ []byte) []byte { return b[:len(b)-1] },
 		"the last segment":   func(b, _ []byte) []byte { return b[:sealHead+2*lying] },
@@ -199,7 +200,8 @@ func TestSealed_KeysRotate(t *testing.T) {
 	require.ErrorAs(t, err, &key)
 	require.ErrorContains(t, err, "there is no key a")
 	_, _, err = getObject(t.Context(), openKeys(t, url, ring{"a", map[string]string{"a": "changed"}}), "old", 0, -1)
-	require.ErrorContains(t, err, "another of the same name")
+	require.ErrorAs(t, err, &key)
+	require.ErrorContains(t, err, "another key of the same name")
 }
 
 // Nothing that a store with keys does leaves plain text on its disk, and a store without them says what is missing.

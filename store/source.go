@@ -44,7 +44,7 @@ func (s *Store) readable(ctx context.Context, key string) (bool, error) {
 	o, err := s.open(ctx, key, 0, int64(len(sealMagic)))
 	var wrong *KeyError
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, &wrong) && s.keys != nil:
+	case errors.Is(err, fs.ErrNotExist), s.keys != nil && (errors.As(err, &wrong) || errors.Is(err, errSealBroken)):
 		return false, nil
 	case err != nil:
 		return false, err

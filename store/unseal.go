@@ -125,7 +125,7 @@ func (c *sealedContent) next() error {
 	plain, err := c.head.seal.Open(c.sealed[:0], sealNonce(c.number, last), c.sealed[:want], c.head.seal.head)
 	if err != nil {
 		c.forgotten()
-		return fmt.Errorf("segment %d does not fit its key: %w, or its key is another of the same name", c.number, errSealBroken)
+		return fmt.Errorf("segment %d: %w", c.number, errSealBroken)
 	}
 	c.plain, c.skip = plain[c.skip:], 0
 	c.number++
@@ -138,6 +138,8 @@ const keptHeads = 256
 // content opens the stretch that is still to be read, decrypted when the object is encrypted.
 func (o *object) content() (content, error) {
 	switch {
+	case o.sealing == asItLies:
+		return o.raw(o.from, o.length)
 	case o.from == 0 && (o.length < 0 || o.length >= int64(len(sealMagic)) || o.s.keys != nil):
 		return o.begin()
 	case o.s.keys == nil:
@@ -220,20 +222,18 @@ func (o *object) beginning(first []byte, body content) (content, error) {
 func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 	keys := o.s.keys
 	switch {
-	case len(first) == 0 && keys != nil && !o.plain:
+	case !bytes.HasPrefix(first, []byte(sealMagic)) && (keys == nil || o.sealing != sealedOnly):
+		return nil, nil
+	case len(first) < len(sealMagic):
 		return nil, errSealBroken
 	case !bytes.HasPrefix(first, []byte(sealMagic)):
-		if keys != nil && !o.plain {
-			return nil, unsealed(o.url)
-		}
-		return nil, nil
+		return nil, unsealed(o.url)
 	case keys == nil:
 		return nil, noKeys(o.url)
-	case len(first) < sealHead || first[len(sealMagic)] > sealID:
+	case len(first) < sealHead:
 		return nil, errSealBroken
 	}
-	id := first[len(sealMagic)+1:][:first[len(sealMagic)]]
-	s, err := newSeal(keys, string(id), first)
+	s, err := openSeal(keys, first)
 	if err != nil {
 		return nil, &KeyError{URL: o.url, Err: err}
 	}

@@ -39,6 +39,7 @@ type sink interface {
 type creation struct {
 	// exclusive makes Close fail with fs.ErrExist when the object is there already.
 	exclusive bool
+	sealing   sealing
 	// bytes is how large the object may become, as far as known.
 	bytes int64
 }
@@ -56,7 +57,7 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 	}
 	w := &Writer{ctx: ctx, url: s.Locate(key)}
 	w.into, err = s.home.sink(ctx, key, c)
-	if err == nil && s.keys != nil {
+	if err == nil && s.keys != nil && c.sealing != asItLies {
 		w.into, err = newSealedSink(s.keys, w.into)
 	}
 	if err != nil {

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// A damaged part of a store with keys is set aside as it lies there and its items run again; parts under a wrong key stay where they are.
+func TestSealed_DamagedParts(t *testing.T) {
+	dir := t.TempDir()
+	s := openKeys(t, "file://"+dir, oldRing)
+	write := func() string {
+		a, err := s.Append("m.parts")
+		require.NoError(t, err)
+		for i := range int64(3) {
+			require.NoError(t, a.Add(gpumux.Result{Index: i, Value: []byte("\"marker\"")}))
+		}
+		require.NoError(t, a.Flush(t.Context()))
+		found, err := filepath.Glob(filepath.Join(dir, "m.parts", "*.jsonl"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"flipped":             func(b []byte) []byte { b[len(b)-20] ^= 1; return b },
+		"cut off":             func(b []byte) []byte { return b[:len(b)-1] },
+		"to half of its head": func(b []byte) []byte { return b[:sealHead/2] },
+		"empty":               func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			part := write()
+			lying, err := os.ReadFile(part)
+			require.NoError(t, err)
+			lying = change(lying)
+			require.NoError(t, os.WriteFile(part, lying, 0o600))
+			found, err := s.Find(t.Context(), gpumux.PartsInput{Parts: "m.parts", Items: 3})
+			require.NoError(t, err)
+			require.Len(t, found.Damaged, 1)
+			require.Zero(t, found.Succeeded)
+			aside, err := os.ReadFile(filepath.Join(dir, "m.parts", "damaged", filepath.Base(part)))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(lying, aside))
+			_, err = os.Stat(part)
+			require.ErrorIs(t, err, os.ErrNotExist)
+		})
+	}
+	part := write()
+	_, err := openKeys(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).Find(t.Context(), gpumux.PartsInput{Parts: "m.parts", Items: 3})
+	var key *KeyError
+	require.ErrorAs(t, err, &key)
+	_, err = os.Stat(part)
+	require.NoError(t, err, "nothing is set aside for want of the key")
+}
+
+// What tells stores apart is the same for who has keys and who has not, and before and after there are any.
+func TestSealed_TheIdentityIsPlain(t *testing.T) {
+	url := "file://" + t.TempDir()
+	before, err := openKeys(t, url, nil).Identity(t.Context())
+	require.NoError(t, err)
+	after, err := openKeys(t, url, oldRing).Identity(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	url = "file://" + t.TempDir()
+	before, err = openKeys(t, url, oldRing).Identity(t.Context())
+	require.NoError(t, err)
+	after, err = openKeys(t, url, ring{"b", map[string]string{"b": "two"}}).Identity(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
