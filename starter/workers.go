@@ -30,7 +30,7 @@ type Worker struct {
 }
 
 // answering is how long each of many workers may take to answer.
-const answering = 3 * time.Second
+const answering = 8 * time.Second
 
 // abreast is how many workers are asked at a time.
 const abreast = 32
