@@ -32,9 +32,9 @@ func Decode[In interface{ Validate() error }](data []byte, in *In) error {
 		p.add("input", "has %s, more than the %s that travel inline; put the items in a file and give source", Size(len(data)), Size(MaxInput))
 		return p.err("input")
 	}
-	var broken *json.SyntaxError
-	var nothing json.RawMessage
-	if err := json.Unmarshal(data, &nothing); errors.As(err, &broken) {
+	if !json.Valid(data) {
+		var broken *json.SyntaxError
+		errors.As(json.Unmarshal(data, new(json.RawMessage)), &broken)
 		p.add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
 		return p.err("input")
 	}
