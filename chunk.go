@@ -9,7 +9,7 @@ import (
 // derive from it how soon everything that they run must be gone when they lose sight of the server.
 const HeartbeatTimeout = 10 * time.Second
 
-// Chunk is the input of the activity RunChunk: the items Start up to but not including End of one map.
+// Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
 	// Map is the workflow's ID, for logs.
 	Map      string   `json:"map"`
@@ -18,14 +18,16 @@ type Chunk struct {
 	Timeout  Duration `json:"timeout,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
 	FailFast bool     `json:"failFast,omitempty"`
-	Start    int64    `json:"start"`
-	End      int64    `json:"end"`
-	// Items are the items themselves when they travel inline; else Source or Range says where they come from.
+	// Work is which items.
+	Work
+	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
 	Items  []json.RawMessage `json:"items,omitempty"`
 	Source *Source           `json:"source,omitempty"`
 	Range  *Range            `json:"range,omitempty"`
 	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
 	Parts string `json:"parts,omitempty"`
+	// Claim is the map's claim to that folder. A worker whose store is another than the one it was made in refuses the chunk.
+	Claim Claim `json:"claim,omitzero"`
 	// Inline asks for the results in the ChunkResult while they are small.
 	Inline bool `json:"inline,omitempty"`
 	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
@@ -41,15 +43,29 @@ type Source struct {
 	Index string `json:"index"`
 	Items int64  `json:"items"`
 	Bytes int64  `json:"bytes"`
+	// Hash tells versions of the source apart, by what it holds.
+	Hash string `json:"hash,omitempty"`
+}
+
+// PartsOf is the folder with what belongs to a results file while it is being made.
+func PartsOf(output string) string { return output + ".parts" }
+
+// Claim is a map's right to a folder of parts, as FindParts gave it.
+type Claim struct {
+	// ID is the manifest's, which says whose parts the folder holds.
+	ID string `json:"id,omitempty"`
+	// Store is the identity of the store with the folder, StoreURL where it was opened.
+	Store    string `json:"store,omitempty"`
+	StoreURL string `json:"storeURL,omitempty"`
 }
 
 // ChunkResult is what RunChunk returns.
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []Result `json:"results,omitempty"`
-	// Next is the first item of the chunk that this call did not cover: End, or less when the results of more would not
-	// have fitted the history, or when the chunk took longer than its Limit. Pace is then what its last items took, each.
-	Next      int64          `json:"next"`
+	// Covered is how many of the chunk's items, from its first on, this call has dealt with: all, or fewer when the results of more
+	// would not have fitted the history, or when the chunk took longer than its Limit. Pace is then what its last items took, each.
+	Covered   int64          `json:"covered"`
 	Pace      Duration       `json:"pace,omitempty"`
 	Succeeded int64          `json:"succeeded"`
 	Failed    int64          `json:"failed"`
@@ -57,7 +73,7 @@ type ChunkResult struct {
 	// Recent are a few of the failures, without their values, for people to look at.
 	Recent []Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung of the ladder; they have no result yet.
-	Escalate []int64 `json:"escalate,omitempty"`
+	Escalate Runs `json:"escalate,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
@@ -81,6 +97,7 @@ type MergeInput struct {
 	Parts  string `json:"parts"`
 	Output string `json:"output"`
 	Items  int64  `json:"items"`
+	Claim  Claim  `json:"claim,omitzero"`
 	// Index, if given, is the key that the index of the results file is written to.
 	Index string `json:"index,omitempty"`
 }
@@ -92,31 +109,48 @@ type Merged struct {
 	Failed    int64          `json:"failed"`
 	Faults    map[Kind]int64 `json:"faults,omitempty"`
 	Bytes     int64          `json:"bytes"`
-	// Output is the blob URL of the results file.
-	Output string `json:"output"`
-}
-
-// Span is the items Start up to but not including End.
-type Span struct {
-	Start int64 `json:"start"`
-	End   int64 `json:"end"`
-}
-
-// Found is the result of FindParts: what earlier runs of the same map have stored. Spans are sorted and disjoint.
-type Found struct {
-	Spans     []Span         `json:"spans,omitempty"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// Output is the blob URL of the results file. Empty: nothing was written, because of what Missing says.
+	Output string `json:"output,omitempty"`
+	// Missing says which item has no result, and why where that is known.
+	Missing string `json:"missing,omitempty"`
 }
 
 // PartsInput is the input of FindParts.
 type PartsInput struct {
 	Parts string `json:"parts"`
+	Items int64  `json:"items"`
+	Owner Owner  `json:"owner"`
+}
+
+// Owner is whose results a folder of parts holds: all that decides what the values are.
+type Owner struct {
+	Task    string `json:"task"`
+	Edition string `json:"edition,omitempty"`
+	// Input is the source with its hash, the range, or the hash of items that travel inline.
+	Input string `json:"input"`
+	Items int64  `json:"items"`
+}
+
+// Found is the result of FindParts: what earlier runs of the same map have stored, and which items are left.
+type Found struct {
+	Claim     Claim          `json:"claim"`
+	Rest      Work           `json:"rest"`
+	Succeeded int64          `json:"succeeded"`
+	Failed    int64          `json:"failed"`
+	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// ListInput is the input of WriteList: items whose pattern is too long to travel.
+type ListInput struct {
+	Parts string `json:"parts"`
+	Runs  Runs   `json:"runs"`
 }
 
 // PartInput is the input of WritePart.
 type PartInput struct {
 	Parts   string   `json:"parts"`
+	Claim   Claim    `json:"claim,omitzero"`
 	Results []Result `json:"results"`
 }

@@ -219,6 +219,12 @@ func (s *shaper) value(t reflect.Type, field string) {
 
 // judge lets a type read its value itself.
 func (s *shaper) judge(value []byte, into any, field string, start int) {
+	if value[0] == '[' {
+		if s.left -= bytes.Count(value, []byte{','}); s.left < 0 {
+			s.tooMany(start, field)
+			return
+		}
+	}
 	err := json.Unmarshal(value, into)
 	var shape *json.UnmarshalTypeError
 	switch {

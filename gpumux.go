@@ -75,6 +75,7 @@ type MapInput struct {
 // short, what a segment is given, and what a segment came to.
 type Carry struct {
 	Source    *Source        `json:"source,omitempty"`
+	Claim     Claim          `json:"claim,omitzero"`
 	Todo      []Piece        `json:"todo"`
 	Items     int64          `json:"items"`
 	Succeeded int64          `json:"succeeded"`
@@ -95,11 +96,13 @@ type Carry struct {
 	// Segments counts the segments so far.
 	Segments int    `json:"segments,omitempty"`
 	Peak     *Peaks `json:"peak,omitempty"`
+	// Rounds is how often the merge has found items missing so far.
+	Rounds int `json:"rounds,omitempty"`
 }
 
-// Piece is a span of items that still has to run on a rung of the ladder.
+// Piece is work that still has to be done on a rung of the ladder.
 type Piece struct {
-	Span
+	Work
 	Rung int `json:"rung,omitempty"`
 	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
 	Pace Duration `json:"pace,omitempty"`
@@ -177,6 +180,8 @@ type Progress struct {
 	// Recent are the newest failures, at most five.
 	Recent []Result `json:"recent,omitempty"`
 	Output string   `json:"output,omitempty"`
+	// Lost says why finished items run again, where parts of the results were damaged or gone.
+	Lost string `json:"lost,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
 }

@@ -21,10 +21,12 @@ const (
 	IndexSource = "gpumux.IndexSource"
 	// MergeParts turns the parts of a map into one results file in input order.
 	MergeParts = "gpumux.MergeParts"
-	// FindParts tells which items of a map already have a stored result.
+	// FindParts claims the folder of a map's results and tells which items have none yet.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.
 	Reduce = "gpumux.Reduce"
+	// WriteList puts a list of items into the store whose pattern is too long to travel.
+	WriteList = "gpumux.WriteList"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.

@@ -110,20 +110,20 @@ func (c Chunk) Validate() error {
 	bad.name("map", c.Map)
 	bad.name("task", c.Task)
 	bad.running(c.Mode, c.Timeout, c.Attempts)
-	bad.span("", Span{c.Start, c.End})
-	if n := c.End - c.Start; n < 1 || n > MaxChunk {
-		bad.add("end", "items %d to %d are not 1 to %d items", c.Start, c.End, MaxChunk)
+	end := bad.work("", c.Work, MaxItems)
+	if n := c.Work.Len(); n < 1 || n > MaxChunk {
+		bad.add("runs", "a chunk of %d items; it has 1 to %d", n, MaxChunk)
 	}
 	switch {
 	case c.Items != nil && c.Source == nil && c.Range == nil:
-		if n := int64(len(c.Items)); n != c.End-c.Start {
-			bad.add("items", "a chunk of items %d to %d carries %d items", c.Start, c.End, n)
+		if n := int64(len(c.Items)); n != c.Work.Len() {
+			bad.add("items", "a chunk of %d items carries %d", c.Work.Len(), n)
 		}
 	case c.Items == nil && c.Source != nil && c.Range == nil:
-		bad.source(*c.Source, c.End)
+		bad.source("source.", *c.Source, end)
 	case c.Items == nil && c.Source == nil && c.Range != nil:
-		if n := c.Range.End - c.Range.Start; n < c.End || n < 0 && c.Range.End >= c.Range.Start {
-			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.End-1)
+		if n := c.Range.End - c.Range.Start; n < end || n < 0 && c.Range.End >= c.Range.Start {
+			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, end-1)
 		}
 	default:
 		bad.add("items", "give one of items, source and range")
@@ -147,7 +147,19 @@ func (in IndexInput) Validate() error {
 func (in PartsInput) Validate() error {
 	var bad problems
 	bad.given("parts", in.Parts)
+	bad.count("items", in.Items)
+	bad.count("owner.items", in.Owner.Items)
+	bad.name("owner.task", in.Owner.Task)
+	bad.key("owner.input", in.Owner.Input)
 	return bad.err("input of FindParts")
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in ListInput) Validate() error {
+	var bad problems
+	bad.given("parts", in.Parts)
+	bad.work("", Work{Runs: in.Runs}, MaxItems)
+	return bad.err("input of WriteList")
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
@@ -170,9 +182,7 @@ func (in MergeInput) Validate() error {
 	bad.given("parts", in.Parts)
 	bad.given("output", in.Output)
 	bad.key("index", in.Index)
-	if in.Items < 0 || in.Items > MaxItems {
-		bad.add("items", "%d is outside 0 to %d", in.Items, int64(MaxItems))
-	}
+	bad.count("items", in.Items)
 	return bad.err("input of MergeParts")
 }
 
@@ -197,7 +207,7 @@ func (in ReduceInput) Validate() error {
 		bad.add("source", "give only one of source, results and partials")
 	}
 	if in.Source != nil {
-		bad.source(*in.Source, in.End)
+		bad.source("source.", *in.Source, in.End)
 	}
 	for i, r := range in.Results {
 		bad.result(fmt.Sprintf("results[%d]", i), r)
@@ -205,9 +215,7 @@ func (in ReduceInput) Validate() error {
 	for i, p := range in.Partials {
 		field := fmt.Sprintf("partials[%d].", i)
 		bad.span(field, p.Span)
-		if p.Count < 0 || p.Count > MaxItems {
-			bad.add(field+"count", "%d is outside 0 to %d", p.Count, int64(MaxItems))
-		}
+		bad.count(field+"count", p.Count)
 		bad.key(field+"key", p.Key)
 		if p.Count > 0 && p.Key == "" && p.Value == nil {
 			bad.add(field+"value", "is missing")
@@ -220,17 +228,12 @@ func (in ReduceInput) Validate() error {
 func (c Carry) Validate() error {
 	var bad problems
 	if c.Source != nil {
-		bad.source(*c.Source, c.Items)
+		bad.source("source.", *c.Source, c.Items)
 	}
-	if c.Items < 0 || c.Items > MaxItems {
-		bad.add("items", "%d is outside 0 to %d", c.Items, int64(MaxItems))
-	}
+	bad.count("items", c.Items)
 	for i, piece := range c.Todo {
 		field := fmt.Sprintf("todo[%d].", i)
-		bad.span(field, piece.Span)
-		if piece.End <= piece.Start || piece.End > c.Items {
-			bad.add(field+"end", "items %d to %d are none of the %d", piece.Start, piece.End, c.Items)
-		}
+		bad.work(field, piece.Work, c.Items)
 		if piece.Rung < 0 || piece.Rung >= MaxRungs || piece.Pace < 0 {
 			bad.add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
 		}
@@ -239,10 +242,8 @@ func (c Carry) Validate() error {
 		field string
 		n     int64
 	}{{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"chunks", c.Chunks}, {"largest", c.Largest}, {"beyond", c.Beyond},
-		{"segments", int64(c.Segments)}} {
-		if count.n < 0 || count.n > MaxItems {
-			bad.add(count.field, "%d is outside 0 to %d", count.n, int64(MaxItems))
-		}
+		{"segments", int64(c.Segments)}, {"rounds", int64(c.Rounds)}} {
+		bad.count(count.field, count.n)
 	}
 	if c.Busy < 0 || c.PerItem < 0 {
 		bad.add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)
@@ -295,6 +296,32 @@ func (p *problems) given(field, key string) {
 	p.key(field, key)
 }
 
+func (p *problems) count(field string, n int64) {
+	if n < 0 || n > MaxItems {
+		p.add(field, "%d is outside 0 to %d", n, int64(MaxItems))
+	}
+}
+
+// work checks which items of so many are to run, and returns where the last of them ends as far as that can be seen.
+func (p *problems) work(prefix string, w Work, items int64) (end int64) {
+	switch {
+	case w.List != nil && w.Runs != nil:
+		p.add(prefix+"runs", "give only one of runs and list")
+	case w.List != nil:
+		p.source(prefix+"list.", *w.List, w.End)
+		if w.Start < 0 || w.End <= w.Start {
+			p.add(prefix+"end", "positions %d to %d hold nothing", w.Start, w.End)
+		}
+	case len(w.Runs) == 0 || w.Start != 0 || w.End != 0:
+		p.add(prefix+"runs", "are missing; give the items, or a list and its positions")
+	default:
+		if end = w.Runs[len(w.Runs)-1].End; end > items {
+			p.add(prefix+"runs", "there is no item %d of %d", end-1, items)
+		}
+	}
+	return end
+}
+
 func (p *problems) span(prefix string, s Span) {
 	if s.Start < 0 || s.End < s.Start || s.End > MaxItems {
 		p.add(prefix+"start", "items %d to %d do not lie within 0 to %d", s.Start, s.End, int64(MaxItems))
@@ -302,14 +329,14 @@ func (p *problems) span(prefix string, s Span) {
 }
 
 // source checks a file of items of which those before end are wanted.
-func (p *problems) source(s Source, end int64) {
-	p.given("source.url", s.URL)
-	p.given("source.index", s.Index)
+func (p *problems) source(prefix string, s Source, end int64) {
+	p.given(prefix+"url", s.URL)
+	p.given(prefix+"index", s.Index)
 	if s.Items < 0 || s.Items > MaxItems || s.Items < end {
-		p.add("source.items", "%d has no item %d", s.Items, end-1)
+		p.add(prefix+"items", "%d has no item %d", s.Items, end-1)
 	}
 	if s.Bytes < 0 {
-		p.add("source.bytes", "%d is less than none", s.Bytes)
+		p.add(prefix+"bytes", "%d is less than none", s.Bytes)
 	}
 }
 

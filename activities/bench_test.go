@@ -52,12 +52,12 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				round++
 				var suite testsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
-				pool := &Pool{Runner: echo{}, Store: s, Worker: "w", Slots: func() int { return 1 }}
+				pool := &Pool{Runner: echo{}, Store: s, Recorders: NewRecorders(s), Worker: "w", Slots: func() int { return 1 }}
 				env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
-				for c.Start = 0; c.Start < n; c.Start = c.End {
-					c.End = c.Start + chunk
+				for start := int64(0); start < n; start += chunk {
+					c.Work = gpumux.Work{Runs: gpumux.Runs{span(start, start+chunk)}}
 					value, err := env.ExecuteActivity("chunk", c)
 					require.NoError(b, err)
 					var result gpumux.ChunkResult

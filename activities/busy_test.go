@@ -32,7 +32,7 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	runner := &far{}
 	l := newLab(t, runner)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-	encoded, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, End: 20, Parts: "m/parts"})
+	encoded, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Whole(20), Parts: "m/parts"})
 	require.NoError(t, err)
 	var result gpumux.ChunkResult
 	require.NoError(t, encoded.Get(&result))

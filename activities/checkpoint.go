@@ -58,7 +58,7 @@ type state struct {
 
 // beat heartbeats until stopped.
 func (k *keeper) beat() (stop func()) {
-	return every(func() time.Duration { return beatEvery }, nil, k.tell)
+	return every(func() time.Duration { return beatEvery }, k.tell)
 }
 
 func (k *keeper) tell() {
@@ -138,7 +138,7 @@ func (k *keeper) read(c *checkpoint) error {
 
 // save keeps the state unless that was done a moment ago. One that cannot be kept costs its work if the worker dies, no more.
 func (k *keeper) save(next, count int64, stack []operand) {
-	if time.Since(k.saved) < max(storeEvery, storeShare*k.took) {
+	if time.Since(k.saved) < max(diskEvery, writeShare*k.took) {
 		return
 	}
 	began := time.Now()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,6 +34,8 @@ var errFailFast = errors.New("an item failed and the map is to fail fast")
 type Pool struct {
 	Runner Runner
 	Store  *store.Store
+	// Recorders are shared by all pools of a worker.
+	Recorders *Recorders
 	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
 	Worker string
 	Slots  func() int
@@ -54,18 +57,20 @@ func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkRe
 	if err := r.load(); err != nil {
 		return gpumux.ChunkResult{}, err
 	}
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, r.l.snapshot()) }); err != nil {
+	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, r.l.snapshot("")) }); err != nil {
 		return gpumux.ChunkResult{}, err
 	}
-	defer r.beat()()
-	stop := r.save()
+	if r.stream != nil {
+		defer r.stream.leave()
+	}
+	stop := r.beat()
 	err := r.loop()
-	stop()
 	if stored := r.flush(ctx, err == nil); err == nil {
 		err = stored
 	}
+	stop()
 	if err != nil {
-		activity.RecordHeartbeat(ctx, r.l.snapshot())
+		activity.RecordHeartbeat(ctx, r.l.snapshot(r.waits()))
 		return gpumux.ChunkResult{}, err
 	}
 	return r.result(), nil
@@ -88,10 +93,11 @@ type run struct {
 	chunk gpumux.Chunk
 	log   log.Logger
 	l     *ledger
-	seq   int
-	busy  time.Duration
-	full  bool
-	limit limit
+	// stream is nil where results travel inline only.
+	stream *stream
+	busy   time.Duration
+	full   bool
+	limit  limit
 }
 
 // load finds what earlier attempts have finished.
@@ -104,41 +110,63 @@ func (r *run) load() error {
 	}
 	var m memo
 	if activity.HasHeartbeatDetails(r.ctx) {
-		err := activity.GetHeartbeatDetails(r.ctx, &m)
-		if err == nil {
-			err = m.fits(c)
-		}
-		if err != nil {
+		if err := activity.GetHeartbeatDetails(r.ctx, &m); err != nil {
 			r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 			m = memo{}
 		}
 	}
+	defer alive(r.ctx, m)()
 	again := activity.GetInfo(r.ctx).Attempt > 1
 	if !again { // what a later attempt knows of deaths must not be lost with a chunk that is handed back
 		r.limit.after = time.Duration(c.Limit)
 	}
+	if c.Parts != "" {
+		if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
+			return hopeless(err)
+		}
+	}
+	items, err := r.Store.ItemsOf(r.ctx, c.Work)
+	if err != nil {
+		return hopeless(err)
+	}
+	if err := m.fits(items); err != nil {
+		r.log.Warn("heartbeat of the last attempt cannot be; starting over", "error", err)
+		m = memo{}
+	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
 	}
-	r.l = newLedger(c, m)
-	if !again || c.Parts == "" {
+	r.l = newLedger(c, items, m)
+	if c.Parts == "" {
 		return nil
 	}
-	stored, err := r.Store.Finished(r.ctx, c.Parts, c.Start, c.End)
-	if err != nil {
-		return fmt.Errorf("read what earlier attempts stored: %w", err)
+	if err := r.recall(); err != nil {
+		return err
 	}
-	r.seq = stored.Seq
-	for i := c.Start; i < c.End; i++ {
-		if stored.Has(i) {
-			r.l.done[i-c.Start] = true
+	stream, written, err := r.Recorders.join(c.Parts, c.Claim.ID)
+	if err != nil {
+		return hopeless(err)
+	}
+	r.stream = stream
+	r.l.begin(stream, written)
+	return nil
+}
+
+// recall takes in what earlier attempts stored.
+func (r *run) recall() error {
+	found := false
+	for _, written := range r.l.memo.Written {
+		err := r.Store.Since(r.ctx, r.chunk.Parts, written, func(index int64, kind gpumux.Kind) {
+			found = r.l.stored(index, kind) || found
+		}, func(damaged error) {
+			r.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
+		})
+		if err != nil {
+			return fmt.Errorf("read what earlier attempts stored: %w", err)
 		}
 	}
-	if stored.Items > 0 {
-		r.l.result.Succeeded, r.l.result.Failed, r.l.result.Faults = stored.Succeeded, stored.Failed, stored.Faults
-	}
 	// What is stored already stays stored: this attempt's results join it there.
-	r.l.chunk.Inline = r.l.chunk.Inline && stored.Items == 0
+	r.l.chunk.Inline = r.l.chunk.Inline && !found
 	return nil
 }
 
@@ -180,7 +208,7 @@ func (r *run) loop() error {
 }
 
 // judge decides what an error of a call means. Nil goes on with the chunk.
-func (r *run) judge(spans []gpumux.Span, err error) error {
+func (r *run) judge(spans gpumux.Runs, err error) error {
 	var fault *gpumux.Fault
 	switch {
 	case r.ctx.Err() != nil && errors.Is(context.Cause(r.ctx), worker.ErrWorkerShutdown):
@@ -241,33 +269,32 @@ func keys(f *gpumux.Fault) []any {
 }
 
 // items reads the items of the spans from wherever the chunk has them. Before each it calls there.
-func (r *run) items(ctx context.Context, spans []gpumux.Span, there func()) func(func(Item, error) bool) {
+func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) func(func(Item, error) bool) {
 	return func(give func(Item, error) bool) {
 		yield := r.limited(r.paced(ctx, func(item Item, err error) bool {
 			there()
 			return give(item, err)
 		}))
+		if r.chunk.Items == nil && r.chunk.Range == nil {
+			err := r.Store.Pick(ctx, *r.chunk.Source, spans, func(index int64, value json.RawMessage) bool {
+				return yield(Item{index, value}, nil)
+			})
+			if err != nil {
+				yield(Item{}, err)
+			}
+			return
+		}
 		for _, span := range spans {
-			switch {
-			case r.chunk.Items != nil:
-				for i := span.Start; i < span.End; i++ {
-					if !yield(Item{i, r.chunk.Items[i-r.chunk.Start]}, nil) {
-						return
-					}
+			for i := span.Start; i < span.End; i++ {
+				value := json.RawMessage(nil)
+				if r.chunk.Range != nil {
+					value = strconv.AppendInt(nil, r.chunk.Range.Start+i, 10)
+				} else {
+					at, _ := r.l.at(i)
+					value = r.chunk.Items[at]
 				}
-			case r.chunk.Range != nil:
-				for i := span.Start; i < span.End; i++ {
-					if !yield(Item{i, strconv.AppendInt(nil, r.chunk.Range.Start+i, 10)}, nil) {
-						return
-					}
-				}
-			default:
-				i := span.Start
-				for value, err := range r.Store.Items(ctx, *r.chunk.Source, span.Start, span.End) {
-					if !yield(Item{i, value}, err) || err != nil {
-						return
-					}
-					i++
+				if !yield(Item{i, value}, nil) {
+					return
 				}
 			}
 		}
@@ -280,7 +307,7 @@ func (r *run) limited(yield func(Item, error) bool) func(Item, error) bool {
 }
 
 // fit shortens a call whose results can only travel inline, so that they are known to fit before more items run.
-func (r *run) fit(spans []gpumux.Span) []gpumux.Span {
+func (r *run) fit(spans gpumux.Runs) gpumux.Runs {
 	if r.chunk.Parts != "" {
 		return spans
 	}
@@ -325,7 +352,7 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 func (r *run) result() gpumux.ChunkResult {
 	out := r.l.result
 	out.Peak = r.l.peaks.Known()
-	out.Next, out.Busy, out.Worker = r.chunk.End, gpumux.Duration(r.busy), r.Worker
+	out.Covered, out.Busy, out.Worker = int64(len(r.l.done)), gpumux.Duration(r.busy), r.Worker
 	if r.Slots != nil {
 		out.Slots = r.Slots()
 	}
@@ -333,9 +360,10 @@ func (r *run) result() gpumux.ChunkResult {
 		out.Results = r.l.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	}
+	out.Escalate = r.l.memo.Escalate
 	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
 	if at := slices.Index(r.l.done, false); at >= 0 {
-		out.Next = r.chunk.Start + int64(at)
+		out.Covered = int64(at)
 		if r.limit.reached() {
 			out.Pace = gpumux.Duration(r.limit.pace())
 		}

@@ -22,32 +22,41 @@ func checked[In interface{ Validate() error }, Out any](f func(context.Context, 
 	}
 }
 
-// fits says why a memo cannot be of a chunk: any client may send a heartbeat.
-func (m memo) fits(c gpumux.Chunk) error {
-	inside := func(index int64) bool { return index >= c.Start && index < c.End }
-	if int64(len(m.Results)) > c.End-c.Start || int64(len(m.Escalate)) > c.End-c.Start {
-		return fmt.Errorf("it tells of %d results and %d items for a larger slot", len(m.Results), len(m.Escalate))
+// mostWritten is how many writers of parts a memo may name, which is one per worker that had the chunk.
+const mostWritten = 1000
+
+// fits says why a memo cannot be of a chunk of these items: any client may send a heartbeat.
+func (m memo) fits(items gpumux.Runs) error {
+	n := items.Len()
+	if int64(len(m.Results)) > n || m.Escalate.Len() > n || len(m.Written) > mostWritten {
+		return fmt.Errorf("it tells of %d results, %d items for a larger slot and %d writers", len(m.Results), m.Escalate.Len(), len(m.Written))
 	}
 	seen := map[int64]bool{}
 	for _, r := range m.Results {
-		if !inside(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+		if !items.Has(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
 			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
 		}
 		seen[r.Index] = true
 	}
-	for _, index := range m.Escalate {
-		if !inside(index) || seen[index] {
-			return fmt.Errorf("it sends item %d to a larger slot", index)
+	for _, run := range m.Escalate {
+		for index := run.Start; index < run.End; index++ {
+			if !items.Has(index) || seen[index] {
+				return fmt.Errorf("it sends item %d to a larger slot", index)
+			}
 		}
-		seen[index] = true
 	}
 	for index, s := range m.Suspects {
-		if !inside(index) || s.Alone < 0 || s.Tries < s.Alone {
+		if !items.Has(index) || s.Alone < 0 || s.Tries < s.Alone {
 			return fmt.Errorf("it suspects item %d", index)
 		}
 	}
-	if m.Hunt < 0 || m.Hunt > c.End || m.Starts < 0 {
-		return fmt.Errorf("it looks for a culprit before item %d after %d starts", m.Hunt, m.Starts)
+	for _, w := range m.Written {
+		if !w.Possible() {
+			return fmt.Errorf("it names a writer %.60q", w.Writer)
+		}
+	}
+	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
+		return fmt.Errorf("it looks for a culprit among %d items after %d starts", m.Hunt, m.Starts)
 	}
 	return nil
 }

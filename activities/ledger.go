@@ -1,13 +1,12 @@
 package activities
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
 )
 
 const (
@@ -15,8 +14,6 @@ const (
 	deadlyAlone = 2
 	// failedStarts is how often a process may fail to start for a chunk before the map is told.
 	failedStarts = 5
-	// longWrite is how long a write to the store may take before people are told.
-	longWrite = 5 * time.Second
 	// keepRecent is how many failures a chunk shows to people.
 	keepRecent = 3
 )
@@ -27,12 +24,14 @@ type memo struct {
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Suspects are the items that a process ended with.
 	Suspects map[int64]suspect `json:"suspects,omitempty"`
-	// Hunt is the end of the items among which one ended its process together with others in a micro-batch; they are run
-	// in halves until it is found. 0 means none.
+	// Written is where this attempt and those before store what finishes.
+	Written []store.Written `json:"written,omitempty"`
+	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its process together with others in a
+	// micro-batch; they are run in halves until it is found. 0 means none.
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
-	Escalate []int64 `json:"escalate,omitempty"`
-	Starts   int     `json:"starts,omitempty"`
+	Escalate gpumux.Runs `json:"escalate,omitempty"`
+	Starts   int         `json:"starts,omitempty"`
 	// Peak is what the finished items held.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
@@ -49,117 +48,146 @@ type suspect struct {
 	Memory bool `json:"memory,omitempty"`
 }
 
-// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while the activity's goroutine stores them.
+// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others ask.
 type ledger struct {
 	mu    sync.Mutex
 	chunk gpumux.Chunk
 	memo  memo
+	// items are the chunk's, before how many there are before each run of them.
+	items  gpumux.Runs
+	before []int64
 	// done marks the items that have a result or are escalated, by position in the chunk.
 	done []bool
-	// fresh are the results that are not stored yet, waiting their bytes with those being stored. Room is closed and made anew
-	// when some were stored.
-	fresh   []gpumux.Result
-	spare   []gpumux.Result // the memory of those that were stored last
-	waiting int
-	room    chan struct{}
-	// pressed is sent to when so many bytes wait that they should be stored before their time.
-	pressed chan struct{}
-	// writing is when the write under way began.
-	writing time.Time
-	bytes   int
-	peaks   gpumux.Peaks
-	result  gpumux.ChunkResult
+	// stream takes the results on their way into the store; nil where they travel inline only.
+	stream *stream
+	// told is set when the server knows where the stream leads.
+	told   bool
+	bytes  int
+	peaks  gpumux.Peaks
+	result gpumux.ChunkResult
 }
 
-func newLedger(chunk gpumux.Chunk, m memo) *ledger {
-	l := &ledger{chunk: chunk, memo: m, done: make([]bool, chunk.End-chunk.Start), room: make(chan struct{}), pressed: make(chan struct{}, 1)}
+func newLedger(chunk gpumux.Chunk, items gpumux.Runs, m memo) *ledger {
+	l := &ledger{chunk: chunk, items: items, memo: m}
+	n := int64(0)
+	for _, run := range items {
+		l.before = append(l.before, n)
+		n += run.Len()
+	}
+	l.done = make([]bool, n)
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
 	l.memo.Waiting = ""
+	l.memo.Hunt = min(l.memo.Hunt, n)
 	for _, r := range m.Results {
-		l.count(r)
+		l.count(r.Index, r.Fault)
 		l.bytes += r.Weight()
-		if chunk.Parts != "" {
-			l.fresh = append(l.fresh, r)
-			l.waiting += r.Weight()
+	}
+	for _, run := range m.Escalate {
+		for i := run.Start; i < run.End; i++ {
+			if at, ok := l.at(i); ok {
+				l.done[at] = true
+			}
 		}
 	}
-	for _, index := range m.Escalate {
-		l.done[index-chunk.Start] = true
-	}
-	l.result.Escalate = m.Escalate
 	l.peaks.Merge(m.Peak)
 	l.memo.Peak = nil
 	return l
+}
+
+// at is an item's position in the chunk.
+func (l *ledger) at(index int64) (int64, bool) {
+	run, _ := slices.BinarySearchFunc(l.items, index, func(run gpumux.Span, index int64) int {
+		if run.End <= index {
+			return -1
+		}
+		return 1
+	})
+	if run == len(l.items) || l.items[run].Start > index {
+		return 0, false
+	}
+	return l.before[run] + index - l.items[run].Start, true
+}
+
+// each calls f with the position and the index of every item in order, until f returns false.
+func (l *ledger) each(f func(at, index int64) bool) {
+	for i, run := range l.items {
+		for index := run.Start; index < run.End; index++ {
+			if !f(l.before[i]+index-run.Start, index) {
+				return
+			}
+		}
+	}
+}
+
+// stored takes in a result that an earlier attempt stored, and reports whether it is new.
+func (l *ledger) stored(index int64, kind gpumux.Kind) bool {
+	at, ok := l.at(index)
+	if !ok || l.done[at] {
+		return false
+	}
+	var fault *gpumux.Fault
+	if kind != "" {
+		fault = &gpumux.Fault{Kind: kind}
+	}
+	l.count(index, fault)
+	return true
+}
+
+// begin sends results to the store from now on, those that earlier attempts held inline first.
+func (l *ledger) begin(to *stream, written store.Written) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stream = to
+	for _, r := range l.memo.Results {
+		to.put(r)
+	}
+	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool { return w.Writer == written.Writer && w.Number <= written.Number })
+	if !known {
+		l.memo.Written = append(l.memo.Written, written)
+	}
 }
 
 // add takes a new result.
 func (l *ledger) add(r gpumux.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count(r)
+	l.count(r.Index, r.Fault)
+	if r.Fault != nil {
+		l.show(r)
+	}
 	l.result.Ran++
+	inline := l.inlineLocked()
 	l.bytes += r.Weight()
 	delete(l.memo.Suspects, r.Index)
 	if l.chunk.Parts == "" || l.chunk.Inline {
 		l.memo.Results = append(l.memo.Results, r)
 	}
-	if l.chunk.Parts != "" {
-		l.fresh = append(l.fresh, r)
-		l.waiting += r.Weight()
-		if l.waiting > unstored/4 {
-			select {
-			case l.pressed <- struct{}{}:
-			default:
-			}
+	if l.stream != nil {
+		l.stream.put(r)
+		if inline && l.told && !l.inlineLocked() {
+			l.stream.release()
 		}
 	}
 }
 
-// take gives the results that are not stored yet to whoever stores them, who settles them afterwards.
-func (l *ledger) take() []gpumux.Result {
+// tell notes that the server knows where the stream leads, so that results may go there.
+func (l *ledger) tell() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.fresh) == 0 {
-		return nil
+	if l.told = true; l.stream != nil && !l.inlineLocked() {
+		l.stream.release()
 	}
-	results := l.fresh
-	l.fresh, l.spare = l.spare, nil
-	l.writing = time.Now()
-	return results
 }
 
-// settle says what became of results that were taken, and returns how many bytes no longer wait.
-func (l *ledger) settle(results []gpumux.Result, stored bool) (settled int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writing = time.Time{}
-	if !stored {
-		l.fresh = append(results, l.fresh...)
-		return 0
+func (l *ledger) count(index int64, fault *gpumux.Fault) {
+	at, ok := l.at(index)
+	if !ok {
+		return
 	}
-	for _, r := range results {
-		settled += r.Weight()
-	}
-	l.waiting -= settled
-	clear(results)
-	l.spare = results[:0]
-	close(l.room)
-	l.room = make(chan struct{})
-	return settled
-}
-
-// unstored is how many bytes of results wait for the store; less is closed when it is fewer.
-func (l *ledger) unstored() (bytes int, less <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.waiting, l.room
-}
-
-func (l *ledger) count(r gpumux.Result) {
-	l.done[r.Index-l.chunk.Start] = true
-	if r.Fault == nil {
+	l.done[at] = true
+	if fault == nil {
 		l.result.Succeeded++
 		return
 	}
@@ -167,7 +195,11 @@ func (l *ledger) count(r gpumux.Result) {
 	if l.result.Faults == nil {
 		l.result.Faults = map[gpumux.Kind]int64{}
 	}
-	l.result.Faults[r.Fault.Kind]++
+	l.result.Faults[fault.Kind]++
+}
+
+// show keeps a failure for people to look at.
+func (l *ledger) show(r gpumux.Result) {
 	if len(l.result.Recent) < keepRecent {
 		short := *r.Fault
 		short.Traceback, short.Tail = "", ""
@@ -175,9 +207,9 @@ func (l *ledger) count(r gpumux.Result) {
 	}
 }
 
-// next returns the spans of items to run in the next call: one suspect alone, on a whole device if it has run out of memory
-// alone already, or half of those among which the culprit is, or everything up to the next suspect.
-func (l *ledger) next() (spans []gpumux.Span, alone, whole bool) {
+// next returns the items to run in the next call: one suspect alone, on a whole device if it has run out of memory alone already,
+// or half of those among which the culprit is, or everything up to the next suspect.
+func (l *ledger) next() (items gpumux.Runs, alone, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	hunted := l.hunted()
@@ -188,69 +220,71 @@ func (l *ledger) next() (spans []gpumux.Span, alone, whole bool) {
 	if hunted > 0 {
 		room = max(1, hunted/2)
 	}
-	for at, done := range l.done {
-		index := l.chunk.Start + int64(at)
-		if done {
-			continue
+	l.each(func(at, index int64) bool {
+		if l.done[at] {
+			return true
 		}
 		if s, suspected := l.memo.Suspects[index]; suspected {
-			if len(spans) == 0 {
-				return []gpumux.Span{{Start: index, End: index + 1}}, true, s.Memory && s.Alone > 0
+			if len(items) == 0 {
+				items.Add(index)
+				alone, whole = true, s.Memory && s.Alone > 0
 			}
-			break
+			return false
 		}
 		if room--; room < 0 {
-			break
+			return false
 		}
-		if n := len(spans); n > 0 && spans[n-1].End == index {
-			spans[n-1].End++
-		} else {
-			spans = append(spans, gpumux.Span{Start: index, End: index + 1})
-		}
-	}
-	return spans, hunted == 1, false
+		items.Add(index)
+		return true
+	})
+	return items, alone || hunted == 1, whole
 }
 
 // hunted is how many items are still among those that the culprit is one of.
 func (l *ledger) hunted() (n int64) {
-	for i := l.chunk.Start; i < l.memo.Hunt; i++ {
-		if !l.done[i-l.chunk.Start] {
+	for _, done := range l.done[:l.memo.Hunt] {
+		if !done {
 			n++
 		}
 	}
 	return n
 }
 
-// hunt narrows the items among which the culprit is to the first n unfinished ones of the spans.
-func (l *ledger) hunt(spans []gpumux.Span, n int) {
-	for _, span := range spans {
-		for i := span.Start; i < span.End && n > 0; i++ {
-			if !l.done[i-l.chunk.Start] {
-				l.memo.Hunt = i + 1
+// hunt narrows the items among which the culprit is to the first n unfinished ones of those that ran.
+func (l *ledger) hunt(ran gpumux.Runs, n int) {
+	for _, run := range ran {
+		for i := run.Start; i < run.End && n > 0; i++ {
+			if at, ok := l.at(i); ok && !l.done[at] {
+				l.memo.Hunt = at + 1
 				n--
 			}
 		}
 	}
 }
 
-// blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
-// its fault as result, or is escalated.
-func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, verdict string) {
-	l.mu.Lock()
-	index = -1
-	for _, span := range spans {
-		for i := span.Start; i < span.End && index < 0; i++ {
-			if !l.done[i-l.chunk.Start] {
-				index = i
+// first is the first item without a result of those that ran, and its position.
+func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
+	for _, run := range ran {
+		for i := run.Start; i < run.End; i++ {
+			if at, ok := l.at(i); ok && !l.done[at] {
+				return i, at, true
 			}
 		}
 	}
-	if index < 0 {
+	return -1, 0, false
+}
+
+// blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
+// its fault as result, or is escalated.
+func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
+	l.mu.Lock()
+	index, at, ok := l.first(ran)
+	if !ok {
 		l.mu.Unlock()
 		return -1, ""
 	}
 	if fault.Batch > 1 {
-		l.hunt(spans, fault.Batch)
+		l.hunt(ran, fault.Batch)
 		l.mu.Unlock()
 		return index, ""
 	}
@@ -264,9 +298,7 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 	deaths := s.Alone
 	if deaths >= deadlyAlone && fault.Kind.Memory() && l.chunk.Larger {
 		delete(l.memo.Suspects, index)
-		l.memo.Escalate = append(l.memo.Escalate, index)
-		l.result.Escalate = l.memo.Escalate
-		l.done[index-l.chunk.Start] = true
+		l.escalate(index, at)
 		l.mu.Unlock()
 		return index, "goes to the next pool of the ladder"
 	}
@@ -287,17 +319,25 @@ func (l *ledger) blame(spans []gpumux.Span, fault *gpumux.Fault) (index int64, v
 func (l *ledger) escalateRest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for at, done := range l.done {
-		if !done {
-			l.done[at] = true
-			l.memo.Escalate = append(l.memo.Escalate, l.chunk.Start+int64(at))
+	l.each(func(at, index int64) bool {
+		if !l.done[at] {
+			l.escalate(index, at)
 		}
-	}
-	l.result.Escalate = l.memo.Escalate
+		return true
+	})
 }
 
-// snapshot is the memo for a heartbeat. Results that were stored, or grew too large, are not in it.
-func (l *ledger) snapshot() memo {
+func (l *ledger) escalate(index, at int64) {
+	l.done[at] = true
+	if n := len(l.memo.Escalate); n == 0 || l.memo.Escalate[n-1].End <= index {
+		l.memo.Escalate.Add(index)
+		return
+	}
+	l.memo.Escalate = l.memo.Escalate.Union(gpumux.Runs{{Start: index, End: index + 1}})
+}
+
+// snapshot is the memo for a heartbeat, with what it waits for. Results that were stored, or grew too large, are not in it.
+func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.memo
@@ -306,12 +346,11 @@ func (l *ledger) snapshot() memo {
 		m.Peak.Merge(&l.peaks)
 	}
 	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
+	m.Written = slices.Clone(m.Written)
 	if l.chunk.Parts != "" && !l.inlineLocked() {
 		m.Results = nil
 	}
-	if took := time.Since(l.writing); m.Waiting == "" && !l.writing.IsZero() && took > longWrite {
-		m.Waiting = fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
-	}
+	m.Waiting = waiting
 	return m
 }
 
@@ -323,9 +362,3 @@ func (l *ledger) inline() bool {
 }
 
 func (l *ledger) inlineLocked() bool { return l.chunk.Inline && l.bytes <= inlineResults }
-
-func (l *ledger) wait(why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memo.Waiting = why
-}

@@ -7,7 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
 )
+
+// joinOne is a stream into a store in memory.
+func joinOne(t *testing.T) (*stream, store.Written) {
+	s, err := store.Open(t.Context(), "mem://")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	stream, written, err := NewRecorders(s).join("p", "claim")
+	require.NoError(t, err)
+	t.Cleanup(stream.leave)
+	return stream, written
+}
 
 func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
@@ -16,29 +28,29 @@ func value(index int64) gpumux.Result {
 func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 10, End: 20, Parts: "p"}, memo{Suspects: map[int64]suspect{13: {}}})
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
 	spans, alone, _ := l.next()
-	require.Equal(t, []gpumux.Span{span(10, 13)}, spans)
+	require.Equal(t, gpumux.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
 	for i := int64(10); i < 13; i++ {
 		l.add(value(i))
 	}
 	spans, alone, _ = l.next()
-	require.Equal(t, []gpumux.Span{span(13, 14)}, spans)
+	require.Equal(t, gpumux.Runs{span(13, 14)}, spans)
 	require.True(t, alone)
 	l.add(value(13))
 	require.Empty(t, l.memo.Suspects, "an item that went well is no suspect")
 	spans, alone, _ = l.next()
-	require.Equal(t, []gpumux.Span{span(14, 20)}, spans)
+	require.Equal(t, gpumux.Runs{span(14, 20)}, spans)
 	require.False(t, alone)
 }
 
 func TestLedger_HolesAreSpans(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 0, End: 6, Parts: "p"}, memo{})
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 6)}, memo{})
 	l.add(value(0))
 	l.add(value(3))
 	spans, _, _ := l.next()
-	require.Equal(t, []gpumux.Span{span(1, 3), span(4, 6)}, spans)
+	require.Equal(t, gpumux.Runs{span(1, 3), span(4, 6)}, spans)
 }
 
 func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
@@ -54,9 +66,9 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 		"memory at its end":    {gpumux.DeviceOOM, false, false, "recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(gpumux.Chunk{Start: 0, End: 3, Parts: "p", Larger: c.larger}, memo{})
+			l := newLedger(gpumux.Chunk{Parts: "p", Larger: c.larger}, gpumux.Runs{span(0, 3)}, memo{})
 			l.add(value(0))
-			all := []gpumux.Span{span(0, 3)}
+			all := gpumux.Runs{span(0, 3)}
 			if c.company {
 				index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind})
 				require.EqualValues(t, 1, index)
@@ -68,10 +80,10 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 			require.EqualValues(t, 1, index)
 			require.Equal(t, c.verdict, verdict)
 			spans, alone, _ := l.next()
-			require.Equal(t, []gpumux.Span{span(2, 3)}, spans)
+			require.Equal(t, gpumux.Runs{span(2, 3)}, spans)
 			require.False(t, alone)
 			if c.kind.Memory() && c.larger {
-				require.Equal(t, []int64{1}, l.result.Escalate)
+				require.Equal(t, gpumux.Runs{span(1, 2)}, l.memo.Escalate)
 				require.Zero(t, l.result.Failed)
 			} else {
 				require.EqualValues(t, 1, l.result.Failed)
@@ -79,56 +91,114 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 				if c.company {
 					tries = 3
 				}
-				require.Equal(t, tries, l.fresh[1].Fault.Attempts)
+				require.Equal(t, tries, l.result.Recent[0].Fault.Attempts)
 			}
 		})
 	}
 }
 
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
-	chunk := gpumux.Chunk{Start: 0, End: 5, Inline: true, Parts: "p", Larger: true}
-	l := newLedger(chunk, memo{})
+	chunk, items := gpumux.Chunk{Inline: true, Parts: "p", Larger: true}, gpumux.Runs{span(0, 5)}
+	l := newLedger(chunk, items, memo{})
 	l.add(value(0))
 	for range 2 {
-		l.blame([]gpumux.Span{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
+		l.blame(gpumux.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
 	}
-	l.blame([]gpumux.Span{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Crash})
-	l.wait("the store is full")
-	data, err := json.Marshal(l.snapshot())
+	l.blame(gpumux.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Crash})
+	data, err := json.Marshal(l.snapshot("the store is full"))
 	require.NoError(t, err)
 	var m memo
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
-	again := newLedger(chunk, m)
+	again := newLedger(chunk, items, m)
 	spans, alone, _ := again.next()
-	require.Equal(t, []gpumux.Span{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
+	require.Equal(t, gpumux.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
-	require.Len(t, again.fresh, 1, "what only the heartbeat holds must still be stored if results outgrow the history")
+	stream, written := joinOne(t)
+	again.begin(stream, written)
+	require.Len(t, stream.fresh, 1, "what only the heartbeat holds must still be stored if results outgrow the history")
+	require.Equal(t, []store.Written{written}, again.snapshot("").Written)
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 0, End: 2, Inline: true, Parts: "p"}, memo{})
+	l := newLedger(gpumux.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	stream, written := joinOne(t)
+	l.begin(stream, written)
+	l.tell()
+	require.False(t, stream.open, "results that travel inline are not stored")
 	l.add(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
 	require.False(t, l.inline())
-	require.Empty(t, l.snapshot().Results)
-	require.Len(t, l.fresh, 1)
+	require.Empty(t, l.snapshot("").Results)
+	require.Len(t, stream.fresh, 1)
+	require.True(t, stream.open)
+}
+
+// Until the server knows where they lie, no attempt would find results that were stored.
+func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	stream, written := joinOne(t)
+	l.begin(stream, written)
+	l.add(value(0))
+	require.False(t, stream.open)
+	l.tell()
+	require.True(t, stream.open)
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 0, End: 9, Parts: "p"}, memo{})
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
+	stream, written := joinOne(t)
+	l.begin(stream, written)
 	for i := range int64(5) {
 		l.add(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
 	require.Len(t, l.result.Recent, keepRecent)
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
-	require.Equal(t, "long", l.fresh[0].Fault.Traceback, "the stored fault keeps everything")
+	require.Equal(t, "long", stream.fresh[0].Fault.Traceback, "the stored fault keeps everything")
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
 }
 
+// A chunk of scattered items counts by position and speaks of indices.
+func TestLedger_ScatteredItems(t *testing.T) {
+	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
+	l := newLedger(gpumux.Chunk{Parts: "p", Larger: true}, items, memo{})
+	var indexes []int64
+	l.each(func(at, index int64) bool {
+		require.EqualValues(t, len(indexes), at)
+		got, ok := l.at(index)
+		require.True(t, ok)
+		require.Equal(t, at, got)
+		indexes = append(indexes, index)
+		return true
+	})
+	require.Equal(t, []int64{5, 6, 100, 101, 102, 1 << 40}, indexes)
+	for _, index := range []int64{-1, 0, 4, 7, 99, 103, 1<<40 - 1, 1<<40 + 1} {
+		_, ok := l.at(index)
+		require.False(t, ok, index)
+		require.False(t, l.stored(index, ""), "what another chunk stored in the same part")
+	}
+	require.Zero(t, l.result.Succeeded)
+	require.True(t, l.stored(6, ""))
+	require.False(t, l.stored(6, ""), "once")
+	require.True(t, l.stored(101, gpumux.Crash))
+	next, _, _ := l.next()
+	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
+	for range 2 {
+		l.blame(next, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
+	}
+	l.blame(next, &gpumux.Fault{Kind: gpumux.Crash, Batch: 2})
+	require.EqualValues(t, 5, l.memo.Hunt, "up to the position of item 102")
+	next, _, _ = l.next()
+	require.Equal(t, gpumux.Runs{span(100, 101)}, next)
+	l.escalateRest()
+	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, l.memo.Escalate)
+	require.EqualValues(t, 1, l.result.Succeeded)
+	require.EqualValues(t, 1, l.result.Failed)
+}
+
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 0, End: 2, Parts: "p"}, memo{})
-	all := []gpumux.Span{span(0, 2)}
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	all := gpumux.Runs{span(0, 2)}
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
 	_, alone, whole := l.next()
 	require.True(t, alone)
@@ -142,7 +212,7 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 // One item of a micro-batch ends the process: halves are run until it is the only one left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
-	l := newLedger(gpumux.Chunk{Start: 0, End: 100, Parts: "p"}, memo{})
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
 	deaths, calls := 0, 0
 	for {
 		spans, _, _ := l.next()
@@ -173,8 +243,8 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 
 // A micro-batch that dies once and then goes well blames nobody.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Start: 0, End: 20, Parts: "p"}, memo{})
-	_, verdict := l.blame([]gpumux.Span{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
+	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 20)}, memo{})
+	_, verdict := l.blame(gpumux.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
 	require.Empty(t, verdict)
 	require.Empty(t, l.memo.Suspects)
 	var sizes []int64

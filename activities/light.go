@@ -26,28 +26,16 @@ type Light struct {
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		gpumux.IndexSource: checked(l.IndexSource), gpumux.FindParts: checked(l.FindParts), gpumux.MergeParts: checked(l.MergeParts),
-		gpumux.WritePart: checked(l.WritePart), gpumux.Reduce: checked(l.Reduce), gpumux.DescribeWorker: l.DescribeWorker,
+		gpumux.WritePart: checked(l.WritePart), gpumux.WriteList: checked(l.WriteList), gpumux.Reduce: checked(l.Reduce),
+		gpumux.DescribeWorker: l.DescribeWorker,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 }
 
-// alive heartbeats until stopped.
-func alive(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return cancel
+// alive heartbeats with the same details until stopped.
+func alive(ctx context.Context, details ...any) (stop func()) {
+	return every(func() time.Duration { return beatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.
@@ -60,20 +48,24 @@ func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.S
 	return source, hopeless(err)
 }
 
-// hopeless makes an error final when trying again cannot help: mistakes in a file or a name.
+// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others.
 func hopeless(err error) error {
 	var file *store.SourceError
 	var name *store.NameError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.Is(err, syscall.ENAMETOOLONG) {
+	var owner *store.OwnerError
+	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
 	}
 	return err
 }
 
-// FindParts tells which items have a stored result.
+// FindParts claims a map's folder and tells which items have no stored result.
 func (l *Light) FindParts(ctx context.Context, in gpumux.PartsInput) (gpumux.Found, error) {
 	defer alive(ctx)()
-	found, err := l.Store.Find(ctx, in.Parts)
+	found, err := l.Store.Find(ctx, in)
+	for _, damaged := range found.Damaged {
+		activity.GetLogger(ctx).Warn("a part was set aside; its items run again", "error", damaged)
+	}
 	return found, hopeless(err)
 }
 
@@ -84,6 +76,13 @@ func (l *Light) MergeParts(ctx context.Context, in gpumux.MergeInput) (gpumux.Me
 	return merged, hopeless(err)
 }
 
+// WriteList stores a list of items whose pattern is too long to travel.
+func (l *Light) WriteList(ctx context.Context, in gpumux.ListInput) (gpumux.Work, error) {
+	defer alive(ctx)()
+	work, err := l.Store.WriteList(ctx, in.Parts, in.Runs)
+	return work, hopeless(err)
+}
+
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
 // takes as one. The answer says nothing.
 func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) (struct{}, error) {
@@ -92,9 +91,11 @@ func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) (struct{}, e
 		return none, nil
 	}
 	defer alive(ctx)()
-	first, last := in.Results[0].Index, in.Results[len(in.Results)-1].Index
-	if err := l.Store.WritePart(ctx, in.Parts, first, last+1, 0, in.Results); err != nil {
-		return none, hopeless(fmt.Errorf("store results %d to %d: %w", first, last, err))
+	if err := l.Store.Holds(ctx, in.Claim); err != nil {
+		return none, hopeless(err)
+	}
+	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
+		return none, hopeless(fmt.Errorf("store results: %w", err))
 	}
 	return none, nil
 }

@@ -44,24 +44,24 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	s, err := store.Open(t.Context(), "file://"+t.TempDir())
 	require.NoError(t, err)
 	defer s.Close()
-	l.pool.Store = s
+	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	run := func(limit time.Duration) (result gpumux.ChunkResult) {
-		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Start: 10, End: 20,
+		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Work{Runs: gpumux.Runs{span(10, 20)}},
 			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})
 		require.NoError(t, err)
 		require.NoError(t, value.Get(&result))
 		return result
 	}
 	late := run(1)
-	require.EqualValues(t, 12, late.Next, "the first item was done, the second taken")
+	require.EqualValues(t, 2, late.Covered, "the first item was done, the second taken")
 	require.EqualValues(t, 2, late.Ran)
-	spans, err := s.Spans(t.Context(), "m/1")
+	runs, err := s.Runs(t.Context(), "m/1")
 	require.NoError(t, err)
-	require.Equal(t, []gpumux.Span{{Start: 10, End: 12}}, spans)
+	require.Equal(t, gpumux.Runs{span(10, 12)}, runs)
 	require.Positive(t, late.Pace)
 	for _, in := range []gpumux.ChunkResult{run(0), run(time.Hour)} {
-		require.EqualValues(t, 20, in.Next)
+		require.EqualValues(t, 10, in.Covered)
 		require.EqualValues(t, 10, in.Ran)
 		require.Zero(t, in.Pace)
 	}

@@ -68,7 +68,7 @@ func newLab(t *testing.T, runner Runner) *lab {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s}, light: &Light{Store: s}}
+	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: NewRecorders(s)}, light: &Light{Store: s}}
 	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "task"})
 	l.env.RegisterActivityWithOptions(l.light.Reduce, activity.RegisterOptions{Name: "own"})
 	return l
@@ -98,7 +98,7 @@ func (l *lab) merged(values []string) *gpumux.Source {
 		}
 		results = append(results, r)
 	}
-	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", 0, int64(len(values)), 0, results))
+	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", results))
 	in := gpumux.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: int64(len(values))}
 	merged, err := l.store.Merge(l.t.Context(), in, nil)
 	require.NoError(l.t, err)

@@ -40,13 +40,13 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	s, err := store.Open(t.Context(), "file://"+dir)
 	require.NoError(t, err)
 	defer s.Close()
-	l.pool.Store = s
+	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 200}, End: 200, Parts: "m/parts"})
+		_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 200}, Work: gpumux.Whole(200), Parts: "m/parts"})
 		ended <- err
 	}()
 	most := int64(unstored>>20) + 1
@@ -55,7 +55,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	require.NoError(t, os.Remove(obstacle))
 	require.NoError(t, <-ended)
 	require.EqualValues(t, 200, runner.ran.Load())
-	spans, err := s.Spans(t.Context(), "m/parts")
+	runs, err := s.Runs(t.Context(), "m/parts")
 	require.NoError(t, err)
-	require.Equal(t, []gpumux.Span{{Start: 0, End: 200}}, spans)
+	require.Equal(t, gpumux.Whole(200).Runs, runs)
 }

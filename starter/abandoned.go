@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -13,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HandOn ends the attempts of chunks whose worker is known to be dead, so that others take them at once instead of after the
-// heartbeat's timeout. Dead is asked with the identity of a worker, host/pid. It returns how many chunks it handed on.
+// HandOn ends the attempts at chunks, merges and the like whose worker is known to be dead, so that others take them at once instead
+// of after the heartbeat's timeout. Dead is asked with the identity of a worker, host/pid. It returns how many it handed on.
 func (s *Starter) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
 	handed := 0
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), Query: "ExecutionStatus = 'Running'"}
@@ -45,11 +46,11 @@ func (s *Starter) handOn(ctx context.Context, id string, dead func(string) bool)
 		return 0, fmt.Errorf("describe workflow %s: %w", id, err)
 	}
 	for _, a := range d.GetPendingActivities() {
-		if a.GetActivityType().GetName() != gpumux.RunChunk || a.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED ||
+		if !strings.HasPrefix(a.GetActivityType().GetName(), "gpumux.") || a.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED ||
 			!dead(a.GetLastWorkerIdentity()) {
 			continue
 		}
-		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its chunk goes on elsewhere", Blameless: true}
+		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its work goes on elsewhere", Blameless: true}
 		err := s.Client.CompleteActivityByID(ctx, s.namespace(), id, d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), a.GetActivityId(), nil,
 			temporal.NewApplicationErrorWithOptions(lost.Error(), string(lost.Kind), temporal.ApplicationErrorOptions{Details: []any{lost}}))
 		switch {

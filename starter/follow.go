@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path"
 	"strconv"
 	"time"
 
@@ -169,7 +168,7 @@ func (f *follower) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
 	}
-	f.tail, err = st.Tail(path.Join(path.Dir(key), "parts"), store.TailOptions{Unordered: f.o.Unordered})
+	f.tail, err = st.Tail(gpumux.PartsOf(key), store.TailOptions{Unordered: f.o.Unordered})
 	return err
 }
 

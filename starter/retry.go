@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -109,15 +108,14 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
 	}
-	folder := Parts(output)
+	folder := gpumux.PartsOf(output)
 	var batch []gpumux.Result
 	size := 0
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		first, last := batch[0].Index, batch[len(batch)-1].Index
-		if err := st.WritePart(ctx, folder, first, last+1, 0, batch); err != nil {
+		if err := st.WritePart(ctx, folder, batch); err != nil {
 			return fmt.Errorf("keep the results of map %s: %w", h.ID, err)
 		}
 		batch, size = batch[:0], 0
@@ -139,6 +137,3 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	}
 	return st.URL(), flush()
 }
-
-// Parts is the folder of the parts that a map merges into output.
-func Parts(output string) string { return path.Join(path.Dir(output), "parts") }

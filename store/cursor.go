@@ -2,57 +2,97 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 )
 
 // cursor walks over the lines of one part.
 type cursor struct {
-	part
-	// order is the part's place in the order of names.
+	head
+	// key is the part's, order its place among the parts.
+	key   string
 	order int
 	body  *object
 	lines lineReader
-	count int
+	items int64
+	bytes int64
+	sum   uint32
 	line  []byte
 	outcome
 }
 
-// newCursor reads through a buffer of its own unless it is given one to use again.
-func newCursor(p part, order int, body *object, buffer *bufio.Reader) *cursor {
-	if buffer == nil {
-		buffer = bufio.NewReaderSize(body, 128<<10)
-	} else {
-		buffer.Reset(body)
+// newCursor reads through the buffer, which is its own from now on.
+func newCursor(key string, order int, body *object, buffer *bufio.Reader) (*cursor, error) {
+	buffer.Reset(body)
+	c := &cursor{key: key, order: order, body: body, lines: lineReader{r: buffer, left: body.body.Size()}, outcome: outcome{index: -1}}
+	first := make([]byte, headBytes)
+	n, err := io.ReadFull(buffer, first)
+	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
 	}
-	return &cursor{part: p, order: order, body: body, lines: lineReader{r: buffer, left: body.body.Size()}, outcome: outcome{index: -1}}
+	if c.head, err = readHead(first[:n]); err != nil {
+		return nil, damagedBy(err, body.url, key)
+	}
+	return c, nil
 }
 
-// next moves to the next line; the line before is gone. The end is io.EOF.
+func (c *cursor) damaged(problem string) error { return &DamagedError{c.body.url, problem, c.key} }
+
+// next moves to the next line; the line before is gone. The end is io.EOF, when the part was sound as a whole.
 func (c *cursor) next() (err error) {
 	before := c.index
-	if c.line, err = c.lines.read(); err == io.EOF {
+	c.line, err = c.lines.read()
+	switch {
+	case err == io.EOF:
+		if sum := fmt.Sprintf("%08x", c.sum); c.items != c.Items || c.bytes != c.Bytes || sum != c.Sum {
+			return c.damaged(fmt.Sprintf("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s", c.items,
+				c.bytes, sum, c.Items, c.Bytes, c.Sum))
+		}
+		return io.EOF
+	case errors.Is(err, errLongLine):
+		return c.damaged(err.Error())
+	case err != nil:
 		return err
 	}
-	c.count++
-	if err == nil {
-		c.outcome, err = readOutcome(c.line)
+	c.items++
+	c.bytes += int64(len(c.line))
+	c.sum = crc32.Update(c.sum, castagnoli, c.line)
+	if c.outcome, err = readOutcome(c.line); err != nil {
+		return c.damaged(fmt.Sprintf("line %d: %s", c.items+1, err))
 	}
-	if err == nil && (c.index <= before || c.index < c.start || c.index >= c.end) {
-		err = fmt.Errorf("index %d is out of order or outside the part", c.index)
+	if c.index <= before || c.index < c.Least || c.index > c.Most {
+		return c.damaged(fmt.Sprintf("line %d: item %d is out of order or outside the part", c.items+1, c.index))
 	}
+	return nil
+}
+
+// load reads what is left of the part into memory and checks it there.
+func (c *cursor) load() error {
+	text, err := io.ReadAll(c.lines.r)
 	if err != nil {
-		return fmt.Errorf("part %s, line %d: %w", c.body.url, c.count, err)
+		return err
 	}
+	c.lines = lineReader{r: bufio.NewReader(bytes.NewReader(text)), left: c.Bytes}
+	check := *c
+	for err == nil {
+		err = check.next()
+	}
+	if err != io.EOF {
+		return err
+	}
+	c.lines = lineReader{r: bufio.NewReader(bytes.NewReader(text)), left: c.Bytes}
 	return nil
 }
 
 func (c *cursor) close() { c.body.Close() }
 
-// walker goes over the lines of many parts in order of index. Of several lines with one index it gives that of the part whose
-// name comes first. It opens a part when its turn comes and closes it at its end.
+// walker goes over the lines of many parts in order of index. Of several lines with one index it gives that of the part that
+// comes first. It opens a part when its turn comes and closes it at its end.
 type walker struct {
 	ctx    context.Context
 	s      *Store
@@ -65,8 +105,10 @@ type walker struct {
 	spare         []*bufio.Reader
 	last          int64
 	moved         bool
+	// sound makes a part be checked as a whole before its first line is given, in memory, and passed over where it is damaged or gone.
+	sound bool
 	// left, if not nil, is told of each part that was read to its end.
-	left func(part)
+	left func(*cursor)
 }
 
 type opening struct {
@@ -86,7 +128,7 @@ func (w *walker) step() (*cursor, error) {
 		}
 	}
 	for {
-		for w.opened < len(w.parts) && (len(w.open) == 0 || w.parts[w.opened].start <= w.open[0].index) {
+		for w.opened < len(w.parts) && (len(w.open) == 0 || w.parts[w.opened].Least <= w.open[0].index) {
 			if err := w.enter(); err != nil {
 				return nil, err
 			}
@@ -130,13 +172,22 @@ func (w *walker) enter() error {
 	p, order := w.parts[w.opened], w.opened
 	body, err := w.take()
 	if err != nil {
-		return err
+		return w.pass(err)
 	}
 	var buffer *bufio.Reader
 	if n := len(w.spare); n > 0 {
 		buffer, w.spare = w.spare[n-1], w.spare[:n-1]
+	} else {
+		buffer = bufio.NewReaderSize(body, 128<<10)
 	}
-	c := newCursor(p, order, body, buffer)
+	c, err := newCursor(p.key(w.folder), order, body, buffer)
+	if err == nil && w.sound {
+		err = c.load()
+	}
+	if err != nil {
+		body.Close()
+		return w.pass(err)
+	}
 	switch err := c.next(); {
 	case err == io.EOF:
 		w.leave(c)
@@ -147,6 +198,14 @@ func (w *walker) enter() error {
 		heap.Push(&w.open, c)
 	}
 	return nil
+}
+
+// pass is nil for a part that may be passed over.
+func (w *walker) pass(err error) error {
+	if w.sound {
+		return passed(err)
+	}
+	return err
 }
 
 // take returns the next part's reader. Off disk, the parts after it are asked for meanwhile.
@@ -174,7 +233,7 @@ func (w *walker) leave(c *cursor) {
 	c.close()
 	w.spare = append(w.spare, c.lines.r)
 	if w.left != nil {
-		w.left(c.part)
+		w.left(c)
 	}
 }
 

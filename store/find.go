@@ -2,74 +2,124 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/gpumux/gpumux"
 )
 
-// Find tells which items have a result in the parts of a folder, as sorted spans that neither touch nor overlap, and counts
-// them. A folder that does not exist holds none.
-func (s *Store) Find(ctx context.Context, folder string) (gpumux.Found, error) {
-	var found gpumux.Found
-	folder, err := s.Key(folder)
+// mostRuns is how many runs of items travel; a longer pattern becomes a work list.
+const mostRuns = 1000
+
+// mostRounds bounds how often a walk over parts begins anew because one was damaged, or gone, when its turn came.
+const mostRounds = 100
+
+// Find claims a folder for its owner and tells which items have no result there. Damaged parts are set aside and named.
+func (s *Store) Find(ctx context.Context, in gpumux.PartsInput) (found gpumux.Found, err error) {
+	folder, err := s.Key(in.Parts)
 	if err != nil {
 		return found, err
 	}
-	parts, _, err := s.parts(ctx, folder)
-	if err != nil {
+	if found.Claim, err = s.claim(ctx, folder, in.Owner); err != nil {
 		return found, err
 	}
-	lines := s.walk(ctx, folder, parts)
-	defer lines.close()
+	rest := &restWriter{s: s, folder: folder}
+	defer rest.abort()
 	var count tally
-	for {
-		c, err := lines.step()
-		if err == io.EOF {
-			found.Succeeded, found.Failed, found.Faults = count.succeeded, count.failed, count.faults
-			return found, nil
+	err = s.sound(ctx, folder, func(lines *walker) error {
+		count = tally{}
+		rest.abort()
+		next := int64(0)
+		for {
+			c, err := lines.step()
+			if err != nil && err != io.EOF {
+				return err
+			}
+			index := in.Items
+			if err == nil {
+				index = c.index
+			}
+			if index > in.Items || err == nil && index == in.Items {
+				return &OwnerError{fmt.Sprintf("part %s holds item %d, but there are only %d; the folder is another map's, give another output",
+					c.body.url, index, in.Items)}
+			}
+			if missing := rest.add(ctx, gpumux.Span{Start: next, End: index}); missing != nil {
+				return missing
+			}
+			if err == io.EOF {
+				return nil
+			}
+			count.add(c.outcome)
+			next = index + 1
 		}
+	}, func(err error) { found.Damaged = append(found.Damaged, err.Error()) })
+	if err != nil {
+		return found, fmt.Errorf("read the parts in %s: %w", s.Locate(folder), err)
+	}
+	found.Succeeded, found.Failed, found.Faults = count.succeeded, count.failed, count.faults
+	if n := len(found.Damaged); n > keepDamaged {
+		found.Damaged = append(found.Damaged[:keepDamaged], fmt.Sprintf("and %d more", n-keepDamaged))
+	}
+	found.Rest, err = rest.finish()
+	return found, err
+}
+
+// keepDamaged is how many damaged parts are named.
+const keepDamaged = 5
+
+// sound walks over the parts of a folder. A part that proves damaged is set aside, told, and the walk begins anew without it.
+func (s *Store) sound(ctx context.Context, folder string, walk func(*walker) error, told func(error)) error {
+	lost := func(err error) error {
+		var damaged *DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			told(err)
+			return s.setAside(ctx, damaged)
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		}
+		return err
+	}
+	for round := 1; ; round++ {
+		names, err := s.names(ctx, folder)
 		if err != nil {
-			return found, fmt.Errorf("read the parts in %s: %w", s.Locate(folder), err)
+			return err
 		}
-		count.add(c.outcome)
-		if n := len(found.Spans); n > 0 && found.Spans[n-1].End == c.index {
-			found.Spans[n-1].End++
-		} else {
-			found.Spans = append(found.Spans, gpumux.Span{Start: c.index, End: c.index + 1})
+		parts, err := s.heads(ctx, folder, names, lost)
+		if err != nil {
+			return err
+		}
+		lines := s.walk(ctx, folder, parts)
+		err = walk(lines)
+		lines.close()
+		var damaged *DamagedError
+		if round == mostRounds || !errors.As(err, &damaged) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := lost(err); err != nil {
+			return err
 		}
 	}
 }
 
-// Source is IndexSource, except that a source which PutSource put here is known by its index and not read again.
-func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
-	key, err := s.Key(name)
-	base, put := strings.CutPrefix(key, "sources/")
-	if err != nil || !put || !strings.HasSuffix(base, ".jsonl") {
-		return s.IndexSource(ctx, name, indexKey)
+// Runs returns all items that have a result in a folder.
+func (s *Store) Runs(ctx context.Context, folder string) (runs gpumux.Runs, err error) {
+	if folder, err = s.Key(folder); err != nil {
+		return nil, err
 	}
-	src := gpumux.Source{URL: s.Locate(key), Index: strings.TrimSuffix(key, ".jsonl") + ".index"}
-	whole, err := s.open(ctx, src.Index, 0, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s.IndexSource(ctx, name, indexKey)
-	}
-	if err != nil {
-		return src, err
-	}
-	size := whole.body.Size()
-	whole.Close()
-	if size < indexHead+indexTail {
-		return src, damaged(src, "it has %d bytes", size)
-	}
-	tail, err := s.bytes(ctx, src.Index, size-indexTail, indexTail)
-	if err != nil {
-		return src, err
-	}
-	src.Items, src.Bytes = int64(binary.LittleEndian.Uint64(tail)), int64(binary.LittleEndian.Uint64(tail[8:]))
-	_, err = s.indexOf(ctx, src)
-	return src, err
+	err = s.sound(ctx, folder, func(lines *walker) error {
+		for runs = nil; ; {
+			c, err := lines.step()
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			runs.Add(c.index)
+		}
+	}, func(error) {})
+	return runs, err
 }

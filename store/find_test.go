@@ -4,26 +4,65 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store/s3test"
-	"github.com/stretchr/testify/require"
 )
 
 func TestFind_CountsEachItemOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		found, err := s.Find(ctx, "none")
+		in := gpumux.PartsInput{Parts: "p", Items: 10, Owner: gpumux.Owner{Task: "f", Items: 10}}
+		found, err := s.Find(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Found{}, found)
-		require.NoError(t, s.WritePart(ctx, "p", 0, 10, 0, []gpumux.Result{value(0, "1"), fault(1, gpumux.Crash), value(9, "1")}))
-		require.NoError(t, s.WritePart(ctx, "p", 1, 3, 0, []gpumux.Result{value(1, "1"), fault(2, gpumux.TaskError)}))
-		found, err = s.Find(ctx, "p")
+		require.Equal(t, gpumux.Found{Claim: found.Claim, Rest: gpumux.Whole(10)}, found)
+		writePart(t, s, "p", value(0, "1"), fault(1, gpumux.Crash), value(9, "1"))
+		writePart(t, s, "p", value(1, "1"), fault(2, gpumux.TaskError))
+		put(t, s, "p/notes.txt", "not a part")
+		put(t, s, "p/damaged/"+strings.Repeat("0", writerDigits)+".000000.jsonl", "looked at before")
+		again, err := s.Find(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, []gpumux.Span{{Start: 0, End: 3}, {Start: 9, End: 10}}, found.Spans)
-		require.EqualValues(t, 2, found.Succeeded)
-		require.EqualValues(t, 2, found.Failed)
-		require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1, gpumux.TaskError: 1}, found.Faults)
+		require.Equal(t, gpumux.Found{Claim: found.Claim, Rest: gpumux.Work{Runs: gpumux.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
+			Faults: map[gpumux.Kind]int64{gpumux.Crash: 1, gpumux.TaskError: 1}}, again)
+		runs, err := s.Runs(ctx, "p")
+		require.NoError(t, err)
+		require.Equal(t, gpumux.Runs{{Start: 0, End: 3}, {Start: 9, End: 10}}, runs)
+		runs, err = s.Runs(ctx, "none")
+		require.NoError(t, err)
+		require.Empty(t, runs)
+		_, err = s.Find(ctx, gpumux.PartsInput{Parts: "../p", Items: 1})
+		require.ErrorContains(t, err, "is not a key")
 	})
+}
+
+func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
+	for _, index := range []int64{9, 10, 1 << 50} {
+		s := open(t, "mem://", Options{})
+		part := writePart(t, s, "p", value(index, "1"))
+		_, err := s.Find(t.Context(), nine)
+		var other *OwnerError
+		require.ErrorAs(t, err, &other)
+		require.ErrorContains(t, err, "part "+s.Locate(part.key("p"))+" holds item ")
+		require.ErrorContains(t, err, "there are only 9")
+	}
+}
+
+func TestFind_OverS3WithBrokenConnections(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	const parts = 100
+	for i := range int64(parts) {
+		writePart(t, s, "p", value(2*i, `"`+strings.Repeat("x", 2000)+`"`))
+	}
+	server.Truncate(30)
+	found, err := s.Find(t.Context(), gpumux.PartsInput{Parts: "p", Items: 2 * parts})
+	require.NoError(t, err)
+	require.Empty(t, found.Damaged, "what broke is the connection")
+	require.EqualValues(t, parts, found.Succeeded)
+	require.EqualValues(t, parts, found.Rest.Len())
+	require.Len(t, found.Rest.Runs, parts)
+	require.Zero(t, server.Truncating())
 }
 
 func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
@@ -44,9 +83,26 @@ func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	put(t, s, "in/a.jsonl", "1\n2\n")
 	src, err := s.Source(t.Context(), "in/a.jsonl", "maps/m/source.index")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Source{URL: s.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4}, src)
+	require.Equal(t, gpumux.Source{URL: s.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
+	require.NotEmpty(t, src.Hash)
 	put(t, s, "sources/mine.jsonl", "1\n")
 	src, err = s.Source(t.Context(), "sources/mine.jsonl", "maps/n/source.index")
 	require.NoError(t, err)
 	require.Equal(t, "maps/n/source.index", src.Index)
+}
+
+// A file of the same name and size with other items is another input.
+func TestSource_HashTellsVersionsApart(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		hashes := map[string]bool{}
+		for _, text := range []string{"1\n2\n", "1\n3\n", "1\n2\n3\n"} {
+			put(t, s, "in/a.jsonl", text)
+			for range 2 {
+				src, err := s.IndexSource(t.Context(), "in/a.jsonl", "a.index")
+				require.NoError(t, err)
+				hashes[src.Hash] = true
+			}
+		}
+		require.Len(t, hashes, 3)
+	})
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -25,26 +24,21 @@ const (
 // wholeValue is the size from which a value is written from where it lies.
 const wholeValue = 64 << 10
 
-// lineWriter writes results as lines. Its buffer is used again for each. What keeps bytes from being written comes out of Flush.
-type lineWriter struct {
-	to   *bufio.Writer
-	line []byte
-}
-
-func (w *lineWriter) write(r gpumux.Result) (err error) {
-	if w.line, err = appendStart(w.line[:0], r); err != nil {
-		return err
+// lineOf writes a result into a block of memory, or into memory of its own where it does not fit.
+func lineOf(r gpumux.Result, block []byte) (e entry, rest []byte, err error) {
+	at := len(block)
+	line, err := appendStart(block, r)
+	if err != nil {
+		return e, block, err
 	}
+	e.index = r.Index
 	if len(r.Value) >= wholeValue && bytes.IndexByte(r.Value, '\n') < 0 && bytes.IndexByte(r.Value, '\r') < 0 {
-		w.to.Write(w.line)
-		w.to.Write(r.Value)
-		w.line = w.line[:0]
-	} else {
-		w.line = appendValue(w.line, r.Value)
+		e.line, e.value, e.after = line[at:len(line):len(line)], r.Value, appendEnd(nil, r)
+		return e, line, nil
 	}
-	w.line = appendEnd(w.line, r)
-	w.to.Write(w.line)
-	return nil
+	line = appendEnd(appendValue(line, r.Value), r)
+	e.line = line[at:len(line):len(line)]
+	return e, line, nil
 }
 
 // appendStart adds what stands before the value of a result, or its fault.

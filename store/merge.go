@@ -14,90 +14,122 @@ import (
 const beatItems = 1 << 14
 
 // Merge writes the results of all parts of a folder into one file in order of index and counts them. Parts may overlap and
-// fill each other's holes; of several results for an item that of the part whose name comes first stays. Every index from 0
-// to Items-1 must be there, else the error names the first that is not and the output is as it was. The output appears whole
-// or not at all. With Index the file's index is written too, so that Items reads any stretch of it. Beat, if not nil, is called with the items done so far every few thousand items, in the caller's goroutine.
+// fill each other's holes; of several results for an item that of the part which begins first stays. Every index from 0 to Items-1
+// must be there; else nothing is written, and Merged says what is missing. Damaged parts are set aside. The output appears whole or
+// not at all. With Index the file's index is written too, so that Items reads any stretch of it. Beat, if not nil, is called with
+// the items done so far every few thousand items, in the caller's goroutine.
 func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items int64)) (gpumux.Merged, error) {
-	fail := func(err error) (gpumux.Merged, error) {
+	merged, err := s.merge(ctx, in, beat)
+	if err != nil {
 		return gpumux.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
 	}
-	output, err := s.Key(in.Output)
-	if err != nil {
-		return fail(err)
-	}
-	folder, err := s.Key(in.Parts)
-	if err != nil {
-		return fail(err)
-	}
-	if in.Items < 0 {
-		return fail(fmt.Errorf("%d items are less than none", in.Items))
-	}
-	parts, bytes, err := s.parts(ctx, folder)
-	if err != nil {
-		return fail(err)
-	}
-	file, err := s.create(ctx, output, creation{bytes: bytes})
-	if err != nil {
-		return fail(err)
-	}
-	defer file.Abort()
-	var marks *indexWriter
-	var index *Writer
-	if in.Index != "" {
-		if index, err = s.Create(ctx, in.Index); err != nil {
-			return fail(err)
-		}
-		defer index.Abort()
-		marks = newIndexWriter(index)
-	}
-	merged := gpumux.Merged{Items: in.Items, Output: s.Locate(output)}
-	to := bufio.NewWriterSize(file, 512<<10)
-	lines := s.walk(ctx, folder, parts)
-	defer lines.close()
-	var count tally
-	for next := int64(0); ; next++ {
-		c, err := lines.step()
-		if err != nil && err != io.EOF {
-			return fail(err)
-		}
-		switch {
-		case next < in.Items && (err == io.EOF || c.index > next):
-			return fail(fmt.Errorf("item %d has no result; run the map again, finished items are kept", next))
-		case err == nil && c.index >= in.Items:
-			return fail(fmt.Errorf("part %s holds item %d, but there are only %d; the folder is another map's", c.body.url,
-				c.index, in.Items))
-		}
-		if err == io.EOF {
-			break
-		}
-		if marks != nil {
-			if err := marks.add(merged.Bytes); err != nil {
-				return fail(err)
-			}
-		}
-		count.add(c.outcome)
-		merged.Bytes += int64(len(c.line))
-		if _, err := to.Write(c.line); err != nil {
-			return fail(err)
-		}
-		if beat != nil && next%beatItems == 0 {
-			beat(next)
-		}
-	}
-	if err := errors.Join(to.Flush(), file.Close()); err != nil {
-		return fail(err)
-	}
-	if marks != nil {
-		if err := errors.Join(marks.finish(merged.Bytes, 0), index.Close()); err != nil {
-			return fail(err)
-		}
-	}
-	merged.Succeeded, merged.Failed, merged.Faults = count.succeeded, count.failed, count.faults
 	return merged, nil
 }
 
-// Spans returns all indexes that have a result in a folder, as spans in order that neither touch nor overlap.
-func (s *Store) Spans(ctx context.Context, folder string) ([]gpumux.Span, error) {
-	found, err := s.Find(ctx, folder)
-	return found.Spans, err
+func (s *Store) merge(ctx context.Context, in gpumux.MergeInput, beat func(items int64)) (merged gpumux.Merged, err error) {
+	output, err := s.Key(in.Output)
+	if err != nil {
+		return merged, err
+	}
+	folder, err := s.Key(in.Parts)
+	if err != nil {
+		return merged, err
+	}
+	if in.Items < 0 {
+		return merged, fmt.Errorf("%d items are less than none", in.Items)
+	}
+	if err := s.Holds(ctx, in.Claim); err != nil {
+		return merged, err
+	}
+	var damage []string
+	err = s.sound(ctx, folder, func(lines *walker) error {
+		m := &merger{s: s, in: in, lines: lines, beat: beat}
+		merged, err = m.run(ctx, output)
+		return err
+	}, func(err error) { damage = append(damage, err.Error()) })
+	if err == nil && merged.Missing != "" && len(damage) > 0 {
+		merged.Missing += "; " + damage[0]
+	}
+	return merged, err
+}
+
+// merger makes one file of the lines of a walk.
+type merger struct {
+	s     *Store
+	in    gpumux.MergeInput
+	lines *walker
+	beat  func(items int64)
+
+	to     *bufio.Writer
+	marks  *indexWriter
+	merged gpumux.Merged
+	count  tally
+}
+
+func (m *merger) run(ctx context.Context, output string) (gpumux.Merged, error) {
+	bytes := int64(0)
+	for _, p := range m.lines.parts {
+		bytes += p.Bytes
+	}
+	file, err := m.s.create(ctx, output, creation{bytes: bytes})
+	if err != nil {
+		return gpumux.Merged{}, err
+	}
+	defer file.Abort()
+	var index *Writer
+	if m.in.Index != "" {
+		if index, err = m.s.Create(ctx, m.in.Index); err != nil {
+			return gpumux.Merged{}, err
+		}
+		defer index.Abort()
+		m.marks = newIndexWriter(index)
+	}
+	m.merged.Items = m.in.Items
+	m.to = bufio.NewWriterSize(file, 512<<10)
+	if err := m.copy(); err != nil || m.merged.Missing != "" {
+		return m.merged, err
+	}
+	if err := errors.Join(m.to.Flush(), file.Close()); err != nil {
+		return gpumux.Merged{}, err
+	}
+	if m.marks != nil {
+		if err := errors.Join(m.marks.finish(m.merged.Bytes, 0), index.Close()); err != nil {
+			return gpumux.Merged{}, err
+		}
+	}
+	m.merged.Output = m.s.Locate(output)
+	m.merged.Succeeded, m.merged.Failed, m.merged.Faults = m.count.succeeded, m.count.failed, m.count.faults
+	return m.merged, nil
+}
+
+// copy writes the lines up to the last, or to the first that is missing.
+func (m *merger) copy() error {
+	for next := int64(0); ; next++ {
+		c, err := m.lines.step()
+		switch {
+		case err != nil && err != io.EOF:
+			return err
+		case next < m.in.Items && (err == io.EOF || c.index > next):
+			m.merged.Missing = fmt.Sprintf("item %d has no result in %s", next, m.in.Parts)
+			return nil
+		case err == io.EOF:
+			return nil
+		case c.index >= m.in.Items:
+			return &OwnerError{fmt.Sprintf("part %s holds item %d, but there are only %d; the folder is another map's", c.body.url,
+				c.index, m.in.Items)}
+		}
+		if m.marks != nil {
+			if err := m.marks.add(m.merged.Bytes); err != nil {
+				return err
+			}
+		}
+		m.count.add(c.outcome)
+		m.merged.Bytes += int64(len(c.line))
+		if _, err := m.to.Write(c.line); err != nil {
+			return err
+		}
+		if m.beat != nil && next%beatItems == 0 {
+			m.beat(next)
+		}
+	}
 }

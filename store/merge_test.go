@@ -17,10 +17,10 @@ import (
 func TestMerge_InOrderOnceEach(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		p := "maps/m/parts"
-		require.NoError(t, s.WritePart(ctx, p, 4, 6, 0, []gpumux.Result{value(5, "5"), value(4, "4")}))
-		require.NoError(t, s.WritePart(ctx, p, 0, 4, 0, []gpumux.Result{value(0, `"<0>"`), fault(2, gpumux.Timeout)}))
-		require.NoError(t, s.WritePart(ctx, p, 0, 4, 1, []gpumux.Result{value(1, "1"), value(2, "2"), value(3, "3")}))
+		p := "maps/m/results.jsonl.parts"
+		writePart(t, s, p, value(5, "5"), value(4, "4"))
+		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.Timeout))
+		writePart(t, s, p, value(1, "1"), value(2, "2"), value(3, "3"))
 		put(t, s, p+"/notes.txt", "not a part")
 		merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6}, nil)
 		require.NoError(t, err)
@@ -46,73 +46,71 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 	})
 }
 
+// Parts of any shape: every index comes once, from the part that begins first, or of two that begin alike from the first by name.
 func TestMerge_RandomParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		for round := range 5 {
-			folder := fmt.Sprintf("maps/%d/parts", round)
+			folder := fmt.Sprintf("maps/%d.parts", round)
 			const items = 500
-			owner := make([]part, items)
 			var parts []part
+			held := map[partName]map[int64]bool{}
 			for len(parts) < 60 {
-				start := rand.Int64N(items)
-				p := part{start, min(items, start+1+rand.Int64N(60)), 0}
-				for slices.Contains(parts, p) {
-					p.seq++
+				least, most := rand.Int64N(items), int64(0)
+				a, err := s.Append(folder)
+				require.NoError(t, err)
+				indexes := map[int64]bool{}
+				for i := least; i < min(items, least+1+rand.Int64N(60)); i++ {
+					if i == least || rand.IntN(3) > 0 {
+						require.NoError(t, a.Add(value(i, `"`+a.name.writer+`"`)))
+						indexes[i], most = true, i
+					}
 				}
-				parts = append(parts, p)
+				require.NoError(t, a.Flush(ctx))
+				parts = append(parts, part{a.name, head{Least: least, Most: most}})
+				held[a.name] = indexes
 			}
 			slices.SortFunc(parts, part.compare)
-			for _, p := range slices.Backward(parts) {
-				var results []gpumux.Result
-				for i := p.start; i < p.end; i++ {
-					if rand.IntN(3) > 0 {
-						results = append(results, value(i, fmt.Sprintf(`"%d-%d.%d"`, p.start, p.end, p.seq)))
-						owner[i] = p
-					}
-				}
-				if len(results) > 0 {
-					require.NoError(t, s.writePart(ctx, p.key(folder), results, true))
-				}
-			}
-			var have []gpumux.Span
+			owner := make([]string, items)
+			var have gpumux.Runs
 			missing := int64(-1)
-			for i, p := range owner {
-				switch at := int64(i); {
-				case p.end == 0:
-					if missing < 0 {
-						missing = at
-					}
-				case len(have) > 0 && have[len(have)-1].End == at:
-					have[len(have)-1].End++
-				default:
-					have = append(have, gpumux.Span{Start: at, End: at + 1})
+			for i := range int64(items) {
+				at := slices.IndexFunc(parts, func(p part) bool { return held[p.partName][i] })
+				if at >= 0 {
+					owner[i] = parts[at].writer
+					have.Add(i)
+				} else if missing < 0 {
+					missing = i
 				}
 			}
-			spans, err := s.Spans(ctx, folder)
+			runs, err := s.Runs(ctx, folder)
 			require.NoError(t, err)
-			require.Equal(t, have, spans)
+			require.Equal(t, have, runs)
 
 			in := gpumux.MergeInput{Parts: folder, Output: folder + ".out", Items: items}
 			if missing >= 0 {
-				_, err = s.Merge(ctx, in, nil)
-				require.ErrorContains(t, err, fmt.Sprintf("item %d has no result", missing))
+				merged, err := s.Merge(ctx, in, nil)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("item %d has no result in %s", missing, folder), merged.Missing)
 				var fill []gpumux.Result
-				for i, p := range owner {
-					if p.end == 0 {
-						owner[i] = part{0, items, 0}
-						fill = append(fill, value(int64(i), `"0-500.0"`))
+				for i, writer := range owner {
+					if writer == "" {
+						fill = append(fill, value(int64(i), `""`))
 					}
 				}
-				require.NoError(t, s.WritePart(ctx, folder, 0, items, 0, fill))
+				require.NoError(t, s.WritePart(ctx, folder, fill))
 			}
-			_, err = s.Merge(ctx, in, nil)
+			merged, err := s.Merge(ctx, in, nil)
 			require.NoError(t, err)
+			require.EqualValues(t, items, merged.Succeeded)
+			next := int64(0)
 			for r, err := range s.Results(ctx, in.Output) {
 				require.NoError(t, err)
-				p := owner[r.Index]
-				require.Equal(t, fmt.Sprintf(`"%d-%d.%d"`, p.start, p.end, p.seq), string(r.Value), r.Index)
+				require.Equal(t, next, r.Index)
+				require.Equal(t, `"`+owner[r.Index]+`"`, string(r.Value), r.Index)
+				next++
 			}
+			require.EqualValues(t, items, next)
 		}
 	})
 }
@@ -121,19 +119,27 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		put(t, s, "out", "before")
-		require.NoError(t, s.WritePart(ctx, "p", 0, 10, 0, []gpumux.Result{value(0, "1"), value(2, "1"), value(4, "1")}))
+		part := writePart(t, s, "p", value(0, "1"), value(2, "1"), value(4, "1"))
+		for _, c := range []struct {
+			items int64
+			parts string
+			want  string
+		}{{5, "p", "item 1 has no result in p"}, {7, "none", "item 0 has no result in none"}} {
+			merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
+			require.NoError(t, err)
+			require.Equal(t, c.want, merged.Missing)
+			require.Empty(t, merged.Output)
+		}
 		for _, c := range []struct {
 			items int64
 			parts string
 			want  string
 		}{
-			{5, "p", "item 1 has no result; run the map again"},
-			{7, "none", "item 0 has no result"},
-			{1, "p", "part " + s.Locate("p/000000000000-000000000010.0000.jsonl") + " holds item 2, but there are only 1"},
+			{1, "p", "part " + s.Locate(part.key("p")) + " holds item 2, but there are only 1"},
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
-			_, err := s.Merge(ctx, gpumux.MergeInput{Parts: c.parts, Output: "out", Items: c.items}, nil)
+			_, err := s.Merge(ctx, gpumux.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
 			require.ErrorContains(t, err, c.want)
 		}
 		_, err := s.Merge(ctx, gpumux.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1}, nil)
@@ -143,10 +149,14 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 		_, err = s.Merge(canceled, gpumux.MergeInput{Parts: "p", Output: "out", Items: 1}, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
+		there, err := s.Exists(ctx, "out.index")
+		require.NoError(t, err)
+		require.False(t, there)
 
 		merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: "none", Output: "out", Items: 0}, nil)
 		require.NoError(t, err)
 		require.Zero(t, merged.Bytes)
+		require.Empty(t, merged.Missing)
 		require.Empty(t, get(t, s, "out"))
 	})
 }
@@ -160,7 +170,7 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 		for j := range int64(size) {
 			results = append(results, value(i*size+j, `"`+strings.Repeat("x", 50)+`"`))
 		}
-		require.NoError(t, s.WritePart(t.Context(), "p", i*size, (i+1)*size, 0, results))
+		require.NoError(t, s.WritePart(t.Context(), "p", results))
 	}
 	server.Truncate(50)
 	var beats []int64
@@ -193,26 +203,25 @@ func TestResults_SaysWhatIsWrong(t *testing.T) {
 
 func benchmarkMerge(b *testing.B, items, size int64) {
 	s := open(b, "file://"+b.TempDir(), Options{})
-	var results []gpumux.Result
-	for i := range items {
-		results = append(results, value(i, `{"label":"cat","score":0.9731}`))
-		if i%size == size-1 {
-			start := i + 1 - size
-			require.NoError(b, s.WritePart(b.Context(), "p", start, i+1, 0, results))
-			results = results[:0]
+	for start := int64(0); start < items; start += size {
+		var results []gpumux.Result
+		for i := start; i < start+size; i++ {
+			results = append(results, value(i, `{"label":"cat","score":0.9731}`))
 		}
+		require.NoError(b, s.WritePart(b.Context(), "p", results))
 	}
 	b.ResetTimer()
 	for b.Loop() {
 		merged, err := s.Merge(b.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: items}, nil)
 		require.NoError(b, err)
+		require.EqualValues(b, items, merged.Succeeded)
 		b.SetBytes(merged.Bytes)
 	}
 	b.ReportMetric(float64(items)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 }
 
-func BenchmarkMerge_PartsOf1000(b *testing.B)  { benchmarkMerge(b, 2_000_000, 1000) }
-func BenchmarkMerge_PartsOf50000(b *testing.B) { benchmarkMerge(b, 2_000_000, 50_000) }
+func BenchmarkMerge_PartsOf1000(b *testing.B) { benchmarkMerge(b, 2_000_000, 1000) }
+func BenchmarkMerge_PartsOf4000(b *testing.B) { benchmarkMerge(b, 2_000_000, 4000) }
 
 func BenchmarkSpool_JSONLines(b *testing.B) {
 	text := strings.Repeat(`{"id":12345,"text":"the quick brown fox jumps over the lazy dog","score":0.9731}`+"\n", 200_000)

@@ -2,208 +2,304 @@ package store
 
 import (
 	"bufio"
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpumux/gpumux"
 )
 
-// part is what one attempt at one chunk stored: the object <start>-<end>.<seq>.jsonl of a folder. Not every index of the
-// chunk has to be in it; those that are stand in order.
-type part struct {
-	start, end int64
-	seq        int
+// partName names a part: <writer>.<number>.jsonl. A writer counts its parts without a gap.
+type partName struct {
+	writer string
+	number int
 }
 
-func (p part) key(folder string) string {
-	return fmt.Sprintf("%s/%012d-%012d.%04d.jsonl", folder, p.start, p.end, p.seq)
-}
+func (p partName) String() string { return fmt.Sprintf("%s.%06d.jsonl", p.writer, p.number) }
 
-func (p part) compare(q part) int {
-	return cmp.Or(cmp.Compare(p.start, q.start), cmp.Compare(p.end, q.end), cmp.Compare(p.seq, q.seq))
-}
+func (p partName) key(folder string) string { return folder + "/" + p.String() }
 
 // parsePart reads an object's name; other objects of the folder are none of ours.
-func parsePart(name string) (p part, ok bool) {
+func parsePart(name string) (p partName, ok bool) {
 	name, ok = strings.CutSuffix(name, ".jsonl")
-	chunk, seq, dot := strings.Cut(name, ".")
-	begin, end, dash := strings.Cut(chunk, "-")
-	if !ok || !dot || !dash || len(begin) < 12 || len(end) < 12 || len(seq) < 4 {
-		return part{}, false
+	writer, digits, dot := strings.Cut(name, ".")
+	if !ok || !dot || len(writer) != writerDigits || len(digits) < 6 || strings.Trim(writer, "0123456789abcdef") != "" {
+		return partName{}, false
 	}
-	var errs [3]error
-	p.start, errs[0] = strconv.ParseInt(begin, 10, 64)
-	p.end, errs[1] = strconv.ParseInt(end, 10, 64)
-	p.seq, errs[2] = strconv.Atoi(seq)
-	return p, errors.Join(errs[:]...) == nil && p.start >= 0 && p.end > p.start && p.seq >= 0
+	number, err := strconv.Atoi(digits)
+	return partName{writer, number}, err == nil && number >= 0
 }
 
-// parts lists the parts of a folder in order of name, and their bytes together as far as known.
-func (s *Store) parts(ctx context.Context, folder string) (all []part, bytes int64, err error) {
-	if folder, err = s.Key(folder); err != nil {
-		return nil, 0, err
+// headBytes is the size of a part's first line, which says what follows it.
+const headBytes = 160
+
+// head is the first line of a part.
+type head struct {
+	// Version is 1.
+	Version int   `json:"part"`
+	Items   int64 `json:"items"`
+	// Least and Most are the first and the last index.
+	Least int64 `json:"least"`
+	Most  int64 `json:"most"`
+	// Bytes is the size of the lines behind the head, Sum their CRC-32C.
+	Bytes int64  `json:"bytes"`
+	Sum   string `json:"crc32c"`
+	// Full says that the part will not be replaced by a longer one.
+	Full bool `json:"full"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// line is the head padded with spaces.
+func (h head) line() ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
 	}
-	err = s.list(ctx, folder, func(name string, size int64) {
+	return fmt.Appendf(nil, "%-*s\n", headBytes-1, text), nil
+}
+
+// DamagedError says that a part does not hold what it was written with.
+type DamagedError struct {
+	// URL is the part's, Problem what is wrong with it.
+	URL, Problem string
+	key          string
+}
+
+// Error names the part.
+func (e *DamagedError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
+
+func readHead(text []byte) (h head, err error) {
+	if len(text) != headBytes || text[headBytes-1] != '\n' {
+		return h, errors.New("it has no whole first line")
+	}
+	if err := json.Unmarshal(text, &h); err != nil || h.Version == 0 {
+		return h, fmt.Errorf("its first line is not a part's: %q", start(text))
+	}
+	if h.Version != 1 {
+		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
+	}
+	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
+		return h, errors.New("its first line contradicts itself")
+	}
+	return h, nil
+}
+
+// part is a part and its head.
+type part struct {
+	partName
+	head
+}
+
+// compare orders parts by where they begin, then by name.
+func (p part) compare(q part) int {
+	if p.Least != q.Least {
+		return int(min(1, max(-1, p.Least-q.Least)))
+	}
+	return strings.Compare(p.String(), q.String())
+}
+
+// names lists the parts of a folder, in no order.
+func (s *Store) names(ctx context.Context, folder string) (all []partName, err error) {
+	err = s.list(ctx, folder, func(name string, _ int64) {
 		if p, ok := parsePart(name); ok {
 			all = append(all, p)
-			bytes += max(0, size)
 		}
 	})
-	slices.SortFunc(all, part.compare)
-	return all, bytes, err
+	return all, err
 }
 
-// WritePart stores what an attempt at the chunk [start, end) came to, in any order, as folder/<start>-<end>.<seq>.jsonl. Seq
-// is the number that Finished gave, 0 for a chunk never tried. An attempt that was given up but still writes cannot take the
-// place of another: when the number is taken the next free one is used. No results store nothing.
-func (s *Store) WritePart(ctx context.Context, folder string, start, end int64, seq int, results []gpumux.Result) error {
-	folder, err := s.Key(folder)
+// heads reads the first lines of parts side by side and returns the parts in order. Those that are damaged, or gone, are told to
+// lost; an error of lost ends it.
+func (s *Store) heads(ctx context.Context, folder string, names []partName, lost func(error) error) ([]part, error) {
+	parts, errs := make([]part, len(names)), make([]error, len(names))
+	next := make(chan int)
+	var wait sync.WaitGroup
+	for range min(abreast, len(names)) {
+		wait.Go(func() {
+			for i := range next {
+				parts[i].partName = names[i]
+				parts[i].head, errs[i] = s.head(ctx, names[i].key(folder))
+			}
+		})
+	}
+	for i := range names {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	var good []part
+	for i, err := range errs {
+		if err == nil {
+			good = append(good, parts[i])
+		} else if err := lost(err); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(good, part.compare)
+	return good, nil
+}
+
+func (s *Store) head(ctx context.Context, key string) (head, error) {
+	o, err := s.open(ctx, key, 0, headBytes)
+	var refusal interface{ ErrorCode() string }
+	if errors.As(err, &refusal) && refusal.ErrorCode() == "InvalidRange" {
+		return head{}, &DamagedError{s.Locate(key), "it is empty", key}
+	}
+	if err != nil {
+		return head{}, err
+	}
+	defer o.Close()
+	text := make([]byte, headBytes)
+	n, err := io.ReadFull(o, text)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
+		return head{}, err
+	}
+	h, err := readHead(text[:n])
+	return h, damagedBy(err, o.url, key)
+}
+
+// damagedBy makes a *DamagedError of what is wrong with a head, unless another version wrote it.
+func damagedBy(err error, url, key string) error {
+	var version *OwnerError
+	if err == nil || errors.As(err, &version) {
+		return err
+	}
+	return &DamagedError{url, err.Error(), key}
+}
+
+// setAside moves a damaged part out of the way, so that it stays for people to look at and its items run again.
+func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
+	folder, name, _ := cutLast(d.key, "/")
+	to := folder + "/damaged/" + name
+	err := s.copy(ctx, d.key, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody else was first
+	}
+	if err != nil {
+		return fmt.Errorf("set the damaged part %s aside: %w", d.URL, err)
+	}
+	return s.Delete(ctx, d.key)
+}
+
+func (s *Store) copy(ctx context.Context, key, to string) error {
+	from, err := s.open(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
-	p := part{start, end, seq}
-	if start < 0 || end <= start || seq < 0 {
-		return fmt.Errorf("part %s: start, end and number do not make a part", p.key(folder))
-	}
-	byIndex := func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) }
-	if !slices.IsSortedFunc(results, byIndex) {
-		results = slices.SortedFunc(slices.Values(results), byIndex)
-	}
-	for i, r := range results {
-		if r.Index < start || r.Index >= end || i > 0 && r.Index == results[i-1].Index {
-			return fmt.Errorf("part %s: result %d lies outside the chunk or is there twice", p.key(folder), r.Index)
-		}
-	}
-	if len(results) == 0 {
-		return nil
-	}
-	if seq > 0 { // Finished stops at the first gap
-		before, err := s.Exists(ctx, part{start, end, seq - 1}.key(folder))
-		if err == nil && !before {
-			err = fmt.Errorf("part %s: there is none numbered %d; use the number that Finished gives", p.key(folder), seq-1)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for exclusive := true; ; {
-		err := s.writePart(ctx, p.key(folder), results, exclusive)
-		var refusal interface{ ErrorCode() string }
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			p.seq++
-		case exclusive && errors.As(err, &refusal) && refusal.ErrorCode() == "NotImplemented":
-			// The server cannot refuse to overwrite; look before writing instead.
-			for exclusive = false; ; p.seq++ {
-				there, looked := s.Exists(ctx, p.key(folder))
-				if looked != nil {
-					return looked
-				}
-				if !there {
-					break
-				}
-			}
-		default:
-			return err
-		}
-	}
-}
-
-func (s *Store) writePart(ctx context.Context, key string, results []gpumux.Result, exclusive bool) error {
-	w, err := s.create(ctx, key, creation{exclusive: exclusive})
+	defer from.Close()
+	w, err := s.create(ctx, to, creation{bytes: from.body.Size()})
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	to := bufio.NewWriterSize(w, 64<<10)
-	lines := lineWriter{to: to}
-	for _, r := range results {
-		if err := lines.write(r); err != nil {
-			return fmt.Errorf("part %s: %w", key, err)
-		}
-	}
-	if err := to.Flush(); err != nil {
+	if _, err := io.Copy(w, from); err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-// ReadPart returns the results of one part in order. A part that is not there is an fs.ErrNotExist.
-func (s *Store) ReadPart(ctx context.Context, folder string, start, end int64, seq int) ([]gpumux.Result, error) {
-	var results []gpumux.Result
-	err := s.eachLine(ctx, folder, part{start, end, seq}, func(line []byte, o outcome) error {
-		r, err := readResult(line)
-		results = append(results, r)
+func cutLast(text, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(text, sep)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(sep):], true
+}
+
+// WritePart stores results, in any order, as a part of their own.
+func (s *Store) WritePart(ctx context.Context, folder string, results []gpumux.Result) error {
+	a, err := s.Append(folder)
+	if err != nil {
 		return err
-	})
-	return results, err
-}
-
-// Stored is what earlier attempts at exactly one chunk stored.
-type Stored struct {
-	Start, End int64
-	// Seq is the number for the next part of this chunk.
-	Seq int
-	// Items is how many indexes have a result; Succeeded and Failed are of those, and Faults of the failed by kind.
-	Items, Succeeded, Failed int64
-	Faults                   map[gpumux.Kind]int64
-
-	have []uint64
-}
-
-// Has says whether an index of the chunk has a result.
-func (d *Stored) Has(index int64) bool {
-	at := index - d.Start
-	return index >= d.Start && index < d.End && d.have[at/64]&(1<<(at%64)) != 0
-}
-
-// Finished reads what earlier attempts at exactly the chunk [start, end) stored. Where two hold an index the first counts.
-func (s *Store) Finished(ctx context.Context, folder string, start, end int64) (*Stored, error) {
-	if start < 0 || end <= start {
-		return nil, fmt.Errorf("items %d to %d are no chunk", start, end)
 	}
-	d := &Stored{Start: start, End: end, have: make([]uint64, (end-start+63)/64)}
-	var count tally
-	for {
-		err := s.eachLine(ctx, folder, part{start, end, d.Seq}, func(_ []byte, o outcome) error {
-			if !d.Has(o.index) {
-				at := o.index - start
-				d.have[at/64] |= 1 << (at % 64)
-				count.add(o)
-			}
-			return nil
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			break
+	for _, r := range results {
+		if err := a.Add(r); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil, err
-		}
-		d.Seq++
 	}
-	d.Succeeded, d.Failed, d.Faults = count.succeeded, count.failed, count.faults
-	d.Items = d.Succeeded + d.Failed
-	return d, nil
+	return a.Flush(ctx)
 }
 
-// eachLine calls f with every line of a part.
-func (s *Store) eachLine(ctx context.Context, folder string, p part, f func(line []byte, o outcome) error) error {
+// Written is where an Appender stood at some moment: what lies in its parts from Number on was written later.
+type Written struct {
+	Writer string `json:"writer"`
+	Number int    `json:"number"`
+}
+
+// Possible reports whether an Appender can stand there.
+func (w Written) Possible() bool {
+	_, ok := parsePart(partName{w.Writer, w.Number}.String())
+	return ok
+}
+
+// Since calls f with every result of the writer's parts from that moment on. The parts are read side by side with f. Damaged
+// parts are set aside and told to damaged.
+func (s *Store) Since(ctx context.Context, folder string, w Written, f func(index int64, kind gpumux.Kind), damaged func(error)) error {
 	folder, err := s.Key(folder)
 	if err != nil {
 		return err
 	}
-	body, err := s.open(ctx, p.key(folder), 0, -1)
+	if !w.Possible() {
+		return fmt.Errorf("%q is no writer of parts", w.Writer)
+	}
+	type read struct {
+		outcomes []outcome
+		err      error
+	}
+	ahead := make([]chan read, 0, abreast)
+	number := w.Number
+	for {
+		for len(ahead) < abreast {
+			key, ready := (partName{w.Writer, number}).key(folder), make(chan read, 1)
+			number++
+			go func() {
+				var r read
+				r.err = s.eachLine(ctx, key, func(_ []byte, o outcome) error { r.outcomes = append(r.outcomes, o); return nil })
+				ready <- r
+			}()
+			ahead = append(ahead, ready)
+		}
+		r := <-ahead[0]
+		ahead = ahead[1:]
+		var broken *DamagedError
+		switch {
+		case errors.Is(r.err, fs.ErrNotExist):
+			return nil
+		case errors.As(r.err, &broken):
+			damaged(r.err)
+			if err := s.setAside(ctx, broken); err != nil {
+				return err
+			}
+			continue
+		case r.err != nil:
+			return r.err
+		}
+		for _, o := range r.outcomes {
+			f(o.index, o.kind)
+		}
+	}
+}
+
+// eachLine calls f with every line of a part, which proves sound as a whole only when nil comes back.
+func (s *Store) eachLine(ctx context.Context, key string, f func(line []byte, o outcome) error) error {
+	body, err := s.open(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
-	c := newCursor(p, 0, body, nil)
+	c, err := newCursor(key, 0, body, bufio.NewReaderSize(body, 64<<10))
+	if err != nil {
+		body.Close()
+		return err
+	}
 	defer c.close()
 	for {
 		if err := c.next(); err != nil {

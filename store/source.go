@@ -3,6 +3,8 @@ package store
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +20,7 @@ import (
 // once, however often they are put.
 func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 	key := "sources/" + in.Hash
-	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes}
+	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
 	// The index comes last, so that its presence vouches for the lines.
 	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
 		there, err := s.Exists(ctx, file.key)
@@ -79,7 +81,8 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 		return gpumux.Source{}, err
 	}
 	defer in.Close()
-	from, packed, err := openItems(in, in.url, format, 0)
+	hash := sha256.New()
+	from, packed, err := openItems(io.TeeReader(in, hash), in.url, format, 0)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
@@ -108,6 +111,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	if err := errors.Join(marks.finish(src.Bytes, modified), indexFile.Close()); err != nil {
 		return gpumux.Source{}, err
 	}
+	src.Hash = hex.EncodeToString(hash.Sum(nil)[:16])
 	s.forget(src)
 	return src, nil
 }

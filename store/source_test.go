@@ -69,7 +69,7 @@ func TestSource_CSVInTheStore(t *testing.T) {
 		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
 		src, err := s.IndexSource(t.Context(), s.Locate("in/x.CSV"), "maps/1/source.index")
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32}, src)
+		require.Equal(t, gpumux.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
 		require.Equal(t, []string{`{"a":2,"b":"y"}`}, itemsOf(t, s, src, 1, 2))
 	})
 }

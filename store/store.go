@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"gocloud.dev/blob/s3blob"
+
 	"github.com/gpumux/gpumux"
 )
 
@@ -24,6 +26,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	indexes map[gpumux.Source]index
+	// identity is empty until it was read.
+	identity string
 }
 
 // Open opens the store at a blob URL and proves that it can be used:
@@ -57,6 +61,9 @@ func OpenWith(ctx context.Context, url string, o Options) (*Store, error) {
 
 // URL is the URL that the store was opened with.
 func (s *Store) URL() string { return s.url }
+
+// OnDisk reports whether the store is a folder, where writing an object is no request to a server.
+func (s *Store) OnDisk() bool { return s.home.scheme != s3blob.Scheme }
 
 // Close lets go of connections. Objects that are being written must be closed or aborted before.
 func (s *Store) Close() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // taken are the indexes that one call of Each hands out.
@@ -33,22 +34,27 @@ func results(indexes ...int64) []gpumux.Result {
 
 func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail, err := s.Tail("m/parts", TailOptions{})
+		tail, err := s.Tail("m.parts", TailOptions{})
 		require.NoError(t, err)
 		require.Empty(t, taken(t, tail), "the folder is not there yet")
-		write := func(start, end int64, seq int, indexes ...int64) {
-			require.NoError(t, s.WritePart(t.Context(), "m/parts", start, end, seq, results(indexes...)))
-		}
-		write(10, 20, 0, 10, 11)
+		writePart(t, s, "m.parts", results(10, 11)...)
 		require.Empty(t, taken(t, tail))
-		write(0, 10, 0, 0, 1, 3)
+		growing, err := s.Append("m.parts")
+		require.NoError(t, err)
+		grow := func(indexes ...int64) {
+			for _, r := range results(indexes...) {
+				require.NoError(t, growing.Add(r))
+			}
+			require.NoError(t, growing.Flush(t.Context()))
+		}
+		grow(0, 1, 3)
 		require.Equal(t, []int64{0, 1}, taken(t, tail))
 		require.Empty(t, taken(t, tail))
-		write(0, 10, 1, 2, 4, 5)
+		grow(2, 4, 5)
 		require.Equal(t, []int64{2, 3, 4, 5}, taken(t, tail))
-		write(0, 10, 2, 6, 7, 8, 9)
+		grow(9, 8, 7, 6)
 		require.Equal(t, []int64{6, 7, 8, 9, 10, 11}, taken(t, tail))
-		write(5, 15, 0, 5, 12, 13) // another cut, with one result that is there already
+		writePart(t, s, "m.parts", results(5, 12, 13)...) // of another worker, with one result that is there already
 		require.Equal(t, []int64{12, 13}, taken(t, tail))
 		require.EqualValues(t, 14, tail.Count())
 	})
@@ -56,15 +62,12 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 
 func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail, err := s.Tail("m/parts", TailOptions{Unordered: true})
+		tail, err := s.Tail("m.parts", TailOptions{Unordered: true})
 		require.NoError(t, err)
-		write := func(start, end int64, seq int, indexes ...int64) {
-			require.NoError(t, s.WritePart(t.Context(), "m/parts", start, end, seq, results(indexes...)))
-		}
-		write(10, 20, 0, 10, 12)
+		writePart(t, s, "m.parts", results(10, 12)...)
 		require.Equal(t, []int64{10, 12}, taken(t, tail))
-		write(10, 20, 1, 11, 12)
-		write(0, 10, 0, 3)
+		writePart(t, s, "m.parts", results(11, 12)...)
+		writePart(t, s, "m.parts", results(3)...)
 		require.Equal(t, []int64{3, 11}, taken(t, tail))
 		require.Empty(t, taken(t, tail))
 		require.True(t, tail.Gave(12))
@@ -72,54 +75,78 @@ func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	})
 }
 
-// Whatever the order in which parts come, every index is handed out once.
+// Whatever the order in which results come, from several writers whose parts grow, every index is handed out once.
 func TestTail_EachIndexOnce(t *testing.T) {
-	s, err := Open(t.Context(), "mem://")
-	require.NoError(t, err)
-	defer s.Close()
-	const n = 500
-	ordered, err := s.Tail("p", TailOptions{})
-	require.NoError(t, err)
-	any, err := s.Tail("p", TailOptions{Unordered: true})
-	require.NoError(t, err)
-	var chunks []part
-	for at := int64(0); at < n; {
-		end := min(n, at+1+rand.Int64N(20))
-		chunks = append(chunks, part{start: at, end: end})
-		at = end
-	}
-	rand.Shuffle(len(chunks), func(i, j int) { chunks[i], chunks[j] = chunks[j], chunks[i] })
-	var inOrder, all []int64
-	for _, c := range chunks {
-		var indexes []int64
-		for i := c.start; i < c.end; i++ {
-			indexes = append(indexes, i)
+	eachStore(t, func(t *testing.T, s *Store) {
+		const n = 500
+		ordered, err := s.Tail("p", TailOptions{})
+		require.NoError(t, err)
+		unordered, err := s.Tail("p", TailOptions{Unordered: true})
+		require.NoError(t, err)
+		var writers []*Appender
+		for range 3 {
+			a, err := s.Append("p")
+			require.NoError(t, err)
+			writers = append(writers, a)
 		}
-		cut := rand.IntN(len(indexes) + 1)
-		seq := 0
-		for _, some := range [][]int64{indexes[:cut], indexes[cut:]} {
-			if len(some) > 0 {
-				require.NoError(t, s.WritePart(t.Context(), "p", c.start, c.end, seq, results(some...)))
-				seq++
+		var inOrder, all []int64
+		left := rand.Perm(n)
+		for len(left) > 0 {
+			a := writers[rand.IntN(len(writers))]
+			some := left[:min(len(left), 1+rand.IntN(40))]
+			left = left[len(some):]
+			for _, i := range some {
+				require.NoError(t, a.Add(value(int64(i), "1")))
+				require.NoError(t, a.Add(value(rand.Int64N(int64(i)+1), "1")), "some come twice")
 			}
+			require.NoError(t, a.Flush(t.Context()))
 			inOrder = append(inOrder, taken(t, ordered)...)
-			all = append(all, taken(t, any)...)
+			all = append(all, taken(t, unordered)...)
 		}
+		require.Len(t, inOrder, n)
+		require.True(t, slices.IsSorted(inOrder))
+		slices.Sort(all)
+		require.Equal(t, inOrder, all)
+		require.Empty(t, taken(t, ordered))
+		require.Len(t, unordered.given, 1)
+	})
+}
+
+// What was read to its end is not read again; of a part that grew, only that one is.
+func TestTail_ReadsWhatIsNew(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	full, err := s.Append("p")
+	require.NoError(t, err)
+	for i := range int64(fullItems) {
+		require.NoError(t, full.Add(value(i, "1")))
 	}
-	require.Len(t, inOrder, n)
-	require.True(t, slices.IsSorted(inOrder))
-	slices.Sort(all)
-	require.Equal(t, inOrder, all)
-	require.Empty(t, taken(t, ordered))
-	require.Empty(t, ordered.read, "what is behind is forgotten")
-	require.Len(t, any.given, 1)
+	require.NoError(t, full.Flush(t.Context()))
+	growing := writePart(t, s, "p", results(fullItems, fullItems+1)...)
+	for _, unordered := range []bool{false, true} {
+		tail, err := s.Tail("p", TailOptions{Unordered: unordered})
+		require.NoError(t, err)
+		require.Len(t, taken(t, tail), fullItems+2)
+		server.Requests()
+		require.Empty(t, taken(t, tail))
+		require.Equal(t, []string{"GET /bucket/ ", "GET /bucket/" + growing.key("p") + " bytes=0-159"},
+			func() (log []string) {
+				for _, request := range server.Requests() {
+					if request == "GET /bucket/" || request == "GET /bucket" {
+						request = "GET /bucket/ "
+					}
+					log = append(log, request)
+				}
+				return log
+			}(), "a list and the head of the part that may grow")
+	}
 }
 
 func TestTail_AnErrorOfTheTakerEndsIt(t *testing.T) {
 	s, err := Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.WritePart(t.Context(), "p", 0, 3, 0, results(0, 1, 2)))
+	writePart(t, s, "p", results(0, 1, 2)...)
 	enough := errors.New("enough")
 	for _, unordered := range []bool{false, true} {
 		tail, err := s.Tail("p", TailOptions{Unordered: unordered})
@@ -135,7 +162,7 @@ func TestMerge_IndexReachesEveryStretch(t *testing.T) {
 		for i := range int64(1000) {
 			all = append(all, i)
 		}
-		require.NoError(t, s.WritePart(t.Context(), "m/parts", 0, 1000, 0, results(all...)))
+		require.NoError(t, s.WritePart(t.Context(), "m/parts", results(all...)))
 		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000}, nil)
 		require.NoError(t, err)
 		src := gpumux.Source{URL: merged.Output, Index: "m/results.index", Items: 1000, Bytes: merged.Bytes}

@@ -83,7 +83,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Recorders: w.recorders, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -71,8 +72,10 @@ type Worker struct {
 	cache   string // a folder that outlives the worker, or ""
 	metrics *metrics
 	store   *store.Store
-	pools   []*pool
-	watch   *watch
+	// recorders store what the chunks of all pools finish.
+	recorders *activities.Recorders
+	pools     []*pool
+	watch     *watch
 	// allowances are what tasks take beside their data.
 	allowances *allowances
 	cgroups    *slot.Cgroups    // nil where there are none
@@ -160,6 +163,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
+	w.recorders = activities.NewRecorders(w.store)
 	if w.client = w.o.Client; w.client == nil {
 		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.sdkMetrics(), w.log); err != nil {
 			return err

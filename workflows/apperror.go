@@ -29,8 +29,9 @@ func plain(err error) error {
 	if _, bare := err.(*temporal.ApplicationError); bare {
 		return err
 	}
-	if fault := FaultOf(err); fault != nil {
-		return faultError(fault.Error(), fault)
+	var app *temporal.ApplicationError
+	if fault := FaultOf(err); fault != nil && errors.As(err, &app) {
+		return faultError(app.Message(), fault) // which may name the item besides
 	}
 	return err
 }

@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// target is the work that an automatic chunk aims for: long enough that starting it costs little, short enough that
-	// little is lost with it.
-	target = 1500 * time.Millisecond
+	// A chunk aims for an eighth of the work that is left for a slot, at least target, so that starting it costs little, and at most
+	// longest, so that a map soon stands still when it is paused.
+	target  = 1500 * time.Millisecond
+	longest = 10 * time.Second
 	// shortest is the work below which a chunk does not shrink toward the end: handing it out would cost more than waiting.
 	shortest = 50 * time.Millisecond
 	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
@@ -55,14 +56,15 @@ func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
 	if s.largest > 0 {
 		size = s.largest * growth
 		if perItem > 0 {
-			size = min(size, int64(target/perItem))
+			share := (left + s.beyond) / (8 * slots)
+			size = min(size, max(int64(target/perItem), min(share, int64(longest/perItem))))
 		}
 	}
 	// Toward the end the chunks shrink, so that no slot waits long for the last one. So do those of a piece that is slower
 	// than others.
 	size = min(size, (left+s.beyond)/(2*slots), gpumux.MaxChunk)
 	if piece.Pace > 0 {
-		size = min(size, (piece.End-piece.Start)/(2*slots))
+		size = min(size, piece.Len()/(2*slots))
 	}
 	if perItem > 0 && s.largest > 0 {
 		size = max(size, min(int64(shortest/perItem), s.largest*growth, gpumux.MaxChunk))
@@ -78,11 +80,11 @@ func (s *sizer) pace(piece gpumux.Piece) time.Duration {
 // limit is the time after which a chunk takes no further item: its items are slower than others were, and other slots should
 // have the rest. 0 means none.
 func (s *sizer) limit(chunk gpumux.Piece) time.Duration {
-	items := chunk.End - chunk.Start
+	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
 		return 0
 	}
-	return max(leastLimit, min(patience*time.Duration(items)*s.pace(chunk), patience*target))
+	return max(leastLimit, min(patience*time.Duration(items)*s.pace(chunk), patience*longest))
 }
 
 // whole is the number of chunks that the map should have in flight: two per slot, so that a slot finds its next chunk waiting.

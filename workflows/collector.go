@@ -16,25 +16,25 @@ type collector struct {
 	spilled bool
 }
 
-func (c *collector) keep(parts string) func(workflow.Context, []gpumux.Result) error {
+func (c *collector) keep(e *engine) func(workflow.Context, []gpumux.Result) error {
 	return func(ctx workflow.Context, results []gpumux.Result) error {
 		for _, r := range results {
 			c.bytes += r.Weight()
 		}
 		c.results = append(c.results, results...)
 		if c.bytes > gpumux.InlineBytes {
-			return c.spill(ctx, parts)
+			return c.spill(ctx, e)
 		}
 		return nil
 	}
 }
 
 // spill writes what has been collected as a part.
-func (c *collector) spill(ctx workflow.Context, parts string) error {
+func (c *collector) spill(ctx workflow.Context, e *engine) error {
 	if len(c.results) == 0 {
 		return nil
 	}
-	input := gpumux.PartInput{Parts: parts, Results: c.sorted()}
+	input := gpumux.PartInput{Parts: e.parts, Claim: e.claim, Results: c.sorted()}
 	c.results, c.bytes, c.spilled = nil, 0, true
 	return workflow.ExecuteActivity(light(ctx, "store results"), gpumux.WritePart, input).Get(ctx, nil)
 }

@@ -33,6 +33,7 @@ type engine struct {
 	items  []json.RawMessage
 	source *gpumux.Source
 	parts  string
+	claim  gpumux.Claim
 	inline bool
 	// keep takes the results of a chunk that came back inline.
 	keep func(workflow.Context, []gpumux.Result) error
@@ -55,6 +56,9 @@ type engine struct {
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
 }
+
+// tooLarge are the types of errors that the SDK makes of payloads which the server does not take: trying again cannot help.
+var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // counts are the results so far.
 type counts struct {
@@ -86,7 +90,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		e.queues = append(e.queues, queue)
 	}
 	if total > 0 {
-		e.todo = []gpumux.Piece{{Span: gpumux.Span{End: total}}}
+		e.todo = []gpumux.Piece{{Work: gpumux.Whole(total)}}
 	}
 	return e
 }
@@ -121,6 +125,14 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
+// left is how many items are not handed out.
+func (e *engine) left() (items int64) {
+	for _, piece := range e.todo {
+		items += piece.Len()
+	}
+	return items
+}
+
 // cut takes the next chunk off the pieces: higher rungs first, because they are the stragglers.
 func (e *engine) cut() gpumux.Piece {
 	at := 0
@@ -129,60 +141,69 @@ func (e *engine) cut() gpumux.Piece {
 			at = i
 		}
 	}
-	var left int64
-	for _, piece := range e.todo {
-		left += piece.End - piece.Start
-	}
 	piece := e.todo[at]
-	size := e.sizer.size(piece, left)
+	size := e.sizer.size(piece, e.left())
 	if e.items != nil {
-		size = min(size, e.fits(piece.Span))
+		size = min(size, e.fits(piece.Runs))
 	}
-	if piece.End-piece.Start <= size {
+	piece.Work = e.todo[at].Take(size)
+	if e.todo[at].Len() == 0 {
 		e.todo = slices.Delete(e.todo, at, at+1)
-		return piece
 	}
-	e.todo[at].Start += size
-	piece.End = piece.Start + size
 	return piece
 }
 
-// fits is how many of the span's first items one activity can carry; at least one.
-func (e *engine) fits(span gpumux.Span) int64 {
+// fits is how many of the first items one activity can carry; at least one.
+func (e *engine) fits(runs gpumux.Runs) (items int64) {
 	bytes := 0
-	for i := span.Start; i < span.End; i++ {
-		if bytes += len(e.items[i]); bytes > inlineChunk && i > span.Start {
-			return i - span.Start
+	for _, run := range runs {
+		for i := run.Start; i < run.End; i++ {
+			if bytes += len(e.items[i]); bytes > inlineChunk && items > 0 {
+				return items
+			}
+			items++
 		}
 	}
-	return span.End - span.Start
+	return items
+}
+
+// noun names the items of a chunk for people.
+func noun(w gpumux.Work) string {
+	switch n := w.Len(); {
+	case w.List != nil:
+		return fmt.Sprintf("%d items of a work list from its place %d", n, w.Start)
+	case n == 1:
+		return fmt.Sprintf("item %d", w.Runs[0].Start)
+	case len(w.Runs) == 1:
+		return fmt.Sprintf("items %d-%d", w.Runs[0].Start, w.Runs[0].End-1)
+	default:
+		return fmt.Sprintf("%d items from %d to %d", n, w.Runs[0].Start, w.Runs[len(w.Runs)-1].End-1)
+	}
 }
 
 func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	rung := e.in.Rungs()[piece.Rung]
-	noun := fmt.Sprintf("item %d", piece.Start)
-	if piece.End-piece.Start > 1 {
-		noun = fmt.Sprintf("items %d-%d", piece.Start, piece.End-1)
-	}
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.queues[piece.Rung],
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             e.in.Task + " " + noun + " on " + rung,
+		Summary:             e.in.Task + " " + noun(piece.Work) + " on " + rung,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
-			NonRetryableErrorTypes: []string{"payloadSizeError"},
+			NonRetryableErrorTypes: tooLarge,
 		},
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := gpumux.Chunk{
 		Map: e.id, Task: e.in.Task, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
-		Start: piece.Start, End: piece.End, Source: e.source, Range: e.in.Range,
-		Parts: e.parts, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
+		Work: piece.Work, Source: e.source, Range: e.in.Range,
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
-		chunk.Items = e.items[piece.Start:piece.End]
+		for _, run := range piece.Runs {
+			chunk.Items = append(chunk.Items, e.items[run.Start:run.End]...)
+		}
 	}
 	e.inFlight++
 	e.chunks++
@@ -213,13 +234,13 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
-	if result.Next < piece.End {
-		e.again(gpumux.Piece{Span: gpumux.Span{Start: result.Next, End: piece.End}, Rung: piece.Rung, Pace: result.Pace})
+	if result.Covered < piece.Len() {
+		e.again(ctx, gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Pace: result.Pace})
 	} else if piece.Pace > 0 && result.Ran > 0 {
 		e.hurry(result.Busy / gpumux.Duration(result.Ran))
 	}
-	for _, index := range result.Escalate {
-		e.again(gpumux.Piece{Span: gpumux.Span{Start: index, End: index + 1}, Rung: piece.Rung + 1})
+	if len(result.Escalate) > 0 {
+		e.again(ctx, gpumux.Piece{Work: gpumux.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
 	}
 	e.recent = append(e.recent, result.Recent...)
 	e.recent = e.recent[max(0, len(e.recent)-keepRecent):]
@@ -244,38 +265,68 @@ func (e *engine) hurry(perItem gpumux.Duration) {
 	}
 }
 
-// again puts a piece back, in order, joined with its neighbours.
-func (e *engine) again(piece gpumux.Piece) {
-	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b gpumux.Piece) int {
-		if a.Rung != b.Rung {
-			return a.Rung - b.Rung
-		}
-		return int(min(1, max(-1, a.Start-b.Start)))
-	})
-	if at > 0 && e.todo[at-1].Rung == piece.Rung && e.todo[at-1].End == piece.Start {
-		e.todo[at-1].End, e.todo[at-1].Pace = piece.End, max(e.todo[at-1].Pace, piece.Pace)
+// again puts a piece back, joined with what it continues.
+func (e *engine) again(ctx workflow.Context, piece gpumux.Piece) {
+	if piece.Len() == 0 {
 		return
 	}
-	e.todo = slices.Insert(e.todo, at, piece)
-}
-
-// without takes finished spans out of the work.
-func (e *engine) without(found gpumux.Found) {
-	e.counts.add(found.Succeeded, found.Failed, found.Faults)
-	var todo []gpumux.Piece
-	for _, piece := range e.todo {
-		for _, span := range found.Spans {
-			if span.End <= piece.Start || span.Start >= piece.End {
-				continue
-			}
-			if span.Start > piece.Start {
-				todo = append(todo, gpumux.Piece{Span: gpumux.Span{Start: piece.Start, End: span.Start}, Rung: piece.Rung})
-			}
-			piece.Start = span.End
-		}
-		if piece.Start < piece.End {
-			todo = append(todo, piece)
+	for i := range e.todo {
+		if e.todo[i].Rung == piece.Rung && join(&e.todo[i], piece) {
+			e.spill(ctx)
+			return
 		}
 	}
-	e.todo = todo
+	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b gpumux.Piece) int { return cmp.Compare(a.Rung, b.Rung) })
+	e.todo = slices.Insert(e.todo, at, piece)
+	e.spill(ctx)
+}
+
+// join adds a piece to one of the same rung. Slow pieces stay apart where they are apart, since their paces differ.
+func join(to *gpumux.Piece, piece gpumux.Piece) bool {
+	switch {
+	case to.List != nil || piece.List != nil:
+		if to.List == nil || piece.List == nil || *to.List != *piece.List || to.Start != piece.End && to.End != piece.Start {
+			return false
+		}
+		to.Start, to.End = min(to.Start, piece.Start), max(to.End, piece.End)
+	case to.Pace == 0 && piece.Pace == 0, to.Runs[len(to.Runs)-1].End == piece.Runs[0].Start:
+		to.Runs = to.Runs.Union(piece.Runs)
+	default:
+		return false
+	}
+	to.Pace = max(to.Pace, piece.Pace)
+	return true
+}
+
+// mostRuns is how many runs of items a workflow holds itself; more become a work list in the store, so that histories and what
+// workflows hand to each other stay small.
+const mostRuns = 1 << 14
+
+// spill moves the piece with the most runs into the store when there are too many.
+func (e *engine) spill(ctx workflow.Context) {
+	runs, at := 0, 0
+	for i, piece := range e.todo {
+		if runs += len(piece.Runs); len(piece.Runs) > len(e.todo[at].Runs) {
+			at = i
+		}
+	}
+	if runs <= mostRuns || e.parts == "" || e.items != nil {
+		return
+	}
+	piece := e.todo[at]
+	e.todo = slices.Delete(e.todo, at, at+1)
+	e.inFlight++
+	input := gpumux.ListInput{Parts: e.parts, Runs: piece.Runs}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var work gpumux.Work
+		err := workflow.ExecuteActivity(light(ctx, "store a work list"), gpumux.WriteList, input).Get(ctx, &work)
+		e.inFlight--
+		e.changed = true
+		if err == nil {
+			piece.Work = work
+			e.again(ctx, piece)
+		} else if e.fault == nil && !temporal.IsCanceledError(err) {
+			e.fault = plain(err)
+		}
+	})
 }

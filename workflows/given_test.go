@@ -31,7 +31,7 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 		"endless":             {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 1 << 62}}, "are more than the 1000000000000 items that a map may have"},
 		"a segment":           {gpumux.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "task: is no field"},
 		"a segment by itself": {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},
-		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]int{"start": 0, "end": 1, "rung": 3}}, "items": 1}}, "are for rung 3 of 1"},
+		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "item 0 for rung 3 of 1"},
 		"no state":            {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}}, "carry: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,16 +54,16 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 		answer gpumux.ChunkResult
 		want   string
 	}{
-		"nothing":         {gpumux.ChunkResult{}, "its next is 0, so it did nothing"},
-		"beyond":          {gpumux.ChunkResult{Next: 11}, "its next is 11"},
-		"before":          {gpumux.ChunkResult{Next: -1}, "its next is -1"},
-		"no results":      {gpumux.ChunkResult{Next: 10, Succeeded: 10}, "it has no result of item 0"},
-		"another's item":  {gpumux.ChunkResult{Next: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
-		"twice":           {gpumux.ChunkResult{Next: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
-		"neither":         {gpumux.ChunkResult{Next: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
-		"no larger slot":  {gpumux.ChunkResult{Next: 10, Escalate: []int64{3}}, "sends item 3 to a larger slot"},
-		"endless slots":   {gpumux.ChunkResult{Next: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
-		"negative counts": {gpumux.ChunkResult{Next: 10, Ran: -1}, "-1 run"},
+		"nothing":         {gpumux.ChunkResult{}, "it covers 0 of 10 items"},
+		"beyond":          {gpumux.ChunkResult{Covered: 11}, "it covers 11 of 10 items"},
+		"less than none":  {gpumux.ChunkResult{Covered: -1}, "it covers -1 of 10 items"},
+		"no results":      {gpumux.ChunkResult{Covered: 10, Succeeded: 10}, "it has no result of item 0"},
+		"another's item":  {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
+		"twice":           {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
+		"neither":         {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
+		"no larger slot":  {gpumux.ChunkResult{Covered: 10, Escalate: gpumux.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
+		"endless slots":   {gpumux.ChunkResult{Covered: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
+		"negative counts": {gpumux.ChunkResult{Covered: 10, Ran: -1}, "-1 run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := run(t, &worker{odd: func(gpumux.Chunk, string) (*gpumux.ChunkResult, error) { return &c.answer, nil }}, square, 10, workflows.Options{Chunk: 10})

@@ -16,7 +16,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Task: m.in.Task, Phase: m.phase, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
 		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.whole(), Chunk: int(m.e.sizer.largest),
 		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
-		Peak: m.e.peaks.Known(),
+		Peak: m.e.peaks.Known(), Lost: m.lost,
 	}
 	for _, id := range sorted(m.running) {
 		r := m.running[id].last
@@ -60,6 +60,9 @@ func details(p gpumux.Progress, ladder []string) string {
 	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	if p.Lost != "" {
+		b.WriteString("\nItems run again: " + p.Lost + "\n")
+	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}

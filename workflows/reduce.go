@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -33,7 +32,7 @@ type reduction struct {
 func (r *reduction) reducing() gpumux.ReduceInput {
 	return gpumux.ReduceInput{
 		Map: r.e.id, Reduce: r.in.Reduce, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
-		Folder: strings.TrimSuffix(r.e.parts, "parts") + "reduce",
+		Folder: r.e.parts + "/reduce",
 	}
 }
 

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -53,17 +55,22 @@ func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, e
 	if err := m.prepare(ctx, carry); err != nil {
 		return gpumux.Summary{}, plain(err)
 	}
-	m.phase = gpumux.Running
-	m.show(ctx)
-	if err := m.work(ctx, carry != nil); err != nil {
-		return gpumux.Summary{}, err
+	for {
+		m.phase = gpumux.Running
+		m.show(ctx)
+		if err := m.work(ctx, carry != nil); err != nil {
+			return gpumux.Summary{}, err
+		}
+		if len(m.e.todo) > 0 {
+			rest := m.e.carry()
+			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments, m.rounds
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
+		}
+		summary, done, err := m.finish(ctx)
+		if err != nil || done {
+			return summary, err
+		}
 	}
-	if len(m.e.todo) > 0 {
-		rest := m.e.carry()
-		rest.Started, rest.Segments = m.started, m.segments
-		return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
-	}
-	return m.finish(ctx)
 }
 
 // mapping is one run of gpumux.Map.
@@ -75,6 +82,9 @@ type mapping struct {
 	phase   gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
+	// rounds is how often the merge has found items missing, lost what it said.
+	rounds int
+	lost   string
 	// segments counts those that were started, running holds those that have not ended.
 	segments int
 	running  map[string]*running
@@ -96,26 +106,24 @@ func clean(id string) string {
 // map and loses nothing.
 func light(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: 3 * gpumux.HeartbeatTimeout, Summary: summary,
+		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: summary,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+			NonRetryableErrorTypes: tooLarge,
 		},
 	})
 }
 
-// partsOf is the folder of a map's parts: beside its results file.
-func partsOf(output string) string { return output[:strings.LastIndex(output, "/")+1] + "parts" }
-
 // prepare finds the number of items and what is finished already.
 func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
-	m.e.parts = partsOf(m.in.Output)
+	m.e.parts = gpumux.PartsOf(m.in.Output)
 	if carry != nil {
 		m.resume(*carry)
 		return nil
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := gpumux.IndexInput{Source: m.in.Source, Index: strings.TrimSuffix(m.e.parts, "parts") + "source.index"}
+		index := gpumux.IndexInput{Source: m.in.Source, Index: m.e.parts + "/source.index"}
 		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), gpumux.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
@@ -123,21 +131,45 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 		m.e = m.sourced(source)
 	}
 	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
-	m.e.keep = m.c.keep(m.e.parts)
+	m.e.keep = m.c.keep(m.e)
 	if err := (&reduction{mapping: m}).known(ctx); err != nil {
 		return err
 	}
-	if !m.asked {
+	if m.e.inline {
 		return nil
 	}
+	return m.find(ctx)
+}
+
+// find claims the folder of the map's parts and takes out of the work what is stored there.
+func (m *mapping) find(ctx workflow.Context) error {
+	in := gpumux.PartsInput{Parts: m.e.parts, Items: m.e.total, Owner: m.owner()}
 	var found gpumux.Found
-	err := workflow.ExecuteActivity(light(ctx, "find finished items"), gpumux.FindParts, gpumux.PartsInput{Parts: m.e.parts}).
-		Get(ctx, &found)
-	if err != nil {
+	if err := workflow.ExecuteActivity(light(ctx, "find finished items"), gpumux.FindParts, in).Get(ctx, &found); err != nil {
 		return err
 	}
-	m.e.without(found)
+	m.e.claim, m.e.todo, m.e.counts = found.Claim, nil, counts{}
+	m.e.counts.add(found.Succeeded, found.Failed, found.Faults)
+	m.e.again(ctx, gpumux.Piece{Work: found.Rest})
 	return nil
+}
+
+// owner is whose results the parts are: all that decides what the values are.
+func (m *mapping) owner() gpumux.Owner {
+	o := gpumux.Owner{Task: m.in.Task, Items: m.e.total}
+	switch {
+	case m.e.source != nil:
+		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.e.source.Hash)
+	case m.in.Range != nil:
+		o.Input = fmt.Sprintf("the range %d to %d", m.in.Range.Start, m.in.Range.End)
+	default:
+		hash := sha256.New()
+		for _, item := range m.in.Items {
+			hash.Write(append(item, '\n'))
+		}
+		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
+	}
+	return o
 }
 
 func (m *mapping) sourced(source gpumux.Source) *engine {
@@ -147,9 +179,13 @@ func (m *mapping) sourced(source gpumux.Source) *engine {
 	return e
 }
 
-// finish merges the parts, or returns the results themselves when they stayed few and small.
-func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
-	summary := gpumux.Summary{
+// mostRounds is how often items that are missing from the results run again.
+const mostRounds = 3
+
+// finish merges the parts, or returns the results themselves when they stayed few and small. It is not done when parts were lost or
+// damaged; their items are work again then.
+func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
+	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
 		Faults: m.e.counts.faults, Busy: gpumux.Duration(m.e.busy), Chunks: m.e.chunks,
 		Peak: m.e.peaks.Known(),
@@ -157,43 +193,57 @@ func (m *mapping) finish(ctx workflow.Context) (gpumux.Summary, error) {
 	var results *gpumux.Source
 	if m.e.inline && !m.c.spilled && int64(len(m.c.results)) == m.e.total {
 		summary.Results = m.c.sorted()
-	} else {
-		m.phase = gpumux.Merging
-		m.show(ctx)
-		if err := m.c.spill(ctx, m.e.parts); err != nil {
-			return summary, err
-		}
-		merge := gpumux.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total}
-		if m.in.Reduce != "" {
-			merge.Index = strings.TrimSuffix(m.e.parts, "parts") + "results.index"
-		}
-		var merged gpumux.Merged
-		if err := workflow.ExecuteActivity(light(ctx, "merge results"), gpumux.MergeParts, merge).Get(ctx, &merged); err != nil {
-			return summary, plain(err)
-		}
-		summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
-		summary.Output = merged.Output
-		results = &gpumux.Source{URL: merged.Output, Index: merge.Index, Items: merged.Items, Bytes: merged.Bytes}
+	} else if results, err = m.merge(ctx, &summary); err != nil || results == nil {
+		return summary, false, err
 	}
 	if err := (&reduction{mapping: m}).finish(ctx, &summary, results); err != nil {
-		return summary, err
+		return summary, false, err
 	}
 	m.phase = gpumux.Done
 	m.show(ctx)
 	summary.Elapsed = gpumux.Duration(workflow.Now(ctx).Sub(m.started))
-	return summary, nil
+	return summary, true, nil
+}
+
+// merge makes the results file. It returns nil when items are missing, which are work again then.
+func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.Source, error) {
+	m.phase = gpumux.Merging
+	m.show(ctx)
+	if err := m.c.spill(ctx, m.e); err != nil {
+		return nil, plain(err)
+	}
+	in := gpumux.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total, Claim: m.e.claim}
+	if m.in.Reduce != "" {
+		in.Index = m.e.parts + "/results.index"
+	}
+	var merged gpumux.Merged
+	if err := workflow.ExecuteActivity(light(ctx, "merge results"), gpumux.MergeParts, in).Get(ctx, &merged); err != nil {
+		return nil, plain(err)
+	}
+	if merged.Missing != "" {
+		if m.rounds++; m.rounds > mostRounds {
+			return nil, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
+				merged.Missing, m.rounds), nil)
+		}
+		m.lost = merged.Missing
+		m.e.inline = false
+		return nil, plain(m.find(ctx))
+	}
+	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
+	summary.Output = merged.Output
+	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}, nil
 }
 
 func (m *mapping) resume(c gpumux.Carry) {
 	e := resumed(m.e.id, m.in, c)
 	e.parts, e.shown = m.e.parts, m.e.shown
-	m.e, m.segments = e, c.Segments
+	m.e, m.segments, m.rounds = e, c.Segments, c.Rounds
 }
 
 // carry is the state of the engine for another workflow.
 func (e *engine) carry() *gpumux.Carry {
 	return &gpumux.Carry{
-		Source: e.source, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
+		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
 		Peak: e.peaks.Known(),
@@ -203,7 +253,7 @@ func (e *engine) carry() *gpumux.Carry {
 // resumed is an engine with the state that another workflow left.
 func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e := newEngine(id, in, c.Items)
-	e.source, e.todo, e.paused = c.Source, c.Todo, c.Paused
+	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -43,7 +44,7 @@ type standing struct {
 	InFlight  int    `json:"inFlight"`
 }
 
-// possible reports whether a segment of so many items can stand like this: any client may send the signal.
+// possible reports whether a segment of a map of so many items can stand like this: any client may send the signal.
 func (s standing) possible(items int64) bool {
 	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
 		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
@@ -52,7 +53,6 @@ func (s standing) possible(items int64) bool {
 // running is a segment under way.
 type running struct {
 	future workflow.ChildWorkflowFuture
-	items  int64
 	last   standing
 }
 
@@ -68,7 +68,8 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 		own = true
 		m.e.drain = func() bool { return !m.e.inline && m.e.chunks-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
-			failed = m.e.run(ctx)
+			err := m.e.run(ctx)
+			failed = cmp.Or(failed, err) // a segment may have failed first, and ended this one
 			own, m.changed = false, true
 		})
 	}
@@ -103,7 +104,7 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 // segment starts the next one and takes in what it comes to.
 func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	abreast := m.e.sizer.abreast()
-	pieces, items := m.cut(abreast)
+	pieces := m.cut(abreast)
 	m.segments++
 	id := fmt.Sprintf("%s/segment-%d", m.e.id, m.segments)
 	part := m.e.carry()
@@ -113,15 +114,15 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 	if abreast > leastAbreast {
 		part.Abreast = abreast
 	}
-	for _, piece := range m.e.todo {
-		part.Beyond += piece.End - piece.Start
-	}
+	part.Beyond = m.e.left()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		StaticSummary:     fmt.Sprintf("%s: %d items from item %d", m.in.Task, items, pieces[0].Start),
+		// A map that was reset finds the segments of the run before still at work; their items are run again.
+		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
+		StaticSummary:         fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work)),
 	}
-	r := &running{items: items}
+	r := &running{}
 	m.running[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, continued{m.in, part})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -142,7 +143,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
 		m.e.sizer.meet(done.Slots)
 		for _, piece := range done.Todo {
-			m.e.again(piece)
+			m.e.again(ctx, piece)
 		}
 		m.show(ctx)
 	})
@@ -150,27 +151,22 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 
 // cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most its share
 // of what is left while others could run beside it.
-func (m *mapping) cut(abreast int) (pieces []gpumux.Piece, items int64) {
-	var left int64
-	for _, piece := range m.e.todo {
-		left += piece.End - piece.Start
-	}
-	want := min(segmentChunks*m.e.sizer.size(gpumux.Piece{}, left), left)
+func (m *mapping) cut(abreast int) (pieces []gpumux.Piece) {
+	left := m.e.left()
+	want := min(segmentChunks*m.e.sizer.size(gpumux.Piece{Work: m.e.todo[0].Work}, left), left)
 	if beside := int64(abreast - len(m.running)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
-	for want > items {
+	for want > 0 {
 		piece := m.e.todo[0]
-		if n := want - items; piece.End-piece.Start > n {
-			piece.End = piece.Start + n
-			m.e.todo[0].Start = piece.End
-		} else {
+		piece.Work = m.e.todo[0].Cut(want)
+		if m.e.todo[0].Len() == 0 {
 			m.e.todo = m.e.todo[1:]
 		}
-		items += piece.End - piece.Start
+		want -= piece.Len()
 		pieces = append(pieces, piece)
 	}
-	return pieces, items
+	return pieces
 }
 
 // tell passes on to the running segments what people want of the map.
@@ -190,7 +186,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 	for {
 		var s standing
 		channel.Receive(ctx, &s)
-		if r, ok := m.running[s.ID]; ok && s.possible(r.items) {
+		if r, ok := m.running[s.ID]; ok && s.possible(m.e.total) {
 			r.last = s
 			m.show(ctx)
 		}
@@ -206,7 +202,7 @@ func segment(ctx workflow.Context, raw converter.RawValue) (gpumux.Carry, error)
 	}
 	info := workflow.GetInfo(ctx)
 	e := resumed(info.ParentWorkflowExecution.ID, in, *carry)
-	e.parts = partsOf(in.Output)
+	e.parts = gpumux.PartsOf(in.Output)
 	e.sizer.share = max(leastAbreast, carry.Abreast)
 	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
 	e.drain = func() bool { return e.chunks >= segmentChunks }

@@ -77,31 +77,38 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			h := s.queue[0]
 			s.queue = s.queue[1:]
 			busy, half, since := time.Duration(0), time.Duration(0), int64(0)
-			next, stop, pace := h.piece.Start, h.piece.End, time.Duration(0)
+			var items []int64
+			for _, run := range h.piece.Runs {
+				for i := run.Start; i < run.End; i++ {
+					items = append(items, i)
+				}
+			}
+			next, stop, pace := int64(0), h.piece.Len(), time.Duration(0)
 			lately, holds := time.Duration(0), next+1
 			for ; next < stop; next++ {
-				if h.limit > 0 && stop == h.piece.End && busy >= h.limit { // what the process holds already still runs
-					stop = min(h.piece.End, max(next, holds))
+				if h.limit > 0 && stop == h.piece.Len() && busy >= h.limit { // what the process holds already still runs
+					stop = min(h.piece.Len(), max(next, holds))
 				}
-				require.False(t, done[next], "item %d runs twice", next)
-				done[next] = true
-				busy += s.costs[next]
+				cost := s.costs[items[next]]
+				require.False(t, done[items[next]], "item %d runs twice", items[next])
+				done[items[next]] = true
+				busy += cost
 				if lately == 0 {
-					lately = s.costs[next]
+					lately = cost
 				}
-				lately = max(time.Microsecond, lately+(s.costs[next]-lately)/4)
+				lately = max(time.Microsecond, lately+(cost-lately)/4)
 				holds = max(holds, next+1+ahead(lately))
 				if half == 0 && busy >= h.limit/2 {
 					half, since = busy, next+1
 				}
 			}
-			if next < h.piece.End {
+			if next < h.piece.Len() {
 				pace = (busy - half) / time.Duration(next-since)
 			}
 			ends := at + handOver + busy
 			s.free[slot], end = ends, max(end, ends)
 			s.events = append(s.events, event{ends + roundTrip, h.piece, gpumux.ChunkResult{
-				Next: next, Pace: gpumux.Duration(pace), Ran: next - h.piece.Start, Succeeded: next - h.piece.Start, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
+				Covered: next, Pace: gpumux.Duration(pace), Ran: next, Succeeded: next, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
 			}})
 			slices.SortStableFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -109,7 +110,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 
 // resultless says that no item of any map of the folder has a stored result.
 func (s *session) resultless() bool {
-	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "parts", "*"))
+	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
 	return err == nil && len(parts) == 0
 }
 

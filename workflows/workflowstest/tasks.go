@@ -87,18 +87,18 @@ func (t *Tasks) Inputs() []gpumux.MapInput {
 
 // chunk stands for gpumux.RunChunk.
 func (t *Tasks) chunk(_ context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
-	items := c.Items
-	if c.Range != nil {
-		items = numbers(gpumux.Range{Start: c.Range.Start + c.Start, End: c.Range.Start + c.End})
-	}
-	results, err := t.each(c.Task, items)
+	results, err := t.each(c.Task, c.Items)
 	if err != nil {
 		return gpumux.ChunkResult{}, err
 	}
-	answer := gpumux.ChunkResult{Next: c.End, Ran: c.End - c.Start, Results: results}
+	answer := gpumux.ChunkResult{Covered: c.Work.Len(), Ran: c.Work.Len(), Results: results}
 	answer.Succeeded, answer.Failed, answer.Faults = count(results)
-	for i := range results {
-		results[i].Index += c.Start
+	at := 0
+	for _, run := range c.Runs {
+		for index := run.Start; index < run.End && at < len(results); index++ {
+			results[at].Index = index
+			at++
+		}
 	}
 	return answer, nil
 }

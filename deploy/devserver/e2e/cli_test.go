@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -297,9 +299,7 @@ def gate(item):
 		s.write("gate.py", "VERSION = "+version+task)
 		p := s.begin("map", "gate.py:gate", "--range", "0:6", "--local", "--chunk", "1", "--window", "1", "--slots", "1", "--out", "r.jsonl")
 		stored := func() int {
-			parts, err := filepath.Glob(s.path("state/gpumux/local/*/store/maps/*/*/parts/*.jsonl"))
-			require.NoError(t, err)
-			return len(parts)
+			return storedItems(t, s.path("state/gpumux/local/*/store"))
 		}
 		require.Eventually(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
 		require.NoError(t, p.Process.Signal(syscall.SIGINT))
@@ -348,9 +348,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			args := []string{"map", "step.py:gate", "--range", "0:12", "--local", "--slots", "8", "--chunk", "1", "--window", "6", "--out", "r.jsonl"}
 			p := s.begin(args...)
 			stored := func() int {
-				parts, err := filepath.Glob(s.path("state/gpumux/local/*/store/maps/*/*/parts/*.jsonl"))
-				require.NoError(t, err)
-				return len(parts)
+				return storedItems(t, s.path("state/gpumux/local/*/store"))
 			}
 			require.Eventually(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
 
@@ -527,8 +525,8 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	var parts []string
 	require.Eventually(t, func() bool {
-		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/parts"))
-		return len(parts) == 1
+		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/*.parts"))
+		return len(parts) == 1 && storedItems(t, s.path("data/store")) > 0
 	}, time.Minute, 20*time.Millisecond, "the first items are stored")
 	obstacle := filepath.Join(filepath.Dir(parts[0]), "results.jsonl")
 	require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "full"), 0o755))
@@ -584,4 +582,20 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 	s.write("bad.yaml", "pool: []\nstore: nowhere\n")
 	p := s.run(2, "worker", "-f", "bad.yaml")
 	require.Contains(t, p.stderr.String(), "bad.yaml:1")
+}
+
+// storedItems is how many results the parts of all maps in a store have.
+func storedItems(t *testing.T, root string) (items int) {
+	t.Helper()
+	parts, err := filepath.Glob(filepath.Join(root, "maps/*/*/*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
+	require.NoError(t, err)
+	for _, part := range parts {
+		text, err := os.ReadFile(part)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		require.NoError(t, err)
+		items += bytes.Count(text, []byte("\n")) - 1 // the first line is the head
+	}
+	return items
 }

@@ -263,12 +263,12 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	defer st.Close()
 	stored := func() map[string]bool {
 		items := map[string]bool{}
-		parts, err := filepath.Glob(h.path("store/maps/*/*/parts"))
+		parts, err := filepath.Glob(h.path("store/maps/*/*/*.parts"))
 		require.NoError(t, err)
 		for _, folder := range parts {
 			folder, err = filepath.Rel(h.path("store"), folder)
 			require.NoError(t, err)
-			spans, err := st.Spans(t.Context(), folder)
+			spans, err := st.Runs(t.Context(), folder)
 			require.NoError(t, err)
 			for _, span := range spans {
 				for i := span.Start; i < span.End; i++ {

@@ -201,8 +201,8 @@ func (c *cluster) look() {
 	var tail *store.Tail
 	for c.t.Context().Err() == nil {
 		for _, key := range c.objects.Keys() {
-			if before, _, ok := strings.Cut(key, "/parts/"); ok && tail == nil {
-				tail, _ = c.keep.Tail(before+"/parts", store.TailOptions{Unordered: true})
+			if before, _, ok := strings.Cut(key, ".parts/"); ok && tail == nil {
+				tail, _ = c.keep.Tail(before+".parts", store.TailOptions{Unordered: true})
 			}
 		}
 		if tail != nil {

@@ -86,8 +86,8 @@ func held(pid int) int64 {
 }
 
 // stored are the items that have a result in the store.
-func (c *command) stored() []gpumux.Span {
-	folders, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/parts"))
+func (c *command) stored() gpumux.Runs {
+	folders, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/*.parts"))
 	require.NoError(c.t, err)
 	if len(folders) == 0 {
 		return nil
@@ -99,14 +99,14 @@ func (c *command) stored() []gpumux.Span {
 	defer s.Close()
 	key, err := filepath.Rel(root, folders[0])
 	require.NoError(c.t, err)
-	spans, err := s.Spans(c.t.Context(), key)
+	spans, err := s.Runs(c.t.Context(), key)
 	require.NoError(c.t, err)
 	return spans
 }
 
 // parts are the names of what the store holds.
 func (c *command) parts() (names []string) {
-	found, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/parts/*"))
+	found, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/*.parts/*"))
 	require.NoError(c.t, err)
 	for _, file := range found {
 		names = append(names, filepath.Base(file))

@@ -1,0 +1,323 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// diskEvery is how often finished items are stored: a killed worker loses no more than that. Where a write is a request to a
+	// server, serverEvery. A write may cost a twentieth of the time, or a third where a chunk waits for it to end.
+	diskEvery   = 250 * time.Millisecond
+	serverEvery = time.Second
+	writeShare  = 20
+	hurryShare  = 2
+	// mostSaving bounds how long a write counts as having taken, so that a store which hung is soon written to again.
+	mostSaving = 500 * time.Millisecond
+	// unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
+	unstored = 32 << 20
+	// longWrite is how long a write may take before people are told.
+	longWrite = 5 * time.Second
+	// recorderIdle is how long a recorder waits for the next chunk of its map, whose results then join the same part.
+	recorderIdle = 10 * time.Second
+	// Waits after a write that failed.
+	firstRetry, lastRetry = 200 * time.Millisecond, 5 * time.Second
+)
+
+// Recorders store the results of all chunks that a worker runs, those of one map together, so that a map leaves few objects.
+type Recorders struct {
+	store *store.Store
+	mu    sync.Mutex
+	open  map[string]*recorder
+}
+
+// NewRecorders needs the worker's store.
+func NewRecorders(s *store.Store) *Recorders {
+	return &Recorders{store: s, open: map[string]*recorder{}}
+}
+
+// recorder stores the results of one map. Its goroutine runs while chunks do.
+type recorder struct {
+	all   *Recorders
+	key   string
+	to    *store.Appender
+	every time.Duration
+
+	mu      sync.Mutex
+	streams map[*stream]bool
+	running bool
+	// idle forgets the recorder.
+	idle *time.Timer
+	// waiting is how many bytes are not stored, taken how many of them are being written; less is closed, and made anew, when some
+	// were.
+	waiting, taken int
+	less           chan struct{}
+	// writing is when the write under way began, failed why the last one did.
+	writing time.Time
+	failed  error
+	// wake is sent to when a write should not wait for its time.
+	wake chan struct{}
+}
+
+// stream is one chunk's way into the store.
+type stream struct {
+	r *recorder
+	// fresh are results in the order in which they came, bytes those of them and of taken, which are being written.
+	fresh        []gpumux.Result
+	bytes, taken int
+	// open lets results be written: the server knows where the next attempt finds them, or none comes.
+	open bool
+	// hurry is set when the chunk waits; empty is closed then when nothing of it waits any more.
+	hurry bool
+	empty chan struct{}
+}
+
+// join begins a chunk's stream, and tells where its results will lie.
+func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	key := folder + "\x00" + claim
+	r := rs.open[key]
+	if r == nil {
+		to, err := rs.store.Append(folder)
+		if err != nil {
+			return nil, store.Written{}, err
+		}
+		r = &recorder{
+			all: rs, key: key, to: to, every: serverEvery, streams: map[*stream]bool{}, less: make(chan struct{}), wake: make(chan struct{}, 1),
+		}
+		if rs.store.OnDisk() {
+			r.every = diskEvery
+		}
+		rs.open[key] = r
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.idle != nil {
+		r.idle.Stop()
+	}
+	s := &stream{r: r, empty: make(chan struct{})}
+	r.streams[s] = true
+	if !r.running {
+		r.running = true
+		go r.run()
+	}
+	return s, r.to.At(), nil
+}
+
+// leave ends a stream. What of it is not stored is given up.
+func (s *stream) leave() {
+	rs, r := s.r.all, s.r
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting -= s.bytes - s.taken
+	r.yield()
+	delete(r.streams, s)
+	if len(r.streams) > 0 {
+		return
+	}
+	r.press()
+	r.idle = time.AfterFunc(recorderIdle, func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.streams) == 0 && rs.open[r.key] == r {
+			delete(rs.open, r.key)
+		}
+	})
+}
+
+// yield lets those look who wait for room.
+func (r *recorder) yield() {
+	close(r.less)
+	r.less = make(chan struct{})
+}
+
+func (r *recorder) press() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put takes a result.
+func (s *stream) put(result gpumux.Result) {
+	r := s.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.fresh = append(s.fresh, result)
+	s.bytes += result.Weight()
+	r.waiting += result.Weight()
+	if s.open && r.waiting > unstored/4 && r.failed == nil {
+		r.press()
+	}
+}
+
+// release lets results be written from now on.
+func (s *stream) release() {
+	s.r.mu.Lock()
+	s.open = true
+	s.r.mu.Unlock()
+}
+
+// flush returns when all that was put is stored, or with ctx.
+func (s *stream) flush(ctx context.Context) error {
+	r := s.r
+	r.mu.Lock()
+	s.open, s.hurry = true, true
+	done := s.bytes == 0
+	r.press()
+	r.mu.Unlock()
+	if done {
+		return nil
+	}
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.bytes == 0 {
+		return nil
+	}
+	if r.failed != nil {
+		return fmt.Errorf("store what has finished: %w", r.failed)
+	}
+	return context.Cause(ctx)
+}
+
+// room is nil while there is room for another result; else it is closed when there may be. What may yet travel inline, and so is
+// never stored, waits for nobody.
+func (s *stream) room() <-chan struct{} {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if s.r.waiting <= unstored || s.bytes <= inlineResults {
+		return nil
+	}
+	return s.r.less
+}
+
+// why says what results wait for, or nothing.
+func (s *stream) why() string {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	switch took := time.Since(s.r.writing); {
+	case s.bytes == 0:
+		return ""
+	case s.r.failed != nil:
+		return "results wait for the store: " + s.r.failed.Error()
+	case !s.r.writing.IsZero() && took > longWrite:
+		return fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
+	}
+	return ""
+}
+
+// run writes until no chunk is left.
+func (r *recorder) run() {
+	last, took, delay := time.Now(), time.Duration(0), time.Duration(0)
+	for !r.over() {
+		timer := time.NewTimer(time.Until(last.Add(max(r.every, writeShare*took, delay))))
+		select {
+		case <-timer.C:
+		case <-r.wake:
+			timer.Stop()
+			if pause := max(min(r.every, hurryShare*took), delay); delay > 0 || !r.stands() {
+				time.Sleep(time.Until(last.Add(pause)))
+			}
+		}
+		if !r.take() {
+			continue
+		}
+		last = time.Now()
+		err := r.to.Flush(context.Background())
+		took = min(time.Since(last), mostSaving)
+		r.settle(err)
+		if delay = 2 * delay; err == nil {
+			delay = 0
+		} else {
+			delay = min(max(firstRetry, delay), lastRetry)
+		}
+	}
+}
+
+// stands reports whether all chunks wait for their last results to be stored, so that nothing more comes.
+func (r *recorder) stands() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.streams {
+		if !s.hurry {
+			return false
+		}
+	}
+	return true
+}
+
+// over ends the goroutine when no chunk runs.
+func (r *recorder) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.streams) == 0 {
+		r.running = false
+	}
+	return !r.running
+}
+
+// take hands what may be written to the appender, and reports whether there is anything to write.
+func (r *recorder) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.streams {
+		if !s.open || len(s.fresh) == 0 {
+			continue
+		}
+		for _, result := range s.fresh {
+			if err := r.to.Add(result); err != nil {
+				// No store takes it, now or later.
+				result = gpumux.Result{Index: result.Index, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Message: err.Error()}}
+				_ = r.to.Add(result)
+			}
+		}
+		r.taken += s.bytes - s.taken
+		s.fresh, s.taken = nil, s.bytes
+	}
+	if r.taken > 0 {
+		r.writing = time.Now()
+	}
+	return r.taken > 0
+}
+
+// settle takes in what became of a write.
+func (r *recorder) settle(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writing, r.failed = time.Time{}, err
+	if err != nil {
+		return
+	}
+	for s := range r.streams {
+		s.bytes -= s.taken
+		s.taken = 0
+		if s.hurry && s.bytes == 0 {
+			close(s.empty)
+			s.hurry = false
+		}
+	}
+	large := r.taken > unstored
+	r.waiting -= r.taken
+	r.taken = 0
+	r.yield()
+	if large {
+		// Otherwise the collector lets as much again pile up before it looks.
+		debug.FreeOSMemory()
+	}
+}

@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// Two maps may write into one folder; an output has one owner.
+func TestTrust_AnOutputHasOneOwner(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	run := func(task, output string) (gpumux.Summary, error) {
+		return s.run(gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: 1, End: 3}, Ladder: []string{"cpu"}, Output: output})
+	}
+	double, err := run("double", "d/double.jsonl")
+	require.NoError(t, err)
+	big, err := run("big", "d/big.jsonl")
+	require.NoError(t, err)
+	require.Equal(t, "4", string(s.results(double)[1].Value))
+	require.Equal(t, `"xx"`, string(s.results(big)[1].Value))
+	again, err := run("double", "d/double.jsonl")
+	require.NoError(t, err)
+	require.Zero(t, again.Chunks, "the results are there already")
+	_, err = run("big", "d/double.jsonl")
+	require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+	require.ErrorContains(t, err, "holds the results of task double")
+	require.ErrorContains(t, err, "this map is task big")
+	require.Equal(t, "4", string(s.results(double)[1].Value), "the results of the first are as they were")
+}
+
+// What is damaged or gone runs again, whether a merge finds it or a later map.
+func TestTrust_DamagedPartsRunAgain(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(path string, text []byte) error{
+		"a flipped byte": func(path string, text []byte) error {
+			text[len(text)-5] ^= 1
+			return os.WriteFile(path, text, 0o600)
+		},
+		"cut off": func(path string, text []byte) error { return os.WriteFile(path, text[:len(text)-20], 0o600) },
+		"empty":   func(path string, _ []byte) error { return os.WriteFile(path, nil, 0o600) },
+		"gone":    func(path string, _ []byte) error { return os.Remove(path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.worker("cpu", 1)
+			in := gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 5000}, Ladder: []string{"cpu"}, Output: "d/double.jsonl"}
+			_, err := s.run(in)
+			require.NoError(t, err)
+			want, err := os.ReadFile(filepath.Join(s.dir, "store/d/double.jsonl"))
+			require.NoError(t, err)
+			require.NotEmpty(t, s.partFilesOf("d"))
+			path := s.partFilesOf("d")[0]
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, harm(path, text))
+			sum, err := s.run(in)
+			require.NoError(t, err)
+			require.Positive(t, sum.Chunks, "what was lost ran again")
+			require.EqualValues(t, 5000, sum.Succeeded)
+			got, err := os.ReadFile(filepath.Join(s.dir, "store/d/double.jsonl"))
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+		})
+	}
+}
+
+// partFilesOf are the parts of the outputs in a folder of the store.
+func (s *site) partFilesOf(folder string) []string {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "store", folder, "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
+	require.NoError(s.t, err)
+	return files
+}
+
+// keepResults stores as parts those of an output's results that are wanted.
+func (s *site) keepResults(output string, wanted func(int64) bool) {
+	s.t.Helper()
+	st, err := store.Open(s.t.Context(), s.store)
+	require.NoError(s.t, err)
+	defer st.Close()
+	var kept []gpumux.Result
+	for r, err := range st.Results(s.t.Context(), output) {
+		require.NoError(s.t, err)
+		if wanted(r.Index) {
+			kept = append(kept, r)
+		}
+	}
+	require.NoError(s.t, st.WritePart(s.t.Context(), gpumux.PartsOf(output), kept))
+}
+
+// A worker with another store than the map's says so, and the map ends instead of waiting for ever.
+func TestTrust_WorkersWithDifferentStores(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	other := s.config("other", 1)
+	other.Store = "file://" + filepath.Join(s.dir, "elsewhere")
+	s.serve(other)
+	refused := 0
+	for i := range 8 {
+		_, err := s.run(gpumux.MapInput{
+			Task: "double", Range: &gpumux.Range{End: 3000}, Ladder: []string{"other"}, Output: fmt.Sprintf("d/%d.jsonl", i),
+		})
+		if err != nil {
+			refused++
+			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+			require.ErrorContains(t, err, s.store)
+			require.ErrorContains(t, err, other.Store)
+		}
+	}
+	require.Positive(t, refused, "both workers answer on the queue of light activities")
+}
+
+// The Web UI's button: the map goes on from there, its results are whole, and no segment is left over.
+func TestTrust_ResetInTheSegmentPhase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 900}, Ladder: []string{"cpu"}, Chunk: 1})
+	reset := int64(0)
+	require.Eventually(t, func() bool {
+		segments := 0
+		iter := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for iter.HasNext() {
+			event, err := iter.Next()
+			if err != nil {
+				return false
+			}
+			switch event.GetEventType() {
+			case enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+				segments++
+			case enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+				if segments == 0 {
+					reset = event.GetEventId() // before the first segment
+				}
+			}
+		}
+		return segments > 0
+	}, 5*time.Minute, 100*time.Millisecond)
+	_, err := s.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: s.namespace, Reason: "as the Web UI does", WorkflowTaskFinishEventId: reset, RequestId: t.Name(),
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var sum gpumux.Summary
+	err = s.client.GetWorkflow(ctx, run.GetID(), "").Get(ctx, &sum)
+	if err != nil {
+		for _, id := range []string{run.GetID(), run.GetID() + "/segment-1", run.GetID() + "/segment-2"} {
+			iter := s.client.GetWorkflowHistory(context.Background(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+			var events []string
+			for iter.HasNext() {
+				event, err := iter.Next()
+				if err != nil {
+					break
+				}
+				events = append(events, fmt.Sprint(event.GetEventId(), event.GetEventType(), event.GetWorkflowTaskFailedEventAttributes(), event.GetStartChildWorkflowExecutionFailedEventAttributes()))
+			}
+			t.Log(id, len(events), strings.Join(events[max(0, len(events)-40):], "\n"))
+		}
+	}
+	require.NoError(t, err)
+	require.EqualValues(t, 900, sum.Succeeded)
+	for i, r := range s.results(sum) {
+		require.Equal(t, fmt.Sprint(2*i), string(r.Value))
+	}
+	require.Eventually(t, func() bool {
+		open, err := s.client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: s.namespace, Query: "ExecutionStatus = 'Running'",
+		})
+		return err == nil && len(open.GetExecutions()) == 0
+	}, time.Minute, 100*time.Millisecond, "nothing is left running")
+}
+
+// A fault in a segment is the map's, with its item.
+func TestTrust_FailFastInASegment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	lines := strings.Repeat("1\n", 1200) + strings.Repeat("3\n", 300)
+	_, err := s.run(gpumux.MapInput{Task: "fail", Source: s.source(lines), Ladder: []string{"cpu"}, Chunk: 1, FailFast: true, Output: "d/f.jsonl"})
+	require.ErrorContains(t, err, "item 120")
+	fault := workflows.FaultOf(err)
+	require.NotNil(t, fault)
+	require.Equal(t, "3 is a multiple of three", fault.Message)
+}
+
+// Scattered work costs as much as the same in a row: chunks of many items, not an activity each.
+func TestTrust_ScatteredWorkRunsInChunks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	in := gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 30_000}, Ladder: []string{"cpu"}, Output: "d/double.jsonl"}
+	whole, err := s.run(in)
+	require.NoError(t, err)
+	// Every third result is taken away.
+	for _, path := range s.partFilesOf("d") {
+		require.NoError(t, os.Remove(path))
+	}
+	s.keepResults("d/double.jsonl", func(i int64) bool { return i%3 != 0 })
+	scattered, err := s.run(in)
+	require.NoError(t, err)
+	require.EqualValues(t, 30_000, scattered.Succeeded)
+	require.LessOrEqual(t, scattered.Chunks, 2*whole.Chunks)
+	for i, r := range s.results(scattered) {
+		require.Equal(t, fmt.Sprint(2*i), string(r.Value))
+	}
+}

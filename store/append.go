@@ -1,0 +1,177 @@
+package store
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+const (
+	// A part is full at so many items or bytes; until then each write replaces it with a longer one.
+	fullItems = 4096
+	fullBytes = 1 << 20
+	// largestPart bounds what one write puts into one part, as far as a single result allows.
+	largestPart    = 8 << 20
+	largestInItems = 1 << 16
+
+	writerDigits = 24
+	// blockBytes is how much memory lines share.
+	blockBytes = 64 << 10
+)
+
+// Appender adds results to the folder of a map. It writes few objects, however often it is told to: one that is not full yet is
+// replaced by a longer one. Add may be called while a Flush runs; only one Flush runs at a time.
+type Appender struct {
+	s      *Store
+	folder string
+
+	flush sync.Mutex
+	// kept are the lines of the part that is not full, in order of index.
+	kept     []entry
+	keptSize int
+
+	mu sync.Mutex
+	// name is the part's; only a Flush changes it.
+	name partName
+	// added are lines that are not written yet; block is memory for the next ones.
+	added []entry
+	block []byte
+}
+
+// entry is a line of results. A large value is written from where it lies, between what stands before it and behind it.
+type entry struct {
+	index              int64
+	line, value, after []byte
+}
+
+func (e entry) size() int { return len(e.line) + len(e.value) + len(e.after) }
+
+// Append starts an Appender with a name of its own. Writers that start later sort behind, as far as clocks agree.
+func (s *Store) Append(folder string) (*Appender, error) {
+	folder, err := s.Key(folder)
+	if err != nil {
+		return nil, err
+	}
+	id := make([]byte, writerDigits/2)
+	if _, err := rand.Read(id); err != nil {
+		return nil, err
+	}
+	for i, now := 0, uint64(time.Now().UnixMilli()); i < 6; i++ {
+		id[i] = byte(now >> (40 - 8*i))
+	}
+	return &Appender{s: s, folder: folder, name: partName{writer: hex.EncodeToString(id)}}, nil
+}
+
+// At is where the Appender stands: what is added from now on lies in its parts from there. It does not wait for a Flush.
+func (a *Appender) At() Written {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Written{a.name.writer, a.name.number}
+}
+
+// Add takes a result, which is written with the next Flush. The error says what is wrong with the result.
+func (a *Appender) Add(r gpumux.Result) error {
+	if r.Index < 0 {
+		return fmt.Errorf("result %d: the index is negative", r.Index)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if cap(a.block)-len(a.block) < blockBytes/4 {
+		a.block = make([]byte, 0, blockBytes)
+	}
+	e, block, err := lineOf(r, a.block)
+	if err == nil {
+		a.added, a.block = append(a.added, e), block
+	}
+	return err
+}
+
+// Flush writes what was added. When it returns nil all of that survives a crash of the machine; after an error all of it waits for
+// the next Flush.
+func (a *Appender) Flush(ctx context.Context) error {
+	a.flush.Lock()
+	defer a.flush.Unlock()
+	a.mu.Lock()
+	added := a.added
+	a.added = nil
+	a.mu.Unlock()
+	for len(added) > 0 {
+		n, size := 0, a.keptSize
+		for n < len(added) && (n == 0 || size+added[n].size() <= largestPart && len(a.kept)+n < largestInItems) {
+			size += added[n].size()
+			n++
+		}
+		if err := a.extend(ctx, added[:n], size); err != nil {
+			a.mu.Lock()
+			a.added = append(added, a.added...)
+			a.mu.Unlock()
+			return err
+		}
+		added = added[n:]
+	}
+	return nil
+}
+
+// extend writes the part with more lines.
+func (a *Appender) extend(ctx context.Context, more []entry, size int) error {
+	all := append(slices.Clip(a.kept), more...)
+	byIndex := func(x, y entry) int { return cmp.Compare(x.index, y.index) }
+	if !slices.IsSortedFunc(all, byIndex) {
+		slices.SortStableFunc(all, byIndex)
+	}
+	// Of two results for an item the first counts.
+	all = slices.CompactFunc(all, func(x, y entry) bool { return x.index == y.index })
+	full := len(all) >= fullItems || size >= fullBytes
+	if err := a.write(ctx, all, full); err != nil {
+		return err
+	}
+	a.kept, a.keptSize = all, size
+	if full {
+		a.kept, a.keptSize = nil, 0
+		a.mu.Lock()
+		a.name.number++
+		a.mu.Unlock()
+	}
+	return nil
+}
+
+func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
+	h := head{Version: 1, Items: int64(len(lines)), Least: lines[0].index, Most: lines[len(lines)-1].index, Full: full}
+	sum := uint32(0)
+	for _, e := range lines {
+		h.Bytes += int64(e.size())
+		for _, piece := range [][]byte{e.line, e.value, e.after} {
+			sum = crc32.Update(sum, castagnoli, piece)
+		}
+	}
+	h.Sum = fmt.Sprintf("%08x", sum)
+	first, err := h.line()
+	if err != nil {
+		return err
+	}
+	w, err := a.s.create(ctx, a.name.key(a.folder), creation{bytes: h.Bytes})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	to := bufio.NewWriterSize(w, int(min(h.Bytes+headBytes, 256<<10)))
+	to.Write(first) // what keeps bytes from being written comes out of Flush
+	for _, e := range lines {
+		to.Write(e.line)
+		to.Write(e.value)
+		to.Write(e.after)
+	}
+	if err := to.Flush(); err != nil {
+		return err
+	}
+	return w.Close()
+}

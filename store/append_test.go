@@ -1,0 +1,297 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
+)
+
+// Results that come one by one leave few objects.
+func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		a, err := s.Append("p")
+		require.NoError(t, err)
+		const flushes, each = 200, 50
+		for i, at := range rand.Perm(flushes * each) {
+			require.NoError(t, a.Add(value(int64(at), fmt.Sprint(at))))
+			if i%each == each-1 {
+				require.NoError(t, a.Flush(t.Context()))
+				require.NoError(t, a.Flush(t.Context()), "nothing to do")
+			}
+		}
+		names, err := s.names(t.Context(), "p")
+		require.NoError(t, err)
+		require.Len(t, names, flushes*each/fullItems+1)
+		seen := map[int64]bool{}
+		for number := range names {
+			key := partName{a.name.writer, number}.key("p")
+			h, err := s.head(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, number < len(names)-1, h.Full)
+			last := int64(-1)
+			for _, r := range resultsOf(t, s, key) {
+				require.Greater(t, r.Index, last, "in order of index")
+				last = r.Index
+				require.Equal(t, fmt.Sprint(r.Index), string(r.Value))
+				require.False(t, seen[r.Index])
+				seen[r.Index] = true
+			}
+			require.Equal(t, last, h.Most)
+		}
+		require.Len(t, seen, flushes*each)
+	})
+}
+
+func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	for _, text := range []string{"1", "2"} { // in one write
+		require.NoError(t, a.Add(value(7, text)))
+	}
+	require.NoError(t, a.Add(value(3, "1")))
+	require.NoError(t, a.Flush(t.Context()))
+	for _, index := range []int64{3, 7, 5} { // and in the next
+		require.NoError(t, a.Add(value(index, "3")))
+	}
+	require.NoError(t, a.Flush(t.Context()))
+	require.Equal(t, []gpumux.Result{value(3, "1"), value(5, "3"), value(7, "1")}, resultsOf(t, s, a.name.key("p")))
+}
+
+// A store that takes nothing for a while loses nothing of what was there, and gets all that came meanwhile.
+func TestAppender_AnErrorKeepsEverything(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	first := a.At()
+	require.NoError(t, a.Add(value(0, "0")))
+	require.NoError(t, a.Flush(t.Context()))
+	var refused atomic.Int64
+	server.Trouble(func(*http.Request) int { refused.Add(1); return http.StatusForbidden })
+	for i := int64(1); i < 3*fullItems; i++ {
+		require.NoError(t, a.Add(value(i, fmt.Sprint(i))))
+		if i%fullItems == 0 {
+			require.Error(t, a.Flush(t.Context()))
+			require.Equal(t, first, a.At())
+		}
+	}
+	require.Positive(t, refused.Load())
+	require.Len(t, resultsOf(t, s, a.name.key("p")), 1, "what was stored stays")
+	require.NoError(t, a.Add(value(1, `"later"`)))
+	server.Trouble(nil)
+	require.NoError(t, a.Flush(t.Context()))
+	told, damaged := since(t, s, "p", first)
+	require.Zero(t, damaged)
+	require.Len(t, told, 3*fullItems)
+	for _, r := range resultsOf(t, s, partName{first.Writer, 0}.key("p")) {
+		require.Equal(t, fmt.Sprint(r.Index), string(r.Value), "in the order in which they came")
+	}
+}
+
+// A write that fails in the middle of many keeps what it has not written.
+func TestAppender_AnErrorBetweenParts(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	large := `"` + strings.Repeat("x", fullBytes) + `"`
+	const n = 40
+	for i := range int64(n) {
+		require.NoError(t, a.Add(value(i, large)))
+	}
+	writes := 0
+	server.Trouble(func(*http.Request) int {
+		if writes++; writes > 2 {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	require.Error(t, a.Flush(t.Context()))
+	require.Equal(t, 2, a.At().Number)
+	server.Trouble(nil)
+	require.NoError(t, a.Flush(t.Context()))
+	told, _ := since(t, s, "p", Written{Writer: a.name.writer})
+	require.Len(t, told, n)
+}
+
+func TestAppender_ResultsAboveTheSizes(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		a, err := s.Append("p")
+		require.NoError(t, err)
+		want := map[int64]string{}
+		for i, size := range []int{fullBytes + 1, 10, largestPart + 1, 10, largestPart / 2, largestPart/2 + 1, fullBytes / 2, fullBytes / 2} {
+			text := `"` + strings.Repeat(string(rune('a'+i)), size) + `"`
+			want[int64(i)] = text
+			require.NoError(t, a.Add(value(int64(i), text)))
+		}
+		require.NoError(t, a.Flush(t.Context()))
+		names, err := s.names(t.Context(), "p")
+		require.NoError(t, err)
+		got := map[int64]string{}
+		for _, name := range names {
+			all := resultsOf(t, s, name.key("p"))
+			h, err := s.head(t.Context(), name.key("p"))
+			require.NoError(t, err)
+			require.True(t, len(all) == 1 || h.Bytes <= largestPart, "only a single result may be larger")
+			for _, r := range all {
+				got[r.Index] = string(r.Value)
+			}
+		}
+		require.Len(t, got, len(want))
+		for i := range want {
+			require.True(t, want[i] == got[i], i)
+		}
+	})
+}
+
+func TestAppender_ManyItemsInOneFlushMakePartsThatFit(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	const n = 2*largestInItems + 10
+	for i := range int64(n) {
+		require.NoError(t, a.Add(value(i, "1")))
+	}
+	require.NoError(t, a.Flush(t.Context()))
+	names, err := s.names(t.Context(), "p")
+	require.NoError(t, err)
+	require.Len(t, names, 3)
+	runs, err := s.Runs(t.Context(), "p")
+	require.NoError(t, err)
+	require.Equal(t, gpumux.Runs{{Start: 0, End: n}}, runs)
+}
+
+func TestAppender_AddWhileFlushRuns(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		a, err := s.Append("p")
+		require.NoError(t, err)
+		const adders, each = 4, 3000
+		var adding, flushing sync.WaitGroup
+		stop := make(chan struct{})
+		for range 2 {
+			flushing.Go(func() {
+				for {
+					if err := a.Flush(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					default:
+						a.At()
+					}
+				}
+			})
+		}
+		for k := range int64(adders) {
+			adding.Go(func() {
+				for i := range int64(each) {
+					if err := a.Add(value(i*adders+k, "1")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		adding.Wait()
+		close(stop)
+		flushing.Wait()
+		require.NoError(t, a.Flush(t.Context()))
+		runs, err := s.Runs(t.Context(), "p")
+		require.NoError(t, err)
+		require.Equal(t, gpumux.Whole(adders*each).Runs, runs)
+	})
+}
+
+// Where an Appender stands is known while a write hangs: chunks begin and heartbeat meanwhile.
+func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	before := a.At()
+	require.NoError(t, a.Add(value(0, "1")))
+	hung, goOn := make(chan struct{}), make(chan struct{})
+	server.Trouble(func(*http.Request) int { close(hung); <-goOn; return 0 })
+	flushed := make(chan error, 1)
+	go func() { flushed <- a.Flush(t.Context()) }()
+	<-hung
+	require.Equal(t, before, a.At())
+	close(goOn)
+	require.NoError(t, <-flushed)
+}
+
+// Whatever is damaged on disk, the next write of the part is whole again.
+func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), Options{})
+	a, err := s.Append("p")
+	require.NoError(t, err)
+	require.NoError(t, a.Add(value(0, "1")))
+	require.NoError(t, a.Flush(t.Context()))
+	put(t, s, a.name.key("p"), "broken")
+	found, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Len(t, found.Damaged, 1)
+	require.NoError(t, a.Add(value(1, "1")))
+	require.NoError(t, a.Flush(t.Context()))
+	found, err = s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Empty(t, found.Damaged)
+	require.EqualValues(t, 2, found.Succeeded)
+}
+
+func TestAppender_RefusesAFolderOutside(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	_, err := s.Append("/etc")
+	var name *NameError
+	require.True(t, errors.As(err, &name))
+}
+
+func TestAppender_NamesDiffer(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	names := map[string]bool{}
+	for range 1000 {
+		a, err := s.Append("p")
+		require.NoError(t, err)
+		names[a.name.writer] = true
+	}
+	require.Len(t, names, 1000)
+	all := slices.Sorted(maps.Keys(names))
+	require.Len(t, all[0], writerDigits)
+}
+
+func BenchmarkAppender(b *testing.B) {
+	for _, size := range []int{10, 1000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			dir := b.TempDir()
+			s := open(b, "file://"+dir, Options{})
+			text := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+			a, err := s.Append("p")
+			require.NoError(b, err)
+			index := int64(0)
+			for b.Loop() {
+				require.NoError(b, a.Add(gpumux.Result{Index: index, Value: text}))
+				if index++; index%2000 == 0 {
+					require.NoError(b, a.Flush(b.Context()))
+				}
+			}
+			b.SetBytes(int64(size))
+			require.NoError(b, os.RemoveAll(dir))
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package store
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
+)
+
+// damages are what may happen to the part of items 3 to 5.
+var damages = map[string]func(text string) string{
+	"a value changed":       func(text string) string { return strings.Replace(text, `"value":"four"`, `"value":"fuor"`, 1) },
+	"an index changed":      func(text string) string { return strings.Replace(text, `{"index":4`, `{"index":8`, 1) },
+	"a kind changed":        func(text string) string { return strings.Replace(text, `"kind":"crash"`, `"kind":"brash"`, 1) },
+	"a bracket changed":     func(text string) string { return text[:len(text)-2] + "x\n" },
+	"the checksum changed":  func(text string) string { return strings.Replace(text, `"crc32c":"`, `"crc32c":"x`, 1) },
+	"the count changed":     func(text string) string { return strings.Replace(text, `"items":3`, `"items":2`, 1) },
+	"the least changed":     func(text string) string { return strings.Replace(text, `"least":3`, `"least":4`, 1) },
+	"the most changed":      func(text string) string { return strings.Replace(text, `"most":5`, `"most":1`, 1) },
+	"cut off in a line":     func(text string) string { return text[:len(text)-5] },
+	"cut off behind a line": func(text string) string { return text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1] },
+	"cut off in the head":   func(text string) string { return text[:50] },
+	"only the head":         func(text string) string { return text[:headBytes] },
+	"empty":                 func(string) string { return "" },
+	"a line twice": func(text string) string {
+		lines := strings.SplitAfter(text, "\n")
+		return strings.Join(append(lines, lines[len(lines)-2]), "")
+	},
+	"another file": func(string) string { return strings.Repeat("what is this?\n", 50) },
+}
+
+// eachDamage runs a test on every kind of store with parts of items 0 to 2, 3 to 5, which is the damaged one, and 6 to 8.
+func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string)) {
+	for name, change := range damages {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *Store) {
+				writePart(t, s, "p", results(0, 1, 2)...)
+				part := writePart(t, s, "p", value(3, "3"), value(4, `"four"`), fault(5, gpumux.Crash))
+				writePart(t, s, "p", results(6, 7, 8)...)
+				text := get(t, s, part.key("p"))
+				changed := change(text)
+				require.NotEqual(t, text, changed)
+				put(t, s, part.key("p"), changed)
+				test(t, s, part.String())
+				require.Equal(t, changed, get(t, s, "p/damaged/"+part.String()), "it stays for people to look at")
+				there, err := s.Exists(t.Context(), part.key("p"))
+				require.NoError(t, err)
+				require.False(t, there)
+			})
+		})
+	}
+}
+
+var nine = gpumux.PartsInput{Parts: "p", Items: 9, Owner: gpumux.Owner{Task: "f", Input: "range 0 to 9", Items: 9}}
+
+// mends runs the missing items again and merges.
+func mends(t *testing.T, s *Store) {
+	writePart(t, s, "p", results(3, 4, 5)...)
+	found, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Empty(t, found.Damaged)
+	require.Zero(t, found.Rest.Len())
+	merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim}, nil)
+	require.NoError(t, err)
+	require.Empty(t, merged.Missing)
+	require.EqualValues(t, 9, merged.Succeeded)
+	require.Equal(t, 9, strings.Count(get(t, s, "out"), "\n"))
+}
+
+func TestFind_SetsADamagedPartAside(t *testing.T) {
+	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
+		found, err := s.Find(t.Context(), nine)
+		require.NoError(t, err)
+		require.Len(t, found.Damaged, 1)
+		require.Contains(t, found.Damaged[0], "part "+s.Locate("p/"+damaged)+" is damaged: ")
+		require.Equal(t, gpumux.Work{Runs: gpumux.Runs{{Start: 3, End: 6}}}, found.Rest)
+		require.EqualValues(t, 6, found.Succeeded)
+		require.Zero(t, found.Failed)
+		mends(t, s)
+	})
+}
+
+func TestMerge_SetsADamagedPartAside(t *testing.T) {
+	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
+		put(t, s, "out", "before")
+		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		require.NoError(t, err)
+		require.Empty(t, merged.Output)
+		require.Contains(t, merged.Missing, "item 3 has no result")
+		require.Contains(t, merged.Missing, "part "+s.Locate("p/"+damaged)+" is damaged: ")
+		require.Equal(t, "before", get(t, s, "out"))
+		mends(t, s)
+	})
+}
+
+func TestSince_SetsADamagedPartAside(t *testing.T) {
+	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
+		name, ok := parsePart(damaged)
+		require.True(t, ok)
+		told, count := since(t, s, "p", Written{Writer: name.writer})
+		require.Equal(t, 1, count)
+		require.Empty(t, told, "what lies in a damaged part runs again, all of it")
+		mends(t, s)
+	})
+}
+
+func TestTail_PassesOverADamagedPart(t *testing.T) {
+	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
+		ordered, err := s.Tail("p", TailOptions{})
+		require.NoError(t, err)
+		unordered, err := s.Tail("p", TailOptions{Unordered: true})
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 1, 2}, taken(t, ordered))
+		require.Equal(t, []int64{0, 1, 2, 6, 7, 8}, taken(t, unordered))
+		require.Empty(t, taken(t, ordered))
+		require.Empty(t, taken(t, unordered))
+		_, err = s.Find(t.Context(), nine) // the map, as it goes on
+		require.NoError(t, err)
+		mends(t, s)
+		require.Equal(t, []int64{3, 4, 5, 6, 7, 8}, taken(t, ordered))
+		require.Equal(t, []int64{3, 4, 5}, taken(t, unordered))
+	})
+}
+
+// Deleted parts leave their items to be run again; the rest of what their writer stored counts.
+func TestFind_ADeletedPartRunsAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		part := writePart(t, s, "p", results(3, 4, 5)...)
+		writePart(t, s, "p", results(0, 1, 2, 6, 7, 8)...)
+		tail, err := s.Tail("p", TailOptions{})
+		require.NoError(t, err)
+		require.Len(t, taken(t, tail), 9)
+		require.NoError(t, s.Delete(t.Context(), part.key("p")))
+		told, _ := since(t, s, "p", Written{Writer: part.writer})
+		require.Empty(t, told)
+		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		require.NoError(t, err)
+		require.Equal(t, "item 3 has no result in p", merged.Missing)
+		found, err := s.Find(t.Context(), nine)
+		require.NoError(t, err)
+		require.Empty(t, found.Damaged)
+		require.Equal(t, gpumux.Runs{{Start: 3, End: 6}}, found.Rest.Runs)
+		mends(t, s)
+		require.Empty(t, taken(t, tail), "each item once")
+	})
+}
+
+func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	for i := range int64(9) {
+		part := writePart(t, s, "p", value(i, "1"))
+		text := get(t, s, part.key("p"))
+		if i%2 == 0 {
+			text = text[:100]
+		} else {
+			text = strings.Replace(text, `"value":1`, `"value":2`, 1)
+		}
+		put(t, s, part.key("p"), text)
+	}
+	found, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Len(t, found.Damaged, keepDamaged+1)
+	require.Equal(t, "and 4 more", found.Damaged[keepDamaged])
+	require.Equal(t, gpumux.Whole(9), found.Rest)
+}
+
+// Whoever comes second to set a part aside has nothing left to do.
+func TestSetAside_Twice(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		part := writePart(t, s, "p", value(0, "1"))
+		damaged := &DamagedError{s.Locate(part.key("p")), "it is a test", part.key("p")}
+		require.NoError(t, s.setAside(t.Context(), damaged))
+		require.NoError(t, s.setAside(t.Context(), damaged))
+		require.NotEmpty(t, get(t, s, "p/damaged/"+part.String()))
+	})
+}
+
+// Servers refuse a range of an object that has no byte.
+func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
+	server := s3test.New(t)
+	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.Header.Get("Range") != "" {
+			whole := r.Clone(r.Context())
+			whole.Header.Del("Range")
+			answer := httptest.NewRecorder()
+			server.ServeHTTP(answer, whole)
+			if answer.Code == http.StatusOK && answer.Body.Len() == 0 {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+				w.Write([]byte("<Error><Code>InvalidRange</Code><Message>The requested range is not satisfiable</Message></Error>"))
+				return
+			}
+		}
+		server.ServeHTTP(w, r)
+	}))
+	defer strict.Close()
+	s := open(t, "s3://bucket?region=eu-west-1&endpoint="+strict.URL, Options{})
+	part := writePart(t, s, "p", value(0, "1"))
+	put(t, s, part.key("p"), "")
+	found, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Len(t, found.Damaged, 1)
+	require.Equal(t, gpumux.Whole(9), found.Rest)
+	require.True(t, slices.Contains(server.Keys(), "p/damaged/"+part.String()))
+}
+
+// A part that a newer version wrote is not damaged: it stays, and whoever cannot read it says so.
+func TestPart_ANewerVersionStays(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))
+	names, err := s.names(t.Context(), "p")
+	require.NoError(t, err)
+	key := names[0].key("p")
+	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
+	_, err = s.Find(t.Context(), gpumux.PartsInput{Parts: "p", Items: 5})
+	require.ErrorContains(t, err, "is of version 7, this gpumux reads version 1")
+	names, err = s.names(t.Context(), "p")
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+}

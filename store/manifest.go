@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/gpumux/gpumux"
+)
+
+// manifest is the object manifest.json of a folder of parts: whose results they are.
+type manifest struct {
+	// Version is 1.
+	Version int          `json:"manifest"`
+	ID      string       `json:"id"`
+	Owner   gpumux.Owner `json:"owner"`
+}
+
+// OwnerError says that a folder holds the results of another map, or lies in another store. It stays wrong however often it is tried.
+type OwnerError struct{ Problem string }
+
+// Error names both.
+func (e *OwnerError) Error() string { return e.Problem }
+
+// claim writes the manifest of a folder, or finds it the same.
+func (s *Store) claim(ctx context.Context, folder string, owner gpumux.Owner) (gpumux.Claim, error) {
+	claim := gpumux.Claim{StoreURL: s.url}
+	var err error
+	if claim.Store, err = s.Identity(ctx); err != nil {
+		return claim, err
+	}
+	own := manifest{Version: 1, ID: rand.Text(), Owner: owner}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return claim, err
+	}
+	there, err := s.once(ctx, folder+"/manifest.json", text)
+	if err != nil {
+		return claim, err
+	}
+	var m manifest
+	if err := json.Unmarshal(there, &m); err != nil || m.Version != 1 {
+		return claim, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output",
+			s.Locate(folder+"/manifest.json"), there)}
+	}
+	if m.Owner != owner {
+		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; give another output, or delete that folder",
+			s.Locate(folder), describe(m.Owner), describe(owner))}
+	}
+	claim.ID = m.ID
+	return claim, nil
+}
+
+func describe(o gpumux.Owner) string {
+	text := "task " + o.Task
+	if o.Edition != "" {
+		text += " (edition " + o.Edition + ")"
+	}
+	return fmt.Sprintf("%s over %d items of %s", text, o.Items, o.Input)
+}
+
+// Holds is an *OwnerError where a claim was made in another store.
+func (s *Store) Holds(ctx context.Context, claim gpumux.Claim) error {
+	if claim.Store == "" {
+		return nil
+	}
+	own, err := s.Identity(ctx)
+	if err != nil || own == claim.Store {
+		return err
+	}
+	return &OwnerError{fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
+		"namespace the same one", s.url, claim.StoreURL)}
+}
+
+// Identity tells stores apart, whatever URL they were opened with.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	id := s.identity
+	s.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	text, err := s.once(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()))
+	if err != nil {
+		return "", err
+	}
+	var object struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(text, &object); err != nil || object.ID == "" {
+		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs", s.Locate("store.json"), text)}
+	}
+	s.mu.Lock()
+	s.identity = object.ID
+	s.mu.Unlock()
+	return object.ID, nil
+}
+
+// once writes a small object unless it is there, and returns what is there then.
+func (s *Store) once(ctx context.Context, key string, text []byte) ([]byte, error) {
+	there, err := s.small(ctx, key)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return there, err
+	}
+	for _, exclusive := range []bool{true, false} {
+		err = s.put(ctx, key, text, exclusive)
+		var refusal interface{ ErrorCode() string }
+		// A server that cannot refuse to overwrite leaves the moment between looking and writing.
+		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return s.small(ctx, key)
+}
+
+func (s *Store) put(ctx context.Context, key string, text []byte, exclusive bool) error {
+	w, err := s.create(ctx, key, creation{exclusive: exclusive})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func (s *Store) small(ctx context.Context, key string) ([]byte, error) {
+	o, err := s.open(ctx, key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	return io.ReadAll(io.LimitReader(o, 1<<20))
+}

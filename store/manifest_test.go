@@ -1,0 +1,164 @@
+package store
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
+)
+
+func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		first, err := s.Find(t.Context(), nine)
+		require.NoError(t, err)
+		again, err := s.Find(t.Context(), nine)
+		require.NoError(t, err)
+		require.Equal(t, first.Claim, again.Claim)
+		require.NotEmpty(t, first.Claim.ID)
+		require.NotEmpty(t, first.Claim.Store)
+		require.Equal(t, s.URL(), first.Claim.StoreURL)
+		require.NoError(t, s.Holds(t.Context(), first.Claim))
+
+		other := nine
+		other.Parts = "q"
+		elsewhere, err := s.Find(t.Context(), other)
+		require.NoError(t, err)
+		require.NotEqual(t, first.Claim.ID, elsewhere.Claim.ID)
+		require.Equal(t, first.Claim.Store, elsewhere.Claim.Store)
+	})
+}
+
+func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		in := gpumux.PartsInput{Parts: "p", Items: 9, Owner: gpumux.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
+		_, err := s.Find(t.Context(), in)
+		require.NoError(t, err)
+		writePart(t, s, "p", results(0)...)
+		for want, change := range map[string]func(*gpumux.Owner){
+			"task other (edition e1) over 9 items of range 0 to 9": func(o *gpumux.Owner) { o.Task = "other" },
+			"task label (edition e2) over 9 items of range 0 to 9": func(o *gpumux.Owner) { o.Edition = "e2" },
+			"task label (edition e1) over 9 items of range 1 to 9": func(o *gpumux.Owner) { o.Input = "range 1 to 9" },
+			"task label (edition e1) over 8 items of range 0 to 9": func(o *gpumux.Owner) { o.Items = 8 },
+		} {
+			other := in
+			change(&other.Owner)
+			_, err := s.Find(t.Context(), other)
+			var owner *OwnerError
+			require.ErrorAs(t, err, &owner)
+			require.ErrorContains(t, err, s.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
+			require.ErrorContains(t, err, "this map is "+want)
+			require.ErrorContains(t, err, "give another output, or delete that folder")
+		}
+		found, err := s.Find(t.Context(), in)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, found.Succeeded, "nothing was lost")
+	})
+}
+
+func TestClaim_ThatIsNoManifest(t *testing.T) {
+	s := open(t, "mem://", Options{})
+	for _, text := range []string{"", "x", "{}", `{"manifest":2}`, "null"} {
+		put(t, s, "p/manifest.json", text)
+		_, err := s.Find(t.Context(), nine)
+		var owner *OwnerError
+		require.ErrorAs(t, err, &owner, text)
+		require.ErrorContains(t, err, "mem:///p/manifest.json is no manifest of this version")
+	}
+}
+
+// Of many that claim a folder at once one wins, and all know which.
+func TestClaim_Concurrently(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		const n = 16
+		claims, errs := make([]gpumux.Claim, n), make([]error, n)
+		var wait sync.WaitGroup
+		for i := range n {
+			wait.Go(func() {
+				in := nine
+				in.Owner.Task = []string{"f", "g"}[i%2]
+				found, err := s.Find(t.Context(), in)
+				claims[i], errs[i] = found.Claim, err
+			})
+		}
+		wait.Wait()
+		winner, losers := "", 0
+		for i, err := range errs {
+			if err != nil {
+				var owner *OwnerError
+				require.ErrorAs(t, err, &owner)
+				losers++
+				continue
+			}
+			if winner == "" {
+				winner = claims[i].ID
+			}
+			require.Equal(t, winner, claims[i].ID)
+		}
+		require.Equal(t, n/2, losers)
+	})
+}
+
+func TestClaim_OnAServerWithoutConditions(t *testing.T) {
+	server := s3test.New(t)
+	server.RefuseConditions()
+	s := open(t, server.URL(""), Options{})
+	first, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	again, err := open(t, server.URL(""), Options{}).Find(t.Context(), nine)
+	require.NoError(t, err)
+	require.Equal(t, first.Claim, again.Claim)
+	other := nine
+	other.Owner.Task = "other"
+	_, err = s.Find(t.Context(), other)
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+}
+
+// A store is the same one whatever it is called, and another one even where it is called the same.
+func TestIdentity(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	found, err := s.Find(t.Context(), nine)
+	require.NoError(t, err)
+	renamed := open(t, server.URL("&use_path_style=true"), Options{})
+	require.NotEqual(t, s.URL(), renamed.URL())
+	require.NoError(t, renamed.Holds(t.Context(), found.Claim))
+	for _, other := range []*Store{open(t, server.URL("&prefix=a"), Options{}), open(t, "file://"+t.TempDir(), Options{}), open(t, "mem://", Options{})} {
+		err := other.Holds(t.Context(), found.Claim)
+		var owner *OwnerError
+		require.ErrorAs(t, err, &owner)
+		require.ErrorContains(t, err, "this worker keeps results in "+other.URL())
+		require.ErrorContains(t, err, "the map's lie in "+s.URL())
+		_, err = other.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim}, nil)
+		require.ErrorAs(t, err, &owner)
+	}
+	require.NoError(t, s.Holds(t.Context(), gpumux.Claim{}), "a chunk without a claim")
+}
+
+func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	ids := make([]string, 16)
+	var wait sync.WaitGroup
+	for i := range ids {
+		s := open(t, "file://"+dir, Options{})
+		wait.Go(func() {
+			id, err := s.Identity(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = id
+		})
+	}
+	wait.Wait()
+	require.NotEmpty(t, ids[0])
+	for _, id := range ids {
+		require.Equal(t, ids[0], id)
+	}
+	s := open(t, "mem://", Options{})
+	put(t, s, "store.json", "{}")
+	_, err := s.Identity(t.Context())
+	require.ErrorContains(t, err, "mem:///store.json does not say which store this is")
+}

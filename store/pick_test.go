@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
+)
+
+func TestPick_RandomRuns(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		const n = 3000
+		want, tidy, _ := numbered(n)
+		src, err := s.PutSource(t.Context(), spool(t, tidy, JSONLines))
+		require.NoError(t, err)
+		for range 20 {
+			runs, set := someItems(n)
+			var kept []json.RawMessage
+			var order []int64
+			require.NoError(t, s.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
+				kept, order = append(kept, item), append(order, index)
+				return true
+			}))
+			require.Len(t, order, len(set))
+			at := 0
+			for _, run := range runs {
+				for i := run.Start; i < run.End; i++ {
+					require.Equal(t, i, order[at])
+					require.Equal(t, want[i], string(kept[at]))
+					at++
+				}
+			}
+		}
+	})
+}
+
+// apart is a source in which every 100th item is far from the others.
+func apart(t *testing.T, s *Store) (src gpumux.Source, runs gpumux.Runs) {
+	var text strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&text, "\"%d%s\"\n", i, strings.Repeat("x", 8<<10))
+	}
+	src, err := s.PutSource(t.Context(), spool(t, text.String(), JSONLines))
+	require.NoError(t, err)
+	for at := int64(5); at < 2000; at += 100 {
+		runs = append(runs, gpumux.Span{Start: at, End: at + 1 + at%30})
+	}
+	return src, runs
+}
+
+func TestPick_FarRunsInOrderAndStop(t *testing.T) {
+	server := s3test.New(t)
+	for _, s := range []*Store{open(t, "file://"+t.TempDir(), Options{}), open(t, server.URL(""), Options{})} {
+		src, runs := apart(t, s)
+		require.Greater(t, len(bridge(src, runs)), 1)
+		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
+			var got []int64
+			server.Truncate(3)
+			require.NoError(t, s.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
+				require.True(t, strings.HasPrefix(string(item), fmt.Sprintf(`"%dx`, index)))
+				got = append(got, index)
+				return int64(len(got)) < most
+			}))
+			var want []int64
+			for _, run := range runs {
+				for i := run.Start; i < run.End && int64(len(want)) < most; i++ {
+					want = append(want, i)
+				}
+			}
+			require.Equal(t, want, got, "no call after the taker has enough")
+		}
+		require.NoError(t, s.Pick(t.Context(), src, nil, nil))
+	}
+}
+
+func TestPick_NearRunsCostFewRequests(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), Options{})
+	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
+	require.NoError(t, err)
+	_, err = s.indexOf(t.Context(), src)
+	require.NoError(t, err)
+	var near gpumux.Runs
+	for at := int64(50_000); at < 60_000; at += 10 {
+		near = append(near, gpumux.Span{Start: at, End: at + 1})
+	}
+	pick := func(runs gpumux.Runs) []string {
+		server.Requests()
+		count := int64(0)
+		require.NoError(t, s.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { count++; return true }))
+		require.Equal(t, runs.Len(), count)
+		return server.Requests()
+	}
+	require.LessOrEqual(t, len(pick(near)), 2, "one of the index, one of the lines")
+	both := gpumux.Runs{{Start: 0, End: 1}}.Union(near)
+	require.LessOrEqual(t, len(pick(both)), 4, "twice that")
+}
+
+func TestPick_ErrorsComeOut(t *testing.T) {
+	for _, s := range []*Store{open(t, "file://"+t.TempDir(), Options{}), open(t, s3test.New(t).URL(""), Options{})} {
+		src, runs := apart(t, s)
+		past := append(append(gpumux.Runs{}, runs...), gpumux.Span{Start: src.Items - 1, End: src.Items + 1})
+		count := int64(0)
+		err := s.Pick(t.Context(), src, past, func(int64, json.RawMessage) bool { count++; return true })
+		require.ErrorContains(t, err, "are not all in")
+		require.LessOrEqual(t, count, runs.Len())
+
+		enough := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		count = 0
+		err = s.Pick(ctx, src, runs, func(int64, json.RawMessage) bool {
+			if count++; count == 3 {
+				cancel(enough)
+			}
+			return true
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Less(t, count, runs.Len())
+
+		require.NoError(t, s.Delete(t.Context(), src.URL))
+		err = s.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { t.Error("an item of what is gone"); return true })
+		require.ErrorContains(t, err, "file does not exist")
+	}
+}

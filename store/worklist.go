@@ -1,0 +1,153 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gpumux/gpumux"
+)
+
+// A work list is a source whose items are indices, one per line, in order.
+
+// listWriter writes one.
+type listWriter struct {
+	s      *Store
+	source gpumux.Source
+	file   *Writer
+	index  *Writer
+	to     *bufio.Writer
+	marks  *indexWriter
+	number []byte
+}
+
+func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error) {
+	key := folder + "/work-" + rand.Text()
+	l := &listWriter{s: s, source: gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index"}}
+	var err error
+	if l.file, err = s.Create(ctx, key+".jsonl"); err != nil {
+		return nil, err
+	}
+	if l.index, err = s.Create(ctx, l.source.Index); err != nil {
+		l.file.Abort()
+		return nil, err
+	}
+	l.to, l.marks = bufio.NewWriterSize(l.file, 64<<10), newIndexWriter(l.index)
+	return l, nil
+}
+
+func (l *listWriter) add(run gpumux.Span) error {
+	for i := run.Start; i < run.End; i++ {
+		if err := l.marks.add(l.source.Bytes); err != nil {
+			return err
+		}
+		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
+		if _, err := l.to.Write(l.number); err != nil {
+			return err
+		}
+		l.source.Items++
+		l.source.Bytes += int64(len(l.number))
+	}
+	return nil
+}
+
+func (l *listWriter) finish() (gpumux.Work, error) {
+	if err := errors.Join(l.to.Flush(), l.marks.finish(l.source.Bytes, 0)); err != nil {
+		return gpumux.Work{}, err
+	}
+	if err := errors.Join(l.file.Close(), l.index.Close()); err != nil {
+		return gpumux.Work{}, err
+	}
+	return gpumux.Work{List: &l.source, End: l.source.Items}, nil
+}
+
+func (l *listWriter) abort() {
+	l.file.Abort()
+	l.index.Abort()
+}
+
+// WriteList puts items into a folder as a work list.
+func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (gpumux.Work, error) {
+	folder, err := s.Key(folder)
+	if err != nil {
+		return gpumux.Work{}, err
+	}
+	l, err := s.newList(ctx, folder)
+	if err != nil {
+		return gpumux.Work{}, err
+	}
+	defer l.abort()
+	for _, run := range runs {
+		if err := l.add(run); err != nil {
+			return gpumux.Work{}, err
+		}
+	}
+	return l.finish()
+}
+
+// ItemsOf are the items that work stands for, by index.
+func (s *Store) ItemsOf(ctx context.Context, work gpumux.Work) (gpumux.Runs, error) {
+	if work.List == nil {
+		return work.Runs, nil
+	}
+	var runs gpumux.Runs
+	last := int64(-1)
+	for text, err := range s.Items(ctx, *work.List, work.Start, work.End) {
+		if err != nil {
+			return nil, fmt.Errorf("read the work list: %w", err)
+		}
+		index, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil || index <= last {
+			return nil, fmt.Errorf("work list %s: %.40q is out of order or no index", work.List.URL, text)
+		}
+		last = index
+		runs.Add(index)
+	}
+	return runs, nil
+}
+
+// restWriter takes runs of items in order and keeps them itself while they are few.
+type restWriter struct {
+	s      *Store
+	folder string
+	runs   gpumux.Runs
+	list   *listWriter
+}
+
+func (r *restWriter) add(ctx context.Context, run gpumux.Span) (err error) {
+	if run.Len() <= 0 {
+		return nil
+	}
+	if r.list != nil {
+		return r.list.add(run)
+	}
+	if r.runs = append(r.runs, run); len(r.runs) <= mostRuns {
+		return nil
+	}
+	if r.list, err = r.s.newList(ctx, r.folder); err != nil {
+		return err
+	}
+	for _, run := range r.runs {
+		if err := r.list.add(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *restWriter) finish() (gpumux.Work, error) {
+	if r.list == nil {
+		return gpumux.Work{Runs: r.runs}, nil
+	}
+	return r.list.finish()
+}
+
+func (r *restWriter) abort() {
+	if r.list != nil {
+		r.list.abort()
+	}
+	r.list, r.runs = nil, nil
+}

@@ -1,0 +1,56 @@
+package gpumux
+
+// Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, for
+// items in a pattern that is too long to travel.
+type Work struct {
+	Runs Runs `json:"runs,omitempty"`
+	// List is a file of indices, one per line, with its index like any source.
+	List *Source `json:"list,omitempty"`
+	// Start and End are 0 without a list.
+	Start int64 `json:"start,omitempty"`
+	End   int64 `json:"end,omitempty"`
+}
+
+// Whole is the work of a map of so many items.
+func Whole(items int64) Work {
+	if items == 0 {
+		return Work{}
+	}
+	return Work{Runs: Runs{{0, items}}}
+}
+
+// Len is the number of items.
+func (w Work) Len() int64 {
+	if w.List != nil {
+		return w.End - w.Start
+	}
+	return w.Runs.Len()
+}
+
+// mostRuns is how many runs one chunk carries at most.
+const mostRuns = 1024
+
+// Take cuts the next chunk of at most n items off.
+func (w *Work) Take(n int64) Work { return w.take(n, mostRuns) }
+
+// Cut is Take of exactly n items, or all that there are.
+func (w *Work) Cut(n int64) Work { return w.take(n, len(w.Runs)) }
+
+func (w *Work) take(n int64, runs int) Work {
+	if w.List == nil {
+		return Work{Runs: w.Runs.Take(n, runs)}
+	}
+	taken := *w
+	taken.End = min(w.End, w.Start+n)
+	w.Start = taken.End
+	return taken
+}
+
+// After is what is left behind the first n items.
+func (w Work) After(n int64) Work {
+	if w.List == nil {
+		return Work{Runs: w.Runs.After(n)}
+	}
+	w.Start = min(w.End, w.Start+n)
+	return w
+}
