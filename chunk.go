@@ -12,8 +12,10 @@ const HeartbeatTimeout = 10 * time.Second
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
 	// Map is the workflow's ID, for logs.
-	Map      string   `json:"map"`
-	Task     string   `json:"task"`
+	Map  string `json:"map"`
+	Task string `json:"task"`
+	// Edition is that of the task's code that the whole map runs with; a worker that has another refuses the chunk. Empty: any.
+	Edition  string   `json:"edition,omitempty"`
 	Mode     Mode     `json:"mode,omitempty"`
 	Timeout  Duration `json:"timeout,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
@@ -78,11 +80,19 @@ type ChunkResult struct {
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
 	Busy Duration `json:"busy"`
+	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
+	// that only a process knows that it has loaded.
+	Edition string `json:"edition,omitempty"`
 	// Peak is the memory that the items needed, those that ran in this call and were measured.
 	Peak *Peaks `json:"peak,omitempty"`
 	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
 	Worker string `json:"worker,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
+}
+
+// EditionInput is the input of FindEdition.
+type EditionInput struct {
+	Task string `json:"task"`
 }
 
 // IndexInput is the input of IndexSource.

@@ -19,7 +19,7 @@ const (
 	// MaxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
 	MaxInput = 4 << 20
 	// MaxEntries is the most entries that all lists of an input hold together.
-	MaxEntries = 1 << 17
+	MaxEntries = 1 << 18
 	// mostProblems is how many mistakes are told one by one.
 	mostProblems = 20
 )

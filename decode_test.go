@@ -19,9 +19,9 @@ var decode = map[string]func([]byte) error{
 	"Chunk":       decoder[gpumux.Chunk],
 	"IndexInput":  decoder[gpumux.IndexInput],
 	"PartsInput":  decoder[gpumux.PartsInput],
+	"ListInput":   decoder[gpumux.ListInput],
 	"PartInput":   decoder[gpumux.PartInput],
 	"MergeInput":  decoder[gpumux.MergeInput],
-	"ListInput":   decoder[gpumux.ListInput],
 	"ReduceInput": decoder[gpumux.ReduceInput],
 	"Carry":       decoder[gpumux.Carry],
 }
@@ -44,14 +44,13 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 		}},
 		"nested":          {"MapInput", `{"task":"f","range":{"step":2,"end":"3"},"ladder":["gpu",7]}`, []string{"range.step: is no field; there are start, end", `range.end: "3" is a string; a whole number belongs here`, "ladder[1]: 7 is a number; a string belongs here"}},
 		"range of one":    {"MapInput", `{"task":"f","range":7}`, []string{"range: 7 is a number; an object belongs here"}},
-		"state":           {"MapInput", `{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, items, source, range, ladder, mode, chunk, window, timeout, attempts, failFast, output, reduce, priority, fairnessKey"}},
+		"state":           {"MapInput", `{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, "}},
 		"list":            {"MapInput", ` [1]`, []string{"input: [1] is a list; an object belongs here"}},
 		"null":            {"MapInput", `null`, []string{"input: is null; an object belongs here"}},
 		"no JSON":         {"MapInput", `{"task":`, []string{"input: is not JSON: byte 8 of 8 makes no sense"}},
-		"large number":    {"Chunk", `{"items":[1],"start":0,"end":99999999999999999999}`, []string{"end: 99999999999999999999 is beyond all numbers that count here"}},
-		"endless chunk":   {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, []string{"runs: a chunk of 1099511627776 items; it has 1 to 65536"}},
-		"backward chunk":  {"Chunk", `{"list":{"url":"a","index":"b","items":9},"start":5,"end":1,"range":{"start":0,"end":9}}`, []string{"end: positions 5 to 1 hold nothing"}},
-		"no runs":         {"Chunk", `{"items":[1],"runs":[5,-1]}`, []string{"runs: items are a list of numbers"}},
+		"large number":    {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":1},"start":0,"end":99999999999999999999}`, []string{"end: 99999999999999999999 is beyond all numbers that count here"}},
+		"endless chunk":   {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, []string{"runs: a chunk of 1099511627776 items; it has 1 to 65536", "runs: there is no item 1099511627775"}},
+		"backward chunk":  {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":9},"start":5,"end":1}`, []string{"start: items 5 to 1 do not lie within 0 to 1000000000000"}},
 		"nothing to run":  {"Chunk", `{"runs":[0,1]}`, []string{"items: give one of items, source and range"}},
 		"beyond a range":  {"Chunk", `{"range":{"start":7,"end":9},"runs":[2,1]}`, []string{"range: 7 to 9 has no item 2"}},
 		"beyond a source": {"Chunk", `{"source":{"url":"a","index":"b","items":2},"runs":[2,1]}`, []string{"source.items: 2 has no item 2"}},
@@ -61,6 +60,9 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 		"unsorted":        {"PartInput", `{"parts":"a","results":[{"index":2,"value":1},{"index":1,"value":1},{"index":3}]}`, []string{"results[1]: item 1 comes after item 2", "results[2]: has neither a value nor a fault"}},
 		"many to merge":   {"MergeInput", `{"parts":"a","output":"b","items":-1}`, []string{"items: -1 is outside 0 to"}},
 		"two to reduce":   {"ReduceInput", `{"reduce":"sum","results":[{"index":0,"value":1}],"partials":[{"start":0,"end":1,"count":1}]}`, []string{"source: give only one of", "partials[0].value: is missing"}},
+		"places of none":  {"Chunk", `{"items":[1],"runs":[0,1],"start":0,"end":1}`, []string{"start: 0 to 1 are places of no list"}},
+		"odd runs":        {"Chunk", `{"items":[1],"runs":[0,1,2]}`, []string{"runs: items are a list of numbers"}},
+		"endless list":    {"ListInput", `{"parts":"a","runs":[0,99999999999]}`, []string{"runs: 99999999999 items are more than"}},
 		"a rung":          {"Carry", `{"todo":[{"runs":[0,1],"rung":77}],"items":1}`, []string{"todo[0].rung: there is no rung 77"}},
 		"endless slots":   {"Carry", `{"todo":[],"slots":{"w":9223372036854775807}}`, []string{"slots: w has 9223372036854775807"}},
 	} {
@@ -90,7 +92,6 @@ func TestDecode_TakesWhatFits(t *testing.T) {
 		"IndexInput":  gpumux.IndexInput{Source: "a", Index: "b"},
 		"PartsInput":  gpumux.PartsInput{Parts: "a"},
 		"PartInput":   gpumux.PartInput{Parts: "a", Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
-		"ListInput":   gpumux.ListInput{Parts: "a", Runs: gpumux.Runs{{Start: 1, End: 2}, {Start: 5, End: 9}}},
 		"MergeInput":  gpumux.MergeInput{Parts: "a", Output: "b"},
 		"ReduceInput": gpumux.ReduceInput{Reduce: "sum", Span: gpumux.Span{End: 7}, Source: &gpumux.Source{URL: "u", Index: "i", Items: 7}},
 		"Carry":       gpumux.Carry{Items: 4, Todo: []gpumux.Piece{{Work: gpumux.Work{Runs: gpumux.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}, Peak: peaks(17)},
@@ -114,8 +115,8 @@ func peaks(bytes int64) *gpumux.Peaks {
 func TestDecode_TakesLittleMemory(t *testing.T) {
 	for name, c := range map[string]struct{ kind, in string }{
 		"long":           {"MapInput", `{"items":["` + strings.Repeat("x", gpumux.MaxInput) + `"]}`},
-		"endless":        {"Chunk", fmt.Sprintf(`{"runs":[0,%d],"range":{"start":0,"end":%[1]d}}`, int64(math.MaxInt64))},
-		"runs":           {"ListInput", `{"parts":"a","runs":[0` + strings.Repeat(",1", gpumux.MaxInput/2-20) + `]}`},
+		"endless":        {"Chunk", fmt.Sprintf(`{"start":0,"end":%d,"range":{"start":0,"end":%[1]d}}`, int64(math.MaxInt64))},
+		"runs":           {"Chunk", `{"runs":[0` + strings.Repeat(",1", gpumux.MaxInput/2-20) + `]}`},
 		"results":        {"PartInput", `{"parts":"a","results":[` + strings.Repeat("{},", gpumux.MaxInput/3-20) + `{}]}`},
 		"faults":         {"PartInput", `{"parts":"a","results":[` + strings.Repeat(`{"fault":{}},`, gpumux.MaxInput/13-20) + `{}]}`},
 		"unknown fields": {"Chunk", `{` + strings.Repeat(`"a":0,`, gpumux.MaxInput/6-20) + `"a":0}`},
@@ -150,10 +151,10 @@ func bound(data []byte) uint64 { return 64<<20 + 16*uint64(len(data)) }
 func FuzzDecode(f *testing.F) {
 	for _, in := range []string{
 		`{"task":"f","items":[1,{"a":[]}],"range":{"start":0,"end":9},"ladder":["gpu"],"timeout":"3s","chunk":5}`,
-		`{"map":"m","runs":[0,1099511627776],"source":{"url":"u","index":"i","items":3,"bytes":9},"parts":"p"}`,
+		`{"map":"m","start":0,"end":1099511627776,"source":{"url":"u","index":"i","items":3,"bytes":9},"parts":"p"}`,
 		`{"parts":"p","results":[{"index":0,"value":1},{"index":1,"fault":{"kind":"crash","message":"x"}}]}`,
 		`{"reduce":"sum","start":0,"end":9,"partials":[{"start":0,"end":3,"count":1,"value":3}],"final":true}`,
-		`{"todo":[{"runs":[0,2,1,2],"rung":1,"pace":"2s"}],"items":5,"slots":{"w":2},"peak":{"first":3,"counts":[1,2]},"started":"2026-01-02T03:04:05Z"}`,
+		`{"todo":[{"start":0,"end":5,"rung":1,"pace":"2s"}],"items":5,"slots":{"w":2},"peak":{"first":3,"counts":[1,2]},"started":"2026-01-02T03:04:05Z"}`,
 		`[]`, `null`, `"\ud800"`, `{"a":{"b":[[[{}]]]}}`, `{"source":"\u0000"}`,
 	} {
 		f.Add([]byte(in))

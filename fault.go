@@ -68,6 +68,8 @@ type Fault struct {
 	// Tail is the end of what the process printed.
 	Tail string `json:"tail,omitempty"`
 	Hint string `json:"hint,omitempty"`
+	// Edition is the edition of the task's code that the worker has, where it is not that of the map.
+	Edition string `json:"edition,omitempty"`
 	// Batch is how many items may have been under way in one micro-batch; 0 means that the task takes single items.
 	Batch int `json:"batch,omitempty"`
 	// Alone says that no other item had run in the process that died, so the item itself is to blame.

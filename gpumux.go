@@ -36,6 +36,9 @@ const (
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
+	// Edition is the edition of the task's code to run with: where no worker has it, the map fails. Default: the one that the first
+	// worker asked has when the map starts. All items of a map run with one edition.
+	Edition string `json:"edition,omitempty"`
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
@@ -98,6 +101,9 @@ type Carry struct {
 	Peak     *Peaks `json:"peak,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
+	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
+	Editions      []string `json:"editions,omitempty"`
+	ReduceEdition string   `json:"reduceEdition,omitempty"`
 }
 
 // Piece is work that still has to be done on a rung of the ladder.

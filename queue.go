@@ -21,6 +21,8 @@ const (
 	IndexSource = "gpumux.IndexSource"
 	// MergeParts turns the parts of a map into one results file in input order.
 	MergeParts = "gpumux.MergeParts"
+	// FindEdition tells which edition of a task's code the workers of a pool have.
+	FindEdition = "gpumux.FindEdition"
 	// FindParts claims the folder of a map's results and tells which items have none yet.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.

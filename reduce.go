@@ -25,6 +25,8 @@ func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
 type ReduceInput struct {
 	Map    string `json:"map"`
 	Reduce string `json:"reduce"`
+	// Edition is that of the code of a reduce that is a task; a worker that has another refuses. Empty: any.
+	Edition string `json:"edition,omitempty"`
 	// Timeout and Attempts are the map's, for each pair that a task combines.
 	Timeout  Duration `json:"timeout,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
@@ -46,6 +48,8 @@ type Partial struct {
 	Span
 	// Count is how many values are in it: items that succeeded.
 	Count int64 `json:"count"`
+	// Edition is the edition of the code of a task, in the answer to whether that is known.
+	Edition string `json:"edition,omitempty"`
 	// Value is the state of a reduce of gpumux's own, or the value of a task; or Key says where in the store it lies. Neither
 	// is set when Count is 0.
 	Value json.RawMessage `json:"value,omitempty"`

@@ -1,7 +1,6 @@
 package gpumux
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +55,20 @@ func (r Runs) After(n int64) Runs {
 	return r
 }
 
+// First is the first n items.
+func (r Runs) First(n int64) Runs { return r.Take(n, len(r)) }
+
+// Has reports whether an index is among them.
+func (r Runs) Has(index int64) bool {
+	at, _ := slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
+		if run.End <= index {
+			return -1
+		}
+		return 1
+	})
+	return at < len(r) && r[at].Start <= index
+}
+
 // Add puts an index behind all others. It must be greater than they are.
 func (r *Runs) Add(index int64) {
 	if n := len(*r); n > 0 && (*r)[n-1].End == index {
@@ -63,12 +76,6 @@ func (r *Runs) Add(index int64) {
 		return
 	}
 	*r = append(*r, Span{index, index + 1})
-}
-
-// Has reports whether an index is in it.
-func (r Runs) Has(index int64) bool {
-	at, exact := slices.BinarySearchFunc(r, index, func(run Span, index int64) int { return cmp.Compare(run.Start, index) })
-	return exact || at > 0 && index < r[at-1].End
 }
 
 // Union is the items of both.

@@ -35,6 +35,7 @@ func (in MapInput) Validate() error {
 		bad.add("task", "is missing; give the name of a task that the workers know")
 	}
 	bad.name("task", in.Task)
+	bad.name("edition", in.Edition)
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
 	bad.key("output", in.Output)
@@ -109,21 +110,22 @@ func (c Chunk) Validate() error {
 	var bad problems
 	bad.name("map", c.Map)
 	bad.name("task", c.Task)
+	bad.name("edition", c.Edition)
 	bad.running(c.Mode, c.Timeout, c.Attempts)
-	end := bad.work("", c.Work, MaxItems)
+	bad.work("", c.Work)
 	if n := c.Work.Len(); n < 1 || n > MaxChunk {
 		bad.add("runs", "a chunk of %d items; it has 1 to %d", n, MaxChunk)
 	}
 	switch {
 	case c.Items != nil && c.Source == nil && c.Range == nil:
-		if n := int64(len(c.Items)); n != c.Work.Len() {
-			bad.add("items", "a chunk of %d items carries %d", c.Work.Len(), n)
+		if n := c.Work.Len(); int64(len(c.Items)) != n || c.List != nil {
+			bad.add("items", "a chunk of %d items carries %d", n, len(c.Items))
 		}
 	case c.Items == nil && c.Source != nil && c.Range == nil:
-		bad.source("source.", *c.Source, end)
+		bad.source("source.", *c.Source, c.last())
 	case c.Items == nil && c.Source == nil && c.Range != nil:
-		if n := c.Range.End - c.Range.Start; n < end || n < 0 && c.Range.End >= c.Range.Start {
-			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, end-1)
+		if n := c.Range.End - c.Range.Start; n < c.last() || n < 0 && c.Range.End >= c.Range.Start {
+			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.last()-1)
 		}
 	default:
 		bad.add("items", "give one of items, source and range")
@@ -133,6 +135,53 @@ func (c Chunk) Validate() error {
 		bad.add("limit", "%s is negative; 0 means none", c.Limit)
 	}
 	return bad.err("chunk")
+}
+
+// last is the end of the last run, 0 for a work list.
+func (w Work) last() int64 {
+	if len(w.Runs) == 0 {
+		return 0
+	}
+	return w.Runs[len(w.Runs)-1].End
+}
+
+// work checks which items are to run.
+func (p *problems) work(prefix string, w Work) {
+	switch {
+	case w.List == nil && (w.Start != 0 || w.End != 0):
+		p.add(prefix+"start", "%d to %d are places of no list", w.Start, w.End)
+	case w.List != nil && w.Runs != nil:
+		p.add(prefix+"runs", "give only one of runs and list")
+	case w.List != nil:
+		p.source(prefix+"list.", *w.List, w.End)
+		p.span(prefix, Span{w.Start, w.End})
+	case w.last() > MaxItems:
+		p.add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(MaxItems))
+	}
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in ListInput) Validate() error {
+	var bad problems
+	bad.given("parts", in.Parts)
+	bad.work("", Work{Runs: in.Runs})
+	if n := in.Runs.Len(); n > mostListed {
+		bad.add("runs", "%d items are more than the %d of one list", n, int64(mostListed))
+	}
+	return bad.err("input of WriteList")
+}
+
+// mostListed is the most items that a workflow moves into one work list.
+const mostListed = 1 << 31
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in EditionInput) Validate() error {
+	var bad problems
+	if in.Task == "" {
+		bad.add("task", "is missing; give the name of a task that the workers know")
+	}
+	bad.name("task", in.Task)
+	return bad.err("input of FindEdition")
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
@@ -147,19 +196,10 @@ func (in IndexInput) Validate() error {
 func (in PartsInput) Validate() error {
 	var bad problems
 	bad.given("parts", in.Parts)
-	bad.count("items", in.Items)
-	bad.count("owner.items", in.Owner.Items)
-	bad.name("owner.task", in.Owner.Task)
-	bad.key("owner.input", in.Owner.Input)
+	if in.Items < 0 || in.Items > MaxItems {
+		bad.add("items", "%d is outside 0 to %d", in.Items, int64(MaxItems))
+	}
 	return bad.err("input of FindParts")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in ListInput) Validate() error {
-	var bad problems
-	bad.given("parts", in.Parts)
-	bad.work("", Work{Runs: in.Runs}, MaxItems)
-	return bad.err("input of WriteList")
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
@@ -182,7 +222,9 @@ func (in MergeInput) Validate() error {
 	bad.given("parts", in.Parts)
 	bad.given("output", in.Output)
 	bad.key("index", in.Index)
-	bad.count("items", in.Items)
+	if in.Items < 0 || in.Items > MaxItems {
+		bad.add("items", "%d is outside 0 to %d", in.Items, int64(MaxItems))
+	}
 	return bad.err("input of MergeParts")
 }
 
@@ -215,7 +257,9 @@ func (in ReduceInput) Validate() error {
 	for i, p := range in.Partials {
 		field := fmt.Sprintf("partials[%d].", i)
 		bad.span(field, p.Span)
-		bad.count(field+"count", p.Count)
+		if p.Count < 0 || p.Count > MaxItems {
+			bad.add(field+"count", "%d is outside 0 to %d", p.Count, int64(MaxItems))
+		}
 		bad.key(field+"key", p.Key)
 		if p.Count > 0 && p.Key == "" && p.Value == nil {
 			bad.add(field+"value", "is missing")
@@ -230,10 +274,15 @@ func (c Carry) Validate() error {
 	if c.Source != nil {
 		bad.source("source.", *c.Source, c.Items)
 	}
-	bad.count("items", c.Items)
+	if c.Items < 0 || c.Items > MaxItems {
+		bad.add("items", "%d is outside 0 to %d", c.Items, int64(MaxItems))
+	}
 	for i, piece := range c.Todo {
 		field := fmt.Sprintf("todo[%d].", i)
-		bad.work(field, piece.Work, c.Items)
+		bad.work(field, piece.Work)
+		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
+			bad.add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
+		}
 		if piece.Rung < 0 || piece.Rung >= MaxRungs || piece.Pace < 0 {
 			bad.add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
 		}
@@ -243,7 +292,9 @@ func (c Carry) Validate() error {
 		n     int64
 	}{{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"chunks", c.Chunks}, {"largest", c.Largest}, {"beyond", c.Beyond},
 		{"segments", int64(c.Segments)}, {"rounds", int64(c.Rounds)}} {
-		bad.count(count.field, count.n)
+		if count.n < 0 || count.n > MaxItems {
+			bad.add(count.field, "%d is outside 0 to %d", count.n, int64(MaxItems))
+		}
 	}
 	if c.Busy < 0 || c.PerItem < 0 {
 		bad.add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)
@@ -294,32 +345,6 @@ func (p *problems) given(field, key string) {
 		p.add(field, "is missing; give a key of the store")
 	}
 	p.key(field, key)
-}
-
-func (p *problems) count(field string, n int64) {
-	if n < 0 || n > MaxItems {
-		p.add(field, "%d is outside 0 to %d", n, int64(MaxItems))
-	}
-}
-
-// work checks which items of so many are to run, and returns where the last of them ends as far as that can be seen.
-func (p *problems) work(prefix string, w Work, items int64) (end int64) {
-	switch {
-	case w.List != nil && w.Runs != nil:
-		p.add(prefix+"runs", "give only one of runs and list")
-	case w.List != nil:
-		p.source(prefix+"list.", *w.List, w.End)
-		if w.Start < 0 || w.End <= w.Start {
-			p.add(prefix+"end", "positions %d to %d hold nothing", w.Start, w.End)
-		}
-	case len(w.Runs) == 0 || w.Start != 0 || w.End != 0:
-		p.add(prefix+"runs", "are missing; give the items, or a list and its positions")
-	default:
-		if end = w.Runs[len(w.Runs)-1].End; end > items {
-			p.add(prefix+"runs", "there is no item %d of %d", end-1, items)
-		}
-	}
-	return end
 }
 
 func (p *problems) span(prefix string, s Span) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -39,14 +40,19 @@ type Pool struct {
 	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
 	Worker string
 	Slots  func() int
+	// Edition is that of a task's code, or a *gpumux.Fault where the task is unknown.
+	Edition func(task string) (string, error)
+	// Alone reports whether no other worker serves the queue. Default: nobody else does.
+	Alone func(ctx context.Context) bool
 	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
 	// its items run. Default: never.
 	Doubt func() bool
 }
 
-// Register registers RunChunk and Reduce.
+// Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: gpumux.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: gpumux.FindEdition})
 	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: gpumux.Reduce})
 }
 
@@ -108,29 +114,32 @@ func (r *run) load() error {
 			return hopeless(err)
 		}
 	}
-	var m memo
-	if activity.HasHeartbeatDetails(r.ctx) {
-		if err := activity.GetHeartbeatDetails(r.ctx, &m); err != nil {
-			r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
-			m = memo{}
-		}
+	if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
+		return hopeless(err)
 	}
-	defer alive(r.ctx, m)()
 	again := activity.GetInfo(r.ctx).Attempt > 1
 	if !again { // what a later attempt knows of deaths must not be lost with a chunk that is handed back
 		r.limit.after = time.Duration(c.Limit)
 	}
-	if c.Parts != "" {
-		if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
-			return hopeless(err)
-		}
+	var m memo
+	known := activity.HasHeartbeatDetails(r.ctx) && activity.GetHeartbeatDetails(r.ctx, &m) == nil
+	if known {
+		defer alive(r.ctx, m)()
+	} else {
+		defer alive(r.ctx)()
 	}
 	items, err := r.Store.ItemsOf(r.ctx, c.Work)
+	if errors.Is(err, fs.ErrNotExist) {
+		return badInput(err, "start the map again; what has finished is kept")
+	}
 	if err != nil {
 		return hopeless(err)
 	}
-	if err := m.fits(items); err != nil {
-		r.log.Warn("heartbeat of the last attempt cannot be; starting over", "error", err)
+	if known {
+		err = m.fits(items)
+	}
+	if err != nil || !known && activity.HasHeartbeatDetails(r.ctx) {
+		r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 		m = memo{}
 	}
 	if c.Parts != "" && !c.Inline {
@@ -185,7 +194,7 @@ func (r *run) loop() error {
 		err := r.Runner.Run(ctx, Call{
 			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
 			Clean: alone, Whole: whole, Items: r.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak: r.l.peak,
+			Peak: r.l.peak, Edition: r.l.edition(), Ran: r.l.ran,
 			Done: func(result gpumux.Result) {
 				r.limit.note()
 				r.l.add(r.sized(result))
@@ -218,6 +227,8 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		return context.Cause(r.ctx)
 	case !errors.As(err, &fault):
 		return hopeless(err)
+	case fault.Edition != "":
+		return r.elsewhere(fault)
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
@@ -351,7 +362,7 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 // result is what the chunk came to.
 func (r *run) result() gpumux.ChunkResult {
 	out := r.l.result
-	out.Peak = r.l.peaks.Known()
+	out.Peak, out.Edition = r.l.peaks.Known(), r.l.memo.Edition
 	out.Covered, out.Busy, out.Worker = int64(len(r.l.done)), gpumux.Duration(r.busy), r.Worker
 	if r.Slots != nil {
 		out.Slots = r.Slots()

@@ -6,7 +6,9 @@
 // process is then gone, and what had finished is stored.
 //
 // Files: chunk.go (RunChunk), limit.go (how long a chunk may take), saving.go (results on their way into the store, and
-// heartbeats meanwhile), ledger.go (what a chunk has finished and what its faults were), runner.go (what is wanted of slots),
-// input.go (what inputs and heartbeats may be), light.go (index, find, merge, describe), reduce.go (Reduce: the leaves and branches of a reduce), checkpoint.go (how far one has come), number.go (sum, mean, min,
-// max and count), apperror.go (faults as Temporal's errors and back).
+// heartbeats meanwhile), ledger.go (what a chunk has finished and what its faults were), runner.go (what is wanted of
+// slots), edition.go (work for other code than this worker's), input.go (what inputs and
+// heartbeats may be), light.go (index, find, merge, describe), reduce.go (Reduce:
+// the leaves and branches of a reduce), checkpoint.go (how far one has come), number.go (sum, mean, min, max and count),
+// apperror.go (faults as Temporal's errors and back).
 package activities

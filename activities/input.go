@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/converter"
 
@@ -22,41 +23,50 @@ func checked[In interface{ Validate() error }, Out any](f func(context.Context, 
 	}
 }
 
-// mostWritten is how many writers of parts a memo may name, which is one per worker that had the chunk.
+// mostWritten is how many writers of parts a memo may name: one per worker that had the chunk.
 const mostWritten = 1000
 
-// fits says why a memo cannot be of a chunk of these items: any client may send a heartbeat.
+// fits says why a memo cannot be of a chunk's items: any client may send a heartbeat.
 func (m memo) fits(items gpumux.Runs) error {
-	n := items.Len()
-	if int64(len(m.Results)) > n || m.Escalate.Len() > n || len(m.Written) > mostWritten {
-		return fmt.Errorf("it tells of %d results, %d items for a larger slot and %d writers", len(m.Results), m.Escalate.Len(), len(m.Written))
+	if len(m.Written) > mostWritten {
+		return fmt.Errorf("it names %d writers of parts", len(m.Written))
 	}
+	n := items.Len()
+	inside := func(run gpumux.Span) bool {
+		at, _ := slices.BinarySearchFunc(items, run.Start, func(r gpumux.Span, index int64) int {
+			if r.End <= index {
+				return -1
+			}
+			return 1
+		})
+		return at < len(items) && items[at].Start <= run.Start && run.End <= items[at].End
+	}
+	item := func(index int64) bool { return index >= 0 && inside(gpumux.Span{Start: index, End: index + 1}) }
 	seen := map[int64]bool{}
 	for _, r := range m.Results {
-		if !items.Has(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+		if !item(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
 			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
 		}
 		seen[r.Index] = true
 	}
 	for _, run := range m.Escalate {
-		for index := run.Start; index < run.End; index++ {
-			if !items.Has(index) || seen[index] {
-				return fmt.Errorf("it sends item %d to a larger slot", index)
-			}
+		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
+		if !inside(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
+			return fmt.Errorf("it sends items %d to %d to a larger slot", run.Start, run.End-1)
 		}
 	}
 	for index, s := range m.Suspects {
-		if !items.Has(index) || s.Alone < 0 || s.Tries < s.Alone {
+		if !item(index) || s.Alone < 0 || s.Tries < s.Alone {
 			return fmt.Errorf("it suspects item %d", index)
 		}
 	}
 	for _, w := range m.Written {
-		if !w.Possible() {
-			return fmt.Errorf("it names a writer %.60q", w.Writer)
+		if !w.Valid() {
+			return fmt.Errorf("%q is no writer of parts", w.Writer)
 		}
 	}
 	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
-		return fmt.Errorf("it looks for a culprit among %d items after %d starts", m.Hunt, m.Starts)
+		return fmt.Errorf("it looks for a culprit among %d of %d items after %d starts", m.Hunt, n, m.Starts)
 	}
 	return nil
 }

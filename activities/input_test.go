@@ -54,7 +54,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		want     string
 	}{
 		"endless chunk":    {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: gpumux.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":   {"pool gpumux.RunChunk", []any{map[string]any{"range": map[string]int{"end": 9}, "runs": []int{5, -2}}}, "runs: items are a list of numbers"},
+		"backward chunk":   {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 9}, Work: gpumux.Work{List: &gpumux.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
 		"from nowhere":     {"pool gpumux.RunChunk", []any{gpumux.Chunk{Work: gpumux.Whole(3)}}, "give one of items, source and range"},
 		"another's store":  {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "../../etc"}}, "is not a key"},
 		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, `input: "run this" is a string; an object belongs here`},
@@ -62,11 +62,10 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
 		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, "input: is bytes"},
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
-		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, "an encoding that this worker does not read"},
+		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "start: \"a\" is a string; a whole number belongs here"},
 		"endless reduce":   {"pool gpumux.Reduce", []any{gpumux.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
 		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: 3 is a number"},
-		"an endless list":  {"light gpumux.WriteList", []any{map[string]any{"parts": "a", "runs": []int{0, 1 << 62}}}, "there is no item 4611686018427387903"},
 		"no source":        {"light gpumux.IndexSource", []any{gpumux.IndexInput{}}, "source: is missing; give a key of the store; index: is missing"},
 		"a path":           {"light gpumux.IndexSource", []any{gpumux.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
 		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: [1] is a list"},
@@ -91,12 +90,9 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 	}
 }
 
-// ten are the items that heartbeats are about.
-var ten = gpumux.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}
-
 // absurdMemos are heartbeats that no attempt at the items 10 to 20 has left.
 var absurdMemos = []string{
-	`{"escalate":[9,1]}`, `{"escalate":[20,1]}`, `{"escalate":[12,4611686018427387904]}`, `{"written":[{"writer":"../x"}]}`, `{"results":[{"index":-1,"value":1}]}`, `{"results":[{"index":11}]}`,
+	`{"escalate":[9]}`, `{"escalate":[20]}`, `{"escalate":[12,12]}`, `{"written":[{"writer":"../x","number":0}]}`, `{"written":[{"writer":"000000000000000000000000","number":-1}]}`, `{"results":[{"index":-1,"value":1}]}`, `{"results":[{"index":11}]}`,
 	`{"results":[{"index":11,"value":1},{"index":11,"value":1}]}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"suspects":{"4":{}}}`,
 	`{"suspects":{"11":{"alone":-9}}}`, `{"starts":-2}`, `{"peak":{"first":-99}}`, `"gone"`, `[]`,
 }
@@ -107,7 +103,7 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: ten})
+		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
 		var result gpumux.ChunkResult
 		require.NoError(t, value.Get(&result))
@@ -142,11 +138,12 @@ func FuzzMemo(f *testing.F) {
 		if json.Unmarshal(told, &m) != nil {
 			return
 		}
-		chunk := gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: ten, Larger: true}
-		if m.fits(chunk.Runs) != nil {
+		items := gpumux.Runs{{Start: 10, End: 15}, {Start: 16, End: 21}}
+		chunk := gpumux.Chunk{Range: &gpumux.Range{End: 21}, Work: gpumux.Work{Runs: items}, Larger: true}
+		if m.fits(items) != nil {
 			return
 		}
-		l := newLedger(chunk, chunk.Runs, m)
+		l := newLedger(chunk, items, m)
 		for range 200 { // whatever was told, the chunk comes to an end
 			spans, alone, _ := l.next()
 			if len(spans) == 0 {

@@ -32,6 +32,9 @@ type memo struct {
 	// Escalate are the items that need the next rung.
 	Escalate gpumux.Runs `json:"escalate,omitempty"`
 	Starts   int         `json:"starts,omitempty"`
+	// Edition is the edition of the code that items have run with, Elsewhere how often a worker did not have it.
+	Edition   string `json:"edition,omitempty"`
+	Elsewhere int    `json:"elsewhere,omitempty"`
 	// Peak is what the finished items held.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.

@@ -31,6 +31,9 @@ type reducer struct {
 	store  *store.Store
 	runner Runner
 	in     gpumux.ReduceInput
+	// code is Pool.Edition, edition the one that pairs are to run with.
+	code    func(task string) (string, error)
+	edition string
 }
 
 // Reduce runs a reduce of gpumux's own.
@@ -45,7 +48,7 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 
 // Reduce runs a reduce that is a task, in slots.
 func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
-	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in}
+	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in, code: p.Edition, edition: in.Edition}
 	k := &keeper{r: r, clock: time.Now}
 	k.recall()
 	if err := p.doubted(ctx, k.tell); err != nil {
@@ -65,6 +68,8 @@ func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
 		return partial, hopeless(err)
+	case fault.Edition != "":
+		return partial, p.elsewhere(ctx, fault, int(activity.GetInfo(ctx).Attempt))
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
 		return partial, again(fault, 0)
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
@@ -161,7 +166,11 @@ type operand struct {
 func (r *reducer) task(k *keeper) (gpumux.Partial, error) {
 	out := gpumux.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
-		return out, r.combine(nil, nil) // finds out whether the task is known
+		err := r.combine(nil, nil) // finds out whether the task is known
+		if err == nil && r.code != nil {
+			out.Edition, err = r.code(r.in.Reduce)
+		}
+		return out, err
 	}
 	var block, stack []operand
 	bytes, start := 0, r.in.Start
@@ -261,7 +270,7 @@ func (r *reducer) tree(operands []operand) (*operand, error) {
 func (r *reducer) combine(pairs, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
+		Task: r.in.Reduce, Edition: r.edition, Ran: func(edition string) { r.edition = edition }, Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
 		Items: func(yield func(Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {
 				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)

@@ -18,6 +18,10 @@ type Item struct {
 // Call asks for a task over items in one slot.
 type Call struct {
 	Task string
+	// Edition is the edition of the task's code that the items are to run with. Default: any.
+	Edition string
+	// Ran takes the edition of a process before it runs items of the call. Default: nobody is told.
+	Ran func(edition string)
 	// Mode, Timeout and Attempts override the task's own; zero keeps them.
 	Mode     gpumux.Mode
 	Timeout  time.Duration
@@ -37,6 +41,6 @@ type Call struct {
 type Runner interface {
 	// Run blocks until a slot is free and the call has ended. It may be called from many goroutines. A *gpumux.Fault as error
 	// ends the call: with Op "start" no item is to blame, otherwise the first item without a result is; no later item has
-	// run. When ctx ends, the process is gone before Run returns.
+	// run, and with an Edition that is the one which is there instead of the call's. When ctx ends, the process is gone before Run returns.
 	Run(ctx context.Context, call Call) error
 }

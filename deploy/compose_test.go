@@ -9,17 +9,30 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
 )
 
 // composition is as much of a Compose file as ours uses; another field is a mistake.
 type composition struct {
 	Name     string             `yaml:"name"`
+	Confined service            `yaml:"x-confined"`
 	Worker   service            `yaml:"x-worker"`
 	Services map[string]service `yaml:"services"`
+	Networks map[string]network `yaml:"networks"`
 	Volumes  map[string]any     `yaml:"volumes"`
 }
 
+type network struct {
+	Internal bool `yaml:"internal"`
+}
+
 type service struct {
+	CapDrop         []string             `yaml:"cap_drop"`
+	CapAdd          []string             `yaml:"cap_add"`
+	SecurityOpt     []string             `yaml:"security_opt"`
+	ShmSize         string               `yaml:"shm_size"`
+	Networks        []string             `yaml:"networks"`
 	Image           string               `yaml:"image"`
 	Build           map[string]string    `yaml:"build"`
 	Profiles        []string             `yaml:"profiles"`
@@ -186,5 +199,38 @@ func TestCompose_ServerFindsItsDatabase(t *testing.T) {
 	// config_template_embedded.yaml names the databases temporal and temporal_visibility.
 	for _, name := range []string{"setup temporal temporal", "setup temporal_visibility visibility"} {
 		require.Contains(t, string(read(t, "deploy/temporal/schema.sh")), name)
+	}
+}
+
+// No container can do more than its user can, and none can become more.
+func TestCompose_ContainersAreConfined(t *testing.T) {
+	for name, s := range compose(t).Services {
+		require.Equal(t, []string{"ALL"}, s.CapDrop, name)
+		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
+		if name == "postgres" {
+			require.Subset(t, []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}, s.CapAdd)
+		} else {
+			require.Empty(t, s.CapAdd, name)
+		}
+	}
+}
+
+// Tasks, which are anybody's code, share no network with the database.
+func TestCompose_TasksDoNotReachTheDatabase(t *testing.T) {
+	c := compose(t)
+	require.True(t, c.Networks["database"].Internal)
+	for name, want := range map[string][]string{
+		"postgres": {"database"}, "schema": {"database"}, "temporal": {"database", "default"},
+		"namespace": nil, "ui": nil, "worker": nil, "worker-gpu": nil, // nil is the network default
+	} {
+		require.Equal(t, want, c.Services[name].Networks, name)
+	}
+}
+
+func TestCompose_WorkersHaveSharedMemory(t *testing.T) {
+	for _, name := range []string{"worker", "worker-gpu"} {
+		size, err := gpumux.ParseSize(strings.Replace(compose(t).Services[name].ShmSize, "gb", "GiB", 1))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, size, gpumux.Size(1<<30))
 	}
 }

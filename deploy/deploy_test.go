@@ -138,9 +138,60 @@ func TestSystemd_CommandsExist(t *testing.T) {
 	for _, setting := range []string{"Delegate=memory", "ProtectControlGroups=no", "OOMPolicy=continue", "KillMode=mixed"} {
 		require.Contains(t, unit, "\n"+setting+"\n", "budgets in cgroups and a worker that outlives its tasks need it")
 	}
-	for _, copied := range regexp.MustCompile(`\bdeploy/[\w./-]+`).FindAllString(unit, -1) {
-		require.FileExists(t, filepath.Join("..", copied))
+	for _, setting := range []string{"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ProtectHome=yes", "PrivateMounts=yes"} {
+		require.Contains(t, unit, "\n"+setting+"\n", "tasks are anybody's code")
 	}
+	for _, setting := range []string{"PrivateDevices=yes", "ProtectClock=yes", "DeviceAllow=", "MemoryDenyWriteExecute=yes", "RestrictNamespaces=yes"} {
+		require.NotContains(t, unit, "\n"+setting, "GPUs, just-in-time compilers and cgroups need it open")
+	}
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		return // the settings above are what it counts
+	}
+	out, err := exec.Command(tool, "security", "--offline=true", "--threshold=39", "systemd/gpumux-worker.service").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// The commands of the README put everything in its place that the unit and the worker's file name.
+func TestSystemd_READMEInstallsEverything(t *testing.T) {
+	_, after, ok := strings.Cut(string(read(t, "deploy/README.md")), "## A GPU host")
+	require.True(t, ok)
+	block := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(after)
+	require.NotNil(t, block)
+	root, target := t.TempDir(), regexp.MustCompile(` (/\S+)`)
+	var others []string
+	for line := range strings.Lines(block[1]) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[1] != "install" {
+			others = append(others, strings.TrimSpace(line))
+			continue
+		}
+		// What make builds is not there yet.
+		script := strings.Replace(target.ReplaceAllString(strings.Join(words[1:], " "), " "+root+"$1"), "bin/gpumux-lean", "Makefile", 1)
+		install := exec.Command("sh", "-ec", script)
+		install.Dir = ".."
+		out, err := install.CombinedOutput()
+		require.NoError(t, err, "%s: %s", line, out)
+	}
+	require.Equal(t, "make lean", others[0])
+	require.Contains(t, string(read(t, "Makefile")), "$(BIN)/gpumux-lean ./cmd/gpumux")
+	unit := string(read(t, "deploy/systemd/gpumux-worker.service"))
+	require.Regexp(t, `^sudo useradd .* `+regexp.MustCompile(`(?m)^User=(\w+)$`).FindStringSubmatch(unit)[1]+`$`, others[1])
+	require.Equal(t, []string{"sudo systemctl daemon-reload", "sudo systemctl enable --now gpumux-worker"}, others[2:])
+	for _, path := range []string{"/usr/local/bin/gpumux", "/etc/gpumux/worker.yaml", "/etc/gpumux/environment", "/etc/systemd/system/gpumux-worker.service"} {
+		require.FileExists(t, root+path)
+		if !strings.HasSuffix(path, ".service") {
+			require.Contains(t, unit, path)
+		}
+	}
+	key, err := os.Stat(root + "/etc/gpumux/environment")
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), key.Mode().Perm(), "it may hold a key")
+	config, err := workers.Load(root + "/etc/gpumux/worker.yaml")
+	require.NoError(t, err)
+	tasks, err := filepath.Glob(filepath.Join(root, config.Tasks["*"].PythonDir, "*.py"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tasks, "a worker whose folder of tasks is missing does not start")
 }
 
 func TestScripts_Parse(t *testing.T) {

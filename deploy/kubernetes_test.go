@@ -23,6 +23,13 @@ type manifest struct {
 	} `yaml:"metadata"`
 	Data map[string]string `yaml:"data"`
 	Spec struct {
+		Strategy struct {
+			Type          string `yaml:"type"`
+			RollingUpdate struct {
+				MaxSurge       *int `yaml:"maxSurge"`
+				MaxUnavailable int  `yaml:"maxUnavailable"`
+			} `yaml:"rollingUpdate"`
+		} `yaml:"strategy"`
 		Selector struct {
 			MatchLabels map[string]string `yaml:"matchLabels"`
 		} `yaml:"selector"`
@@ -78,12 +85,41 @@ type pod struct {
 	} `yaml:"volumes"`
 }
 
-// manifests are the objects that the kustomization lists, by kind and name.
+// generator is a ConfigMap whose name gets a hash of what it holds, so that what refers to it changes with it.
+type generator struct {
+	Name  string   `yaml:"name"`
+	Envs  []string `yaml:"envs"`
+	Files []string `yaml:"files"`
+}
+
+func (g generator) manifest(t *testing.T) manifest {
+	t.Helper()
+	m := manifest{APIVersion: "v1", Kind: "ConfigMap", Data: map[string]string{}}
+	m.Metadata.Name = g.Name
+	for _, name := range g.Files {
+		m.Data[filepath.Base(name)] = string(read(t, "deploy/kubernetes/"+name))
+	}
+	for _, name := range g.Envs {
+		for line := range strings.Lines(string(read(t, "deploy/kubernetes/"+name))) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+				m.Data[key] = value
+			}
+		}
+	}
+	require.NotEmpty(t, m.Data, g.Name)
+	return m
+}
+
+// manifests are the objects that the kustomization lists and generates, by kind and name.
 func manifests(t *testing.T) map[string]manifest {
 	t.Helper()
 	var list struct {
-		Resources []string `yaml:"resources"`
-		Images    []struct {
+		Resources  []string    `yaml:"resources"`
+		Generators []generator `yaml:"configMapGenerator"`
+		Options    struct {
+			DisableNameSuffixHash bool `yaml:"disableNameSuffixHash"`
+		} `yaml:"generatorOptions"`
+		Images []struct {
 			Name   string `yaml:"name"`
 			NewTag string `yaml:"newTag"`
 		} `yaml:"images"`
@@ -94,7 +130,12 @@ func manifests(t *testing.T) map[string]manifest {
 	files, err := filepath.Glob("kubernetes/*.yaml")
 	require.NoError(t, err)
 	require.Len(t, files, len(list.Resources)+1, "the kustomization lists every file")
+	require.False(t, list.Options.DisableNameSuffixHash, "the hash is what starts workers anew")
 	all := map[string]manifest{}
+	for _, each := range list.Generators {
+		m := each.manifest(t)
+		all[m.Kind+"/"+m.Metadata.Name] = m
+	}
 	for _, name := range list.Resources {
 		decoder := yaml.NewDecoder(bytes.NewReader(read(t, "deploy/kubernetes/"+name)))
 		for {
@@ -107,6 +148,7 @@ func manifests(t *testing.T) map[string]manifest {
 			require.NotEmpty(t, m.APIVersion, name)
 			key := m.Kind + "/" + m.Metadata.Name
 			require.NotContains(t, all, key)
+			require.NotEqual(t, "ConfigMap", m.Kind, "%s: an edited one would reach no worker; generate it", key)
 			all[key] = m
 		}
 	}
@@ -168,4 +210,15 @@ func TestKubernetes_WorkersHaveNoMoreThanTheyNeed(t *testing.T) {
 		require.Equal(t, kind == "gpu", hasGPU)
 	}
 	require.Subset(t, environment["gpumux"], slices.Collect(maps.Keys(all["ConfigMap/gpumux-temporal"].Data)))
+}
+
+// A rollout must not wait for a GPU that nobody has.
+func TestKubernetes_ARolloutNeedsNoSecondGPU(t *testing.T) {
+	strategy := manifests(t)["Deployment/gpumux-gpu"].Spec.Strategy
+	if strategy.Type != "Recreate" {
+		require.Equal(t, "RollingUpdate", strategy.Type)
+		require.NotNil(t, strategy.RollingUpdate.MaxSurge)
+		require.Zero(t, *strategy.RollingUpdate.MaxSurge)
+		require.Positive(t, strategy.RollingUpdate.MaxUnavailable)
+	}
 }

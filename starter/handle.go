@@ -50,6 +50,16 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	return nil, missing
 }
 
+// Suits is an *OtherEdition where m would go on with this map and its task's code is no longer the one that the map began with.
+func (h *Handle) Suits(m Map) error {
+	began := h.run.Memo.Edition
+	over := h.run.Status == Completed || h.run.Status != Running && m.Retry // mending the task is what a retry is for
+	if over || began == "" || m.Edition == "" || began == m.Edition {
+		return nil
+	}
+	return &OtherEdition{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
+}
+
 // Running says whether the run went on when the handle was made.
 func (h *Handle) Running() bool { return h.run.Status == Running }
 

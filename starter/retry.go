@@ -44,7 +44,7 @@ func (e *NothingFailed) Error() string {
 }
 
 // Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
-// end up in one file. Of a map that did not complete, the items without any result run.
+// end up in one file. It runs with the edition of the task's code that there is now. Of a map that did not complete, the items without any result run.
 func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle, error) {
 	last, err := s.describe(ctx, id)
 	switch {
@@ -65,6 +65,7 @@ func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle
 	}
 	in.Mode, in.Timeout = cmp.Or(o.Mode, in.Mode), cmp.Or(o.Timeout, in.Timeout)
 	in.Attempts = cmp.Or(o.Attempts, in.Attempts)
+	in.Edition = "" // mending the task is what a retry is for
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}

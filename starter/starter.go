@@ -10,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
@@ -23,6 +24,10 @@ type Starter struct {
 	Namespace string
 	// Store is where large inputs and results lie. Default: the workers' own, which is asked from them when it is needed.
 	Store *store.Store
+	// Converter is the Client's data converter, with which memos and inputs are read. Default: the SDK's.
+	Converter converter.DataConverter
+	// Keys are those of the workers' store, when this Starter opens it. Default: none.
+	Keys store.Keys
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
@@ -108,10 +113,18 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		if err != nil {
 			return nil, err
 		}
+		if last != nil && last.Unread != nil {
+			return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
+		}
 		if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != who.fingerprint {
 			return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 		}
 		entry, reuse := decide(last, named, m.Retry)
+		if last != nil {
+			if err := s.handle(last, entry).Suits(m); err != nil {
+				return nil, err
+			}
+		}
 		switch entry {
 		case Attached, Found:
 			return s.handle(last, entry), nil
@@ -186,6 +199,15 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	}
 	r := &run{ID: id, RunID: started.GetRunID(), FirstRunID: started.GetRunID(), Status: Running, Memo: note}
 	return s.handle(r, entry), nil
+}
+
+// OtherEdition says that the code of a map's task has changed since the map began, so that it cannot go on with it.
+type OtherEdition struct{ ID, Task, Began, Now string }
+
+// Error names both editions and what to do.
+func (e *OtherEdition) Error() string {
+	return fmt.Sprintf("map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
+		"with the map, or give another --id for a new one", e.ID, e.Began, e.Task, e.Now)
 }
 
 // OtherMap says that an ID belongs to a map of another task or over other items.

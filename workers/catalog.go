@@ -55,6 +55,15 @@ func (c *catalog) find(name string) (slot.Task, error) {
 	}
 }
 
+// edition is that of a task's code as its files are now.
+func (c *catalog) edition(name string) (string, error) {
+	task, err := c.find(name)
+	if err != nil {
+		return "", err
+	}
+	return task.Edition(), nil
+}
+
 // find takes module:function or module.py:function of a file that lies in the folder itself.
 func (f folder) find(rest string) (slot.Task, bool) {
 	module, function, ok := strings.Cut(rest, ":")

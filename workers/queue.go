@@ -1,9 +1,13 @@
 package workers
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -61,6 +65,16 @@ func (w *Worker) light() queue {
 	}}
 }
 
+// alone tells whether no other worker has asked a queue for work lately, as far as the server says so.
+func (w *Worker) alone(queue string) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		asked, err := w.client.DescribeTaskQueue(ctx, queue, enums.TASK_QUEUE_TYPE_ACTIVITY)
+		return err == nil && !slices.ContainsFunc(asked.GetPollers(), func(p *taskqueue.PollerInfo) bool { return p.GetIdentity() != w.identity })
+	}
+}
+
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
 func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
@@ -83,7 +97,8 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Recorders: w.recorders, Worker: w.identity, Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Alone: w.alone(name),
+				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)
 		}}
 	}

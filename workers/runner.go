@@ -66,7 +66,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	stint := r.size.begin(pl, task.Name, call.Whole)
 	defer stint.end()
 	in := slot.Call{
-		Task: task, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
+		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
 			if d.Peak > 0 && pl.peak != nil {
 				pl.peak.take(d.Peak)

@@ -35,6 +35,8 @@ type engine struct {
 	parts  string
 	claim  gpumux.Claim
 	inline bool
+	// editions are those of the task's code by rung; empty: the first chunk tells.
+	editions []string
 	// keep takes the results of a chunk that came back inline.
 	keep func(workflow.Context, []gpumux.Result) error
 	// shown is called after every change that people see.
@@ -89,6 +91,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := gpumux.RungQueue(rung)
 		e.queues = append(e.queues, queue)
 	}
+	e.fix(in.Edition)
 	if total > 0 {
 		e.todo = []gpumux.Piece{{Work: gpumux.Whole(total)}}
 	}
@@ -196,8 +199,8 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := gpumux.Chunk{
-		Map: e.id, Task: e.in.Task, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts, FailFast: e.in.FailFast,
-		Work: piece.Work, Source: e.source, Range: e.in.Range,
+		Map: e.id, Task: e.in.Task, Edition: e.editions[piece.Rung], Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		FailFast: e.in.FailFast, Work: piece.Work, Source: e.source, Range: e.in.Range,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
@@ -230,16 +233,24 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	if err := e.possible(piece, result); err != nil {
 		return err
 	}
+	if !e.agrees(piece.Rung, result.Edition) {
+		if e.parts == "" {
+			e.again(ctx, piece) // nothing of it has been taken
+			return nil
+		}
+		return e.mixed(piece.Rung, result.Edition)
+	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
 	e.sizer.learn(result)
-	if result.Covered < piece.Len() {
+	items := piece.Len()
+	if result.Covered < items {
 		e.again(ctx, gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Pace: result.Pace})
 	} else if piece.Pace > 0 && result.Ran > 0 {
 		e.hurry(result.Busy / gpumux.Duration(result.Ran))
 	}
-	if len(result.Escalate) > 0 {
+	if len(result.Escalate) > 0 && piece.Rung+1 < len(e.queues) {
 		e.again(ctx, gpumux.Piece{Work: gpumux.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
 	}
 	e.recent = append(e.recent, result.Recent...)

@@ -37,6 +37,9 @@ type worker struct {
 	items int64
 	slots int // default 2
 	told  func(context.Context)
+	// edition is that of the code, asked how often a map wanted to know.
+	edition string
+	asked   int
 }
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
@@ -111,6 +114,10 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(gpumux.RunChunk))
+	env.RegisterActivityWithOptions(func(context.Context, gpumux.EditionInput) (string, error) {
+		w.asked++
+		return cmp.Or(w.edition, "e1"), nil
+	}, name(gpumux.FindEdition))
 	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
 		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
 	}, name(gpumux.IndexSource))

@@ -31,7 +31,7 @@ func (c continued) Validate() error {
 	for _, piece := range c.Carry.Todo {
 		if piece.Rung >= len(c.Input.Rungs()) {
 			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
-				Message: fmt.Sprintf("%s for rung %d of %d", noun(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
+				Message: fmt.Sprintf("%s are for rung %d of %d", noun(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
 		}
 	}
 	return nil
@@ -62,26 +62,29 @@ func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *gpu
 	return c.Input, c.Carry, nil
 }
 
-// possible says why an answer to a piece cannot be, or nil. An activity can be answered by anybody, and a map must not go on for
-// ever, or give results that nobody had, with what a stand-in said.
+// possible says why an answer to the items of a piece cannot be, or nil. An activity can be answered by anybody, and a map must
+// not go on for ever, or give results that nobody had, with what a stand-in said.
 func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("an answer of %s on queue %s to %s of task %s cannot be: ", gpumux.RunChunk, e.queues[piece.Rung],
-			noun(piece.Work), e.in.Task)+fmt.Sprintf(format, args...), nil)
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", gpumux.RunChunk, noun(piece.Work), e.in.Task)+
+			fmt.Sprintf(format, args...), nil)
 	}
-	if r.Covered > items || r.Covered < 1 && !(r.Covered == 0 && e.in.FailFast && r.Failed > 0) {
-		return wrong("it covers %d of %d items", r.Covered, items)
+	if r.Covered < 0 || r.Covered > items {
+		return wrong("it covers %d", r.Covered)
+	}
+	if r.Covered == 0 && !(e.in.FailFast && r.Failed > 0) {
+		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
 	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
 		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > gpumux.MaxSlots {
 		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
 	}
-	if piece.List != nil { // which items these are is known to workers alone
-		if n := r.Escalate.Len(); n > items || len(r.Results) > 0 {
-			return wrong("it sends %d items to a larger slot and has %d results", n, len(r.Results))
-		}
-		return nil
+	if len(r.Escalate) > 0 && piece.Rung+1 >= len(e.queues) || r.Escalate.Len() > items {
+		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
+	}
+	if piece.List != nil {
+		return nil // which items those are, only the store knows
 	}
 	told := map[int64]bool{}
 	for _, result := range r.Results {
@@ -89,9 +92,6 @@ func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
 			return wrong("it has a result of item %d that is not one value or fault, once", result.Index)
 		}
 		told[result.Index] = true
-	}
-	if n := r.Escalate.Len(); n > items || n > 0 && piece.Rung+1 >= len(e.queues) {
-		return wrong("it sends %d items to a larger slot", n)
 	}
 	for _, run := range r.Escalate {
 		for index := run.Start; index < run.End; index++ {
@@ -104,8 +104,7 @@ func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
 	if e.keep == nil || e.parts != "" {
 		return nil
 	}
-	work := piece.Work
-	for _, run := range work.Take(r.Covered).Runs {
+	for _, run := range piece.Runs.First(r.Covered) {
 		for index := run.Start; index < run.End; index++ {
 			if !told[index] {
 				return wrong("it has no result of item %d", index)

@@ -31,7 +31,7 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 		"endless":             {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 1 << 62}}, "are more than the 1000000000000 items that a map may have"},
 		"a segment":           {gpumux.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "task: is no field"},
 		"a segment by itself": {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},
-		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "item 0 for rung 3 of 1"},
+		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "are for rung 3 of 1"},
 		"no state":            {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}}, "carry: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,9 +54,9 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 		answer gpumux.ChunkResult
 		want   string
 	}{
-		"nothing":         {gpumux.ChunkResult{}, "it covers 0 of 10 items"},
-		"beyond":          {gpumux.ChunkResult{Covered: 11}, "it covers 11 of 10 items"},
-		"less than none":  {gpumux.ChunkResult{Covered: -1}, "it covers -1 of 10 items"},
+		"nothing":         {gpumux.ChunkResult{}, "it covers none of them, so it did nothing"},
+		"beyond":          {gpumux.ChunkResult{Covered: 11}, "it covers 11"},
+		"before":          {gpumux.ChunkResult{Covered: -1}, "it covers -1"},
 		"no results":      {gpumux.ChunkResult{Covered: 10, Succeeded: 10}, "it has no result of item 0"},
 		"another's item":  {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
 		"twice":           {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},

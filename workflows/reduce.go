@@ -31,7 +31,7 @@ type reduction struct {
 // reducing is the input that all activities of the reduce share.
 func (r *reduction) reducing() gpumux.ReduceInput {
 	return gpumux.ReduceInput{
-		Map: r.e.id, Reduce: r.in.Reduce, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
+		Map: r.e.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
 		Folder: r.e.parts + "/reduce",
 	}
 }
@@ -41,7 +41,8 @@ func (r *reduction) known(ctx workflow.Context) error {
 	if r.in.Reduce == "" || gpumux.OwnReduce(r.in.Reduce) {
 		return nil
 	}
-	_, err := r.run(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
+	found, err := r.run(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
+	r.reduceEdition = found.Edition
 	return err
 }
 

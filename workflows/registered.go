@@ -64,6 +64,7 @@ func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, e
 		if len(m.e.todo) > 0 {
 			rest := m.e.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments, m.rounds
+			rest.ReduceEdition = m.reduceEdition
 			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
 		}
 		summary, done, err := m.finish(ctx)
@@ -82,6 +83,8 @@ type mapping struct {
 	phase   gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
+	// reduceEdition is that of the code of a reduce that is a task.
+	reduceEdition string
 	// rounds is how often the merge has found items missing, lost what it said.
 	rounds int
 	lost   string
@@ -132,6 +135,9 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 	}
 	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
 	m.e.keep = m.c.keep(m.e)
+	if err := m.fix(ctx); err != nil {
+		return err
+	}
 	if err := (&reduction{mapping: m}).known(ctx); err != nil {
 		return err
 	}
@@ -156,7 +162,7 @@ func (m *mapping) find(ctx workflow.Context) error {
 
 // owner is whose results the parts are: all that decides what the values are.
 func (m *mapping) owner() gpumux.Owner {
-	o := gpumux.Owner{Task: m.in.Task, Items: m.e.total}
+	o := gpumux.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.e.total}
 	switch {
 	case m.e.source != nil:
 		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.e.source.Hash)
@@ -237,7 +243,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 func (m *mapping) resume(c gpumux.Carry) {
 	e := resumed(m.e.id, m.in, c)
 	e.parts, e.shown = m.e.parts, m.e.shown
-	m.e, m.segments, m.rounds = e, c.Segments, c.Rounds
+	m.e, m.segments, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
 }
 
 // carry is the state of the engine for another workflow.
@@ -246,7 +252,7 @@ func (e *engine) carry() *gpumux.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
-		Peak: e.peaks.Known(),
+		Peak: e.peaks.Known(), Editions: e.editions,
 	}
 }
 
@@ -254,6 +260,9 @@ func (e *engine) carry() *gpumux.Carry {
 func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
+	if len(c.Editions) == len(e.queues) {
+		e.editions = c.Editions
+	}
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)

@@ -44,7 +44,7 @@ type standing struct {
 	InFlight  int    `json:"inFlight"`
 }
 
-// possible reports whether a segment of a map of so many items can stand like this: any client may send the signal.
+// possible reports whether a segment of so many items can stand like this: any client may send the signal.
 func (s standing) possible(items int64) bool {
 	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
 		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
@@ -53,6 +53,7 @@ func (s standing) possible(items int64) bool {
 // running is a segment under way.
 type running struct {
 	future workflow.ChildWorkflowFuture
+	items  int64
 	last   standing
 }
 
@@ -123,6 +124,9 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		StaticSummary:         fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work)),
 	}
 	r := &running{}
+	for _, piece := range pieces {
+		r.items += piece.Len()
+	}
 	m.running[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, continued{m.in, part})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -135,6 +139,11 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 				*failed = plain(err)
 			}
 			return
+		}
+		for rung, edition := range done.Editions {
+			if !m.e.agrees(rung, edition) && *failed == nil {
+				*failed = m.e.mixed(rung, edition)
+			}
 		}
 		m.e.counts.add(done.Succeeded, done.Failed, done.Faults)
 		m.e.chunks += done.Chunks
@@ -186,7 +195,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 	for {
 		var s standing
 		channel.Receive(ctx, &s)
-		if r, ok := m.running[s.ID]; ok && s.possible(m.e.total) {
+		if r, ok := m.running[s.ID]; ok && s.possible(r.items) {
 			r.last = s
 			m.show(ctx)
 		}

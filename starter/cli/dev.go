@@ -42,6 +42,7 @@ and on the pool cpu. What maps have done lies in the data folder and is there ag
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	a.keysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")

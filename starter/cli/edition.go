@@ -1,91 +1,21 @@
 package cli
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/edition"
 )
 
-// wholeFile is the size up to which a file counts by what it holds. A larger one is data that a command is given, such as a model,
-// and counts by its size and time, so that no map waits for it to be read.
-const wholeFile = 64 << 20
-
-// editionOf tells versions of a local task apart by the files that it is written in. It is empty when none is to be seen.
-func editionOf(files ...string) string {
-	hash, seen := sha256.New(), false
-	for _, name := range files {
-		// Opening a named pipe would wait for whoever writes it.
-		info, err := os.Stat(name)
-		if err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		if seen {
-			_, _ = hash.Write([]byte{0}) // so that it matters where one file ends and the next begins
-		}
-		if info.Size() > wholeFile {
-			seen = true
-			_, _ = fmt.Fprint(hash, info.Size(), info.ModTime().UnixNano())
-			continue
-		}
-		seen = add(hash, name) || seen
-	}
-	if !seen {
-		return ""
-	}
-	return hex.EncodeToString(hash.Sum(nil))[:6]
-}
-
-// add puts what a file holds into a hash, and says whether it could.
-func add(hash io.Writer, name string) bool {
-	file, err := os.Open(name)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	_, err = io.Copy(hash, file)
-	return err == nil
-}
-
-// files are what the edition of a task is of: its own file and the modules beside it that it imports; of a command every word that
-// names a file, but not a program of the system.
-func (t localTask) files(target string) []string {
-	switch {
-	case len(t.config.Command) > 0:
-		files := t.config.Command
-		if !strings.ContainsRune(files[0], filepath.Separator) {
-			files = files[1:]
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, ".py") {
-				files = append(slices.Clip(files), withImports(filepath.Dir(file), file)[1:]...)
-			}
-		}
-		return files
-	case strings.HasSuffix(target, ".py"):
-		return withImports(t.scope, filepath.Join(t.scope, filepath.Base(target)))
-	}
-	module := filepath.Join(t.dir, filepath.Join(strings.Split(target, ".")...))
-	return withImports(t.dir, module+".py", filepath.Join(module, "__init__.py"))
-}
-
-func (t *localTask) read(target string) {
-	t.sources = slices.Clip(t.files(target))
-	t.edition = editionOf(t.sources...)
-}
-
 // whole is the edition of the task and of its reduce, where that is a task, too.
-func (t *localTask) whole() string {
-	if t.reduce == nil || t.reduce.edition == "" {
+func (t localTask) whole() string {
+	if t.reduce == nil {
 		return t.edition
 	}
-	return editionOf(append(t.sources, t.reduce.sources...)...)
+	return edition.Join(t.edition, t.reduce.edition)
 }
 
 // earlier are the maps of the same task, input and options whose state is kept here but whose task had another edition, newest
@@ -142,7 +72,7 @@ func (a *app) resolve(m starter.Map) string {
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(own), other, "delivered", other)); err != nil {
 			a.console.say("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-				"to go on with that one: the same command with --id %s", m.Input.Task, other, other)
+				"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other)
 			break
 		}
 	}

@@ -58,6 +58,7 @@ func exitCode(err error) int {
 	var config *workers.ConfigError
 	var failed *starter.MapFailed
 	var other *starter.OtherMap
+	var edition *starter.OtherEdition
 	var missing *starter.NotFound
 	var running *starter.StillRunning
 	var connect *starter.ConnectError
@@ -72,7 +73,7 @@ func exitCode(err error) int {
 	case errors.Is(err, errInterrupted):
 		return ExitInterrupted
 	case errors.As(err, &mistake), errors.As(err, &input), errors.As(err, &source), errors.As(err, &config),
-		errors.As(err, &other), errors.As(err, &missing), errors.As(err, &running):
+		errors.As(err, &other), errors.As(err, &edition), errors.As(err, &missing), errors.As(err, &running):
 		return ExitUsage
 	case errors.As(err, &failed):
 		if failed.Fault.Kind == gpumux.BadInput {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -16,8 +17,8 @@ type localTask struct {
 	config workers.TaskConfig
 	// dir is the current folder; scope tells tasks of the same name in different places apart.
 	dir, scope string
-	// sources are the files that the task is written in, as far as they can be seen; edition is of what they hold.
-	sources []string
+	// code is what the task is written in, edition that of it when the command began.
+	code    edition.Code
 	edition string
 	// reduce is the task of --reduce, when that is one.
 	reduce *localTask
@@ -66,7 +67,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 		t.name = filepath.Base(command[0])
 		t.config.Command = command
 		t.scope = strings.Join(append([]string{dir}, command...), "\x00")
-		t.read("")
+		t.read(edition.Code{Dir: dir, Command: command})
 		return t, nil
 	}
 	target, function, ok := cutLast(task, ":")
@@ -86,7 +87,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 		t.name = filepath.Base(target) + ":" + function
 		t.scope = filepath.Dir(file)
 	}
-	t.read(target)
+	t.read(edition.Code{Dir: dir, Target: task})
 	return t, nil
 }
 
@@ -98,3 +99,5 @@ func cutLast(text, separator string) (before, after string, ok bool) {
 	}
 	return text[:i], text[i+len(separator):], true
 }
+
+func (t *localTask) read(code edition.Code) { t.code, t.edition = code, code.Edition() }

@@ -31,7 +31,7 @@ it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the 
 with --local it stops the map, and the same command goes on with it. A map with --local is finished when its
 results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
 file, a module beside it that it imports, or a file that the command names has changed it is a new map, unless
---id or --retry ask for the old one.`,
+--retry asks for the failed items of the old one; put the code back and the old one goes on.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
@@ -75,7 +75,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
 			return err
 		}
-		m.Edition = local.whole()
+		m.Edition, m.Input.Edition = local.whole(), local.edition
 	}
 	ctx := c.Context()
 	if !f.local && strings.Contains(f.in, "://") {

@@ -14,7 +14,7 @@ import (
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
 func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local localTask, out output) error {
-	for _, file := range local.sources {
+	for _, file := range local.code.Files() {
 		if sameFile(file, f.out) {
 			return usage("--out %s is the task's own file; name another for the results", f.out)
 		}
@@ -51,6 +51,12 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	if err := s.alone(ctx, m.ID); err != nil {
 		return err
 	}
+	// Before anything of it is handed out, which would fail and end the map.
+	if last, err := s.Open(ctx, m.ID); err == nil {
+		if err := last.Suits(m); err != nil {
+			return err
+		}
+	}
 	ctx, err = s.serve(ctx)
 	if err != nil {
 		return err
@@ -78,7 +84,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local 
 	case starter.Continued, starter.Attached:
 		a.console.note("going on with map %s", h.ID)
 		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
-			a.console.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+			a.console.say("%s has changed since map %s was started; the items that succeeded stay as they are", m.Input.Task, h.ID)
 		}
 	case starter.Found:
 		a.console.note("map %s is finished; these are its results", h.ID)

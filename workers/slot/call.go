@@ -54,6 +54,11 @@ type Call struct {
 	Attempts int
 	// Clean asks for a process that has not run any item yet.
 	Clean bool
+	// Edition is the edition of the task's code that the items are to run with. Default: that of the files as they are when the
+	// first process of the call starts.
+	Edition string
+	// Ran takes, from the slot's own goroutine, the edition of a process before it runs items of the call. Default: nobody is told.
+	Ran func(edition string)
 	// Memory and Env override the slot's budget and device environment, in a process of the call's own; zero keeps them.
 	Memory gpumux.Size
 	Env    map[string]string

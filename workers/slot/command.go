@@ -32,6 +32,10 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 			if done, err = s.command(ctx, f.call, item.Item); err != nil {
 				return err
 			}
+			// Nobody knows when it read which of its files.
+			if err := s.begun(ctx, f); err != nil {
+				return err
+			}
 			if done.Fault == nil || item.tries >= f.call.attempts() {
 				break
 			}
@@ -181,7 +185,10 @@ func (s *Slot) run(ctx context.Context, call Call) (p *process, in, out *os.File
 		return nil, nil, nil, errCut
 	}
 	s.enter(Starting, "item of "+task.Name)
-	if err := s.reach(ctx, o, task); err != nil {
+	if err = s.reach(ctx, o, task); err == nil {
+		err = s.begun(ctx, s.flow)
+	}
+	if err != nil {
 		s.enter(Reclaiming, "did not start")
 		s.enter(Vacant, "did not start")
 		return nil, nil, nil, err

@@ -10,7 +10,8 @@
 //
 // Files: slot.go (what others call), owner.go (the owner goroutine: which process a call gets and when one is ended), serve.go
 // (what a call does), flow.go (how its items flow), intake.go (where they come in), board.go, board_linux.go and
-// board_other.go (results in shared memory), call.go (what is asked), state.go (states and allowed moves), process.go (one
+// board_other.go (results in shared memory), call.go (what is asked), edition.go (that a
+// process has the code that is asked for), state.go (states and allowed moves), process.go (one
 // task process: start, handshake), ending.go (its end), fork.go (whether it is forked or started anew), templates.go (what
 // slots fork from), template_linux.go and template_other.go (one template), footprint_linux.go (what may be forked),
 // spawn_linux.go and spawn_other.go (starting so that nothing outlives the worker), fence.go and fence_other.go (what ends

@@ -18,6 +18,10 @@ func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*
 		limit = 1
 		if mayFork && call.Task.forks() {
 			p, err := s.templates.fork(ctx, s.quit, call, o, limit)
+			var away *unreachableError
+			if errors.As(err, &away) {
+				return nil, s.unstarted(call.Task, err)
+			}
 			if !errors.Is(err, errNoFork) {
 				return p, s.unforked(call, err)
 			}

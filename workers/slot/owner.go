@@ -81,10 +81,10 @@ func (s *Slot) cut(err error) {
 // errCut ends what is left of a call that was answered early. Nobody sees it.
 var errCut = errors.New("the call was answered before its end")
 
-// ready returns a process that may run an item of the call: the present one where it suits, else a new one.
-func (s *Slot) ready(ctx context.Context, call Call) (*process, error) {
+// suitable returns the present process where it suits the call and its code has the edition, else a new one.
+func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*process, error) {
 	if p := s.process; p != nil {
-		if why := s.unfit(p, call); why != "" {
+		if why := s.unfit(p, call, edition); why != "" {
 			if p.memory.why != "" {
 				s.recycled(p, p.memory.why, why)
 			}
@@ -125,6 +125,12 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 		return s.start(ctx, call, false)
 	}
 	if evidence == nil {
+		if p.template != nil {
+			p.edition, p.modules = p.template.edition, p.template.process.modules
+		} else if p.edition, err = s.current(ctx, call.Task, p.modules); err != nil {
+			s.abandon(ctx, "its file system does not answer")
+			return nil, err
+		}
 		s.failures = 0
 		if p.template != nil {
 			s.templates.trust(p.template)
@@ -157,7 +163,7 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 }
 
 // unfit says why the process cannot run the call, or "".
-func (s *Slot) unfit(p *process, call Call) string {
+func (s *Slot) unfit(p *process, call Call, edition string) string {
 	select {
 	case <-p.exited:
 		return "ended while idle"
@@ -167,6 +173,8 @@ func (s *Slot) unfit(p *process, call Call) string {
 	switch {
 	case !same(p.task, call.Task):
 		return "another task"
+	case p.edition != edition:
+		return "its code has changed"
 	case p.budget != s.granted(call).Memory:
 		return "another budget"
 	case p.ran > 0 && (fresh || call.Clean):

@@ -39,6 +39,9 @@ type process struct {
 	// trims says that it understands wire.Trim.
 	trims  bool
 	memory memory
+	// modules are the files that it says it has loaded, edition is that of its code.
+	modules []string
+	edition string
 	// template is what it was forked from, or nil.
 	template *template
 	// killed is when it was first awaited as one that can run no more. When it takes longer than patience to end, lingers is called
@@ -287,7 +290,7 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 					return p.deaf(), ""
 				}
 			case wire.Ready:
-				p.batch, p.trims = m.Batch, m.Trim
+				p.batch, p.trims, p.modules = m.Batch, m.Trim, m.Modules
 				// What the import printed belongs to no item.
 				p.out.rest()
 				return nil, ""

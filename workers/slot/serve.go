@@ -28,7 +28,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 		if err != nil || !more {
 			return err
 		}
-		p, err := s.ready(ctx, f.call)
+		p, err := s.ready(ctx, f)
 		if err != nil {
 			return err
 		}

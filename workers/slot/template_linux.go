@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/edition"
 )
 
 const canFork = true
@@ -36,6 +37,7 @@ type template struct {
 	ready   chan struct{}
 	process *process
 	failure *unimported
+	edition string // of what it has imported
 	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
 	lingering chan struct{}
 
@@ -118,7 +120,18 @@ func (t *template) start() *process {
 			logTask.text(t.task.Name), logPID.int(p.pid), logAdvice.text(lingerHint))
 		close(t.lingering)
 	})
-	evidence, trace := p.greet(context.Background(), t.o, t.call, t.quit)
+	before, err := current(context.Background(), t.quit, t.o, t.task, nil)
+	evidence, trace := &Evidence{Canceled: true}, ""
+	if err == nil {
+		evidence, trace = p.greet(context.Background(), t.o, t.call, t.quit)
+	}
+	if evidence == nil {
+		if t.edition, err = current(context.Background(), t.quit, t.o, t.task, p.modules); err != nil {
+			evidence = &Evidence{Canceled: true}
+		} else if edition.Shown(t.edition) != before {
+			t.edition = before // nobody knows which text was read; it is outdated already
+		}
+	}
 	why, passes := "", false
 	if evidence == nil {
 		why, passes = t.unfit(p, channel)

@@ -12,6 +12,7 @@ type template struct {
 	ready   chan struct{}
 	process *process
 	failure *unimported
+	edition string
 
 	lingering chan struct{}
 }

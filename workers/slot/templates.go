@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -58,11 +56,11 @@ type lineage struct {
 	forked bool
 	asking int
 	used   time.Time
-	// strikes counts the children in a row that did not get ready; refusal is why none are forked, while the task's file is as stamp
-	// says, and until then, if that is set.
+	// strikes counts the children in a row that did not get ready; refusal is why none are forked, while the task's code has the
+	// edition, and until then, if that is set.
 	strikes int
 	refusal string
-	stamp   string
+	edition string
 	until   time.Time
 }
 
@@ -97,7 +95,11 @@ func (ts *Templates) Close() {
 // *unimported when the import failed, else why the call ended.
 func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, o Options, limit int) (*process, error) {
 	for range templateStrikes {
-		t := ts.of(call, o)
+		now, err := current(ctx, quit, o, call.Task, nil)
+		if err != nil {
+			return nil, err
+		}
+		t := ts.of(call, o, now)
 		if t == nil {
 			return nil, errNoFork
 		}
@@ -129,7 +131,16 @@ func (ts *Templates) ask(
 	case t.process == nil:
 		return nil, errNoFork
 	}
-	p, err := t.fork(task, o, limit)
+	now, err := current(ctx, quit, o, task, t.process.modules)
+	if err != nil {
+		return nil, err
+	}
+	var p *process
+	if now == t.edition {
+		p, err = t.fork(task, o, limit)
+	} else {
+		err = &staleError{"its code"}
+	}
 	var stale *staleError
 	switch {
 	case err == nil:
@@ -150,10 +161,10 @@ func (ts *Templates) ask(
 	return nil, errAskAgain
 }
 
-// of is the template of a task, which may still import it, or nil when there is to be none.
-func (ts *Templates) of(call Call, o Options) *template {
+// of is the template of a task whose code has the edition, which may still import it, or nil when there is to be none.
+func (ts *Templates) of(call Call, o Options, edition string) *template {
 	task := call.Task
-	key, stamp := lineageKey(task, o), sourceStamp(task)
+	key := lineageKey(task, o)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.closed {
@@ -164,7 +175,7 @@ func (ts *Templates) of(call Call, o Options) *template {
 		l = &lineage{}
 		ts.known[key] = l
 	}
-	if l.refused(stamp, time.Now()) {
+	if l.refused(edition, time.Now()) {
 		return nil
 	}
 	if l.now == nil || l.now.stopping() {
@@ -172,7 +183,7 @@ func (ts *Templates) of(call Call, o Options) *template {
 			l.refusal, l.strikes = "", 0
 		}
 		ts.makeRoom(l)
-		l.stamp, l.forked = stamp, false
+		l.edition, l.forked = edition, false
 		l.now = newTemplate(ts, l, call, o)
 		ts.all.Go(l.now.live)
 	}
@@ -223,8 +234,8 @@ func (ts *Templates) share(slots int) {
 }
 
 // refused says whether nothing is to be forked.
-func (l *lineage) refused(stamp string, now time.Time) bool {
-	return l.refusal != "" && l.stamp == stamp && (l.until.IsZero() || now.Before(l.until))
+func (l *lineage) refused(edition string, now time.Time) bool {
+	return l.refusal != "" && l.edition == edition && (l.until.IsZero() || now.Before(l.until))
 }
 
 // distrust takes down that a child did not get ready; atOnce says that no other is to be tried soon.
@@ -299,22 +310,6 @@ func (t Task) forks() bool { return canFork && t.Python != "" && t.Fresh != Spaw
 func lineageKey(task Task, o Options) string {
 	key, _ := json.Marshal([]any{task, o.Device, o.Memory, o.Env, o.Runtime})
 	return string(key)
-}
-
-// sourceStamp changes when the file of a task does.
-func sourceStamp(task Task) string {
-	place, _, _ := strings.Cut(task.Python, ":")
-	if !strings.HasSuffix(place, ".py") {
-		place = strings.ReplaceAll(place, ".", "/") + ".py"
-	}
-	if !filepath.IsAbs(place) {
-		place = filepath.Join(task.Dir, place)
-	}
-	info, err := os.Stat(place)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
 }
 
 // unimported is the error of a task whose import failed in its template.

@@ -12,7 +12,7 @@ import (
 // lined is a template that has just been made.
 func lined() (*Templates, *template, *observer.ObservedLogs) {
 	core, seen := observer.New(zap.InfoLevel)
-	ts, l := NewTemplates(zap.New(core)), &lineage{stamp: "1"}
+	ts, l := NewTemplates(zap.New(core)), &lineage{edition: "1"}
 	l.now = newTemplate(ts, l, Call{}, Options{})
 	return ts, l.now, seen
 }

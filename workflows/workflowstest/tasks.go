@@ -91,18 +91,24 @@ func (t *Tasks) Inputs() []gpumux.MapInput {
 
 // chunk stands for gpumux.RunChunk.
 func (t *Tasks) chunk(_ context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
-	results, err := t.each(c.Task, c.Items)
+	items := c.Items
+	var indices []int64
+	for _, run := range c.Runs {
+		for index := run.Start; index < run.End; index++ {
+			indices = append(indices, index)
+		}
+		if c.Range != nil {
+			items = append(items, numbers(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
+		}
+	}
+	results, err := t.each(c.Task, items)
 	if err != nil {
 		return gpumux.ChunkResult{}, err
 	}
-	answer := gpumux.ChunkResult{Covered: c.Work.Len(), Ran: c.Work.Len(), Results: results}
+	answer := gpumux.ChunkResult{Covered: c.Len(), Ran: c.Len(), Results: results}
 	answer.Succeeded, answer.Failed, answer.Faults = count(results)
-	at := 0
-	for _, run := range c.Runs {
-		for index := run.Start; index < run.End && at < len(results); index++ {
-			results[at].Index = index
-			at++
-		}
+	for i := range results {
+		results[i].Index = indices[i]
 	}
 	return answer, nil
 }

@@ -321,7 +321,11 @@ def gate(item):
 	require.Contains(t, stopped("2"), "gate.py:gate, or what it imports, has changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
-	require.Contains(t, finished([]string{"1", "1", "1", "2", "2", "2"}, "--id", first), "results that it has already stay as they are")
+	// The first map goes on with the code that it began with alone, by whatever name it is called.
+	other := s.run(2, "map", "gate.py:gate", "--range", "0:6", "--local", "--out", "r.jsonl", "--id", first)
+	require.Contains(t, other.stderr.String(), "began with edition "+first[len(first)-6:])
+	s.write("gate.py", "VERSION = 1"+task)
+	require.Contains(t, finished([]string{"1", "1", "1", "1", "1", "1"}), "going on with map "+first)
 }
 
 // Failed items are retried with the file that was mended meanwhile.

@@ -133,26 +133,22 @@ func TestTrust_ResetInTheSegmentPhase(t *testing.T) {
 	s := newSite(t)
 	s.worker("cpu", 2)
 	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 900}, Ladder: []string{"cpu"}, Chunk: 1})
-	reset := int64(0)
 	require.Eventually(t, func() bool {
-		segments := 0
-		iter := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-		for iter.HasNext() {
-			event, err := iter.Next()
-			if err != nil {
-				return false
-			}
-			switch event.GetEventType() {
-			case enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
-				segments++
-			case enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-				if segments == 0 {
-					reset = event.GetEventId() // before the first segment
-				}
-			}
-		}
-		return segments > 0
+		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
+		return err == nil && len(d.GetPendingChildren()) > 0
 	}, 5*time.Minute, 100*time.Millisecond)
+	reset := int64(0) // before the first segment
+	events := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for segments := 0; events.HasNext() && segments == 0; {
+		event, err := events.Next()
+		require.NoError(t, err)
+		switch event.GetEventType() {
+		case enums.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+			segments++
+		case enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+			reset = event.GetEventId()
+		}
+	}
 	_, err := s.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: s.namespace, Reason: "as the Web UI does", WorkflowTaskFinishEventId: reset, RequestId: t.Name(),
 		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},

@@ -43,6 +43,7 @@ type header struct {
 	Framework string          `json:"framework"`
 	Error     string          `json:"error"`
 	Reserved  int64           `json:"reserved"`
+	Modules   []string        `json:"modules"`
 }
 
 // decode fills h from one line; only the memory of Sizes is used again.
@@ -133,7 +134,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		if h.Batch < 0 {
 			return nil, broken("ready: batch is %d; it must be 0 or more", h.Batch)
 		}
-		return Ready{Batch: h.Batch, Trim: h.Trim}, h.empty(body)
+		return Ready{Batch: h.Batch, Trim: h.Trim, Modules: h.Modules}, h.empty(body)
 	case "results":
 		return h.results(body)
 	case "posted":

@@ -78,6 +78,8 @@ type Ready struct {
 	Batch int `json:"batch"`
 	// Trim says that the process understands Trim.
 	Trim bool `json:"trim,omitempty"`
+	// Modules are the files of the modules beside the task that it has loaded, the task's own among them, where that can be told.
+	Modules []string `json:"modules,omitempty"`
 }
 
 // Results are the values of consecutive items of a run.

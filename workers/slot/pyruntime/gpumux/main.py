@@ -109,9 +109,10 @@ def _serve(wire, ended, forks) -> int:
         return LOAD
     if os.getpid() != process:
         os._exit(0)
+    modules = task.beside(hello.get("target") or "", hello.get("dir") or "")
     if forks:
         forks.after()
-        wire.ready(0)
+        wire.ready(0, modules=modules)
         wire = forks.serve()
         if wire is None:
             return 0
@@ -120,9 +121,10 @@ def _serve(wire, ended, forks) -> int:
         forks.handle()
         if _greet(wire) is None:
             return 0
+        modules = []  # the template has told them
     caller = call.Caller(function, wire, peak.Peak(gpumux.slot().device == "CPU"))
     caller.ended = ended
-    wire.ready(caller.batch, trim=True)
+    wire.ready(caller.batch, trim=True, modules=modules)
     try:
         while True:
             ended()

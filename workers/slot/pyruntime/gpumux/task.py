@@ -1,6 +1,6 @@
 """Finds the function that a task names.
 
-Owns import and look-up. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
+Owns import and look-up, and which files were loaded for it. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
 be a dotted path.
 """
 
@@ -14,6 +14,9 @@ from types import ModuleType
 from typing import Any, Callable
 
 from .fault import describe, plain
+
+# How many files of modules are told at most.
+_MODULES = 2000
 
 
 class LoadError(Exception):
@@ -31,6 +34,25 @@ def load(target: str, folder: str) -> Callable[..., Any]:
         raise LoadError(plain("ValueError", f"{target!r} names no task; write file.py:function or module:function"))
     module = _file(place, folder) if place.endswith(".py") else _module(place, folder)
     return _function(module, place, name)
+
+
+def sources() -> list[str]:
+    """The files of all loaded modules that neither Python nor an installed package brought."""
+    library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+    own = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    found = []
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and not path.startswith((library, own)) and "site-packages" not in path and "dist-packages" not in path:
+            found.append(path)
+    return found
+
+
+def beside(target: str, folder: str) -> list[str]:
+    """Those of them that lie with the task."""
+    place = target.rpartition(":")[0]
+    own = os.path.join(os.path.abspath(os.path.join(folder, os.path.dirname(place) if place.endswith(".py") else "")), "")
+    return [path for path in sources() if path.startswith(own) and path.endswith(".py")][:_MODULES]
 
 
 def _file(place: str, folder: str) -> ModuleType:

@@ -18,6 +18,7 @@ import warnings
 from typing import Any, Callable, Optional
 
 from .chance import Chance
+from .task import sources
 from .wire import DESCRIPTOR, Wire, take
 
 # Descriptors that a child receives, from that of the wire on; kept free while the task is imported.
@@ -188,14 +189,9 @@ class Template:
 
     def _stamps(self) -> dict[str, Any]:
         """What tells whether a file of the task's own code has changed since it was imported."""
-        library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-        own = os.path.dirname(os.path.abspath(__file__)) + os.sep
         stamps: dict[str, Any] = {}
         now = time.time()
-        for module in list(sys.modules.values()):
-            path = getattr(module, "__file__", None)
-            if not isinstance(path, str) or path.startswith((library, own)) or "site-packages" in path or "dist-packages" in path:
-                continue
+        for path in sources():
             stamps[path] = _stamp(path)
             # Changed while it was being imported: nobody knows which text was read. A file's time may lag by a tick.
             if stamps[path] and self._began - 0.01 <= stamps[path][0] / 1e9 <= now:

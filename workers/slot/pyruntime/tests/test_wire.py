@@ -74,7 +74,7 @@ class TestGolden(Ends):
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
-            self.wire.ready(m["batch"], m.get("trim", False))
+            self.wire.ready(m["batch"], m.get("trim", False), m.get("modules"))
         elif kind == "trimmed":
             self.wire.trimmed(m["busy"])
         elif kind == "cap":

@@ -1,8 +1,7 @@
-package cli
+package edition
 
 import (
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -28,40 +27,40 @@ def embed(x):
 	imported := []string{"a/__init__.py", "a/b.py", "c.py", "d/__init__.py", "d/e.py", "d/f.py", "h.py", "i.py", "j/k.py", "j/l.py", "m.py",
 		"d/near.py", "top.py", "a/other.py"}
 	for _, name := range append([]string{"numpy/unused.py", "unused.py", "d/unused.py"}, imported...) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		write(t, name, "")
 	}
 	write(t, "d/e.py", "from . import near\nfrom .missing import x\nfrom .. import top\nimport e\n")
 	write(t, "a/b.py", "from .other import *\nimport embed\n")
 	require.NoError(t, syscall.Mkfifo("e.py", 0o600))
-	for _, given := range [][]string{{"embed.py:embed"}, {"embed:embed"}, {"", "python3", "embed.py"}} {
-		before := edition(t, given[0], given[1:]...)
+	for _, given := range []Code{{Target: "embed.py:embed"}, {Target: "embed:embed"}, {Command: []string{"sh", "embed.py"}}} {
+		before := given.Edition()
 		for _, name := range imported {
 			text, err := os.ReadFile(name)
 			require.NoError(t, err)
 			write(t, name, string(text)+"x = 2\n")
-			require.NotEqual(t, before, edition(t, given[0], given[1:]...), "%s, imported by %v", name, given)
+			require.NotEqual(t, before, given.Edition(), "%s, imported by %v", name, given)
 			write(t, name, string(text))
 		}
 		for _, name := range []string{"numpy/unused.py", "unused.py", "d/unused.py"} {
 			write(t, name, "x = 2")
-			require.Equal(t, before, edition(t, given[0], given[1:]...), name)
+			require.Equal(t, before, given.Edition(), name)
 			write(t, name, "")
 		}
 	}
 }
 
-func TestEdition_OfAReduceCountsWhereTheTaskHasNone(t *testing.T) {
+// The packages around a module are imported with it.
+func TestEdition_ModuleOfAPackage(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "join.py", "def join(pair): return pair")
-	local, err := parseLocalTask("json:dumps", nil, localFlags{}, "")
-	require.NoError(t, err)
-	require.Empty(t, local.edition)
-	reduce := "join.py:join"
-	require.NoError(t, local.reduceWith(&reduce, localFlags{}))
-	before := local.whole()
-	require.Len(t, before, 6)
-	write(t, "join.py", "def join(pair): return 1")
-	require.NoError(t, local.reduceWith(&reduce, localFlags{}))
-	require.NotEqual(t, before, local.whole())
+	write(t, "p/__init__.py", "")
+	write(t, "p/task.py", "from .near import x\n")
+	write(t, "p/near.py", "")
+	code := Code{Target: "p.task:f"}
+	for _, name := range []string{"p/__init__.py", "p/task.py", "p/near.py"} {
+		before := code.Edition()
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		write(t, name, string(text)+"x = 2\n")
+		require.NotEqual(t, before, code.Edition(), name)
+	}
 }

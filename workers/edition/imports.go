@@ -1,15 +1,13 @@
-package cli
+package edition
 
 import (
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// mostModules bounds the modules that are followed, and largestModule the text that is read of one.
+// mostModules bounds the modules that are followed, and largestModule the text that is read of one for its imports.
 const (
 	mostModules   = 2000
 	largestModule = 4 << 20
@@ -22,32 +20,31 @@ var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:` +
 
 var moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
 
-// withImports are Python files, and below folder those that they import, and so on. It reads the text alone: what no import
-// statement names, such as the argument of importlib.import_module, is not found.
-func withImports(folder string, files ...string) []string {
-	found := slices.Clone(files)
+// withImports are Python files that there are, and below folder those that they import, and so on, in an order that follows from
+// what they hold.
+func withImports(folder string, paths ...string) []*file {
+	var found []*file
 	seen := map[string]bool{}
-	for _, file := range files {
-		seen[file] = true
-	}
 	add := func(path string) bool {
+		if there, asked := seen[path]; asked {
+			return there
+		}
+		file := look(path)
+		seen[path] = file != nil && len(found) < mostModules
 		if seen[path] {
-			return true
+			found = append(found, file)
 		}
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || len(found) >= mostModules {
-			return false
-		}
-		seen[path] = true
-		found = append(found, path)
-		return true
+		return seen[path]
+	}
+	for _, path := range paths {
+		add(path)
 	}
 	for i := 0; i < len(found); i++ {
-		for _, name := range imported(found[i]) {
+		for _, name := range found[i].imports {
 			base, parts := folder, strings.Split(name, ".")
 			if parts[0] == "" {
 				// Relative: a dot is the file's own package, each further one the package above.
-				base = filepath.Dir(found[i])
+				base = filepath.Dir(found[i].path)
 				for parts = parts[1:]; len(parts) > 0 && parts[0] == ""; parts = parts[1:] {
 					base = filepath.Dir(base)
 				}
@@ -64,22 +61,9 @@ func withImports(folder string, files ...string) []string {
 	return found
 }
 
-// imported are the modules that a file may import, "a" and "a.b" for "from a import b", with a dot in front for each level of a
-// relative one.
-func imported(path string) []string {
-	// Opening a named pipe would wait for whoever writes it.
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, largestModule))
-	if err != nil {
-		return nil
-	}
+// imported are the modules that a Python text may import, "a" and "a.b" for "from a import b", with a dot in front for each level of
+// a relative one.
+func imported(text []byte) []string {
 	var names []string
 	for _, m := range importLine.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
 		from, what, modules := m[1], m[2], m[3]

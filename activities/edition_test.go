@@ -1,0 +1,127 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// coded is a Runner of a worker whose code has an edition.
+type coded struct {
+	edition string
+	calls   []Call
+}
+
+func (c *coded) Run(_ context.Context, call Call) error {
+	c.calls = append(c.calls, call)
+	if call.Edition != "" && call.Edition != c.edition {
+		return &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: c.edition, Message: "the code is another"}
+	}
+	if call.Ran != nil {
+		call.Ran(c.edition)
+	}
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+	}
+	return nil
+}
+
+func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
+	runner := &coded{edition: "aaaaaa+bbbbbb"}
+	l := newLab(t, runner)
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	chunk := gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"}
+	encoded, err := l.env.ExecuteActivity("chunk", chunk)
+	require.NoError(t, err)
+	var result gpumux.ChunkResult
+	require.NoError(t, encoded.Get(&result))
+	require.Equal(t, runner.edition, result.Edition)
+
+	// What an earlier attempt ran with is what the rest is to run with.
+	l.env.SetHeartbeatDetails(memo{Edition: "cccccc"})
+	_, err = l.env.ExecuteActivity("chunk", chunk)
+	require.ErrorContains(t, err, "the code is another")
+	require.Equal(t, "cccccc", runner.calls[len(runner.calls)-1].Edition)
+}
+
+// Another worker may have the edition, but not for ever, and not where there is none.
+func TestElsewhere_IsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		alone func(context.Context) bool
+		tries int
+		final bool
+		delay time.Duration
+	}{
+		{"Alone", func(context.Context) bool { return true }, 0, true, 0},
+		{"Unknown", nil, 0, true, 0},
+		{"First", func(context.Context) bool { return false }, 0, false, elsewhereDelay},
+		{"Later", func(context.Context) bool { return false }, mostElsewhere - 2, false, mostElsewhereDelay},
+		{"Last", func(context.Context) bool { return false }, mostElsewhere - 1, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runner := &coded{edition: "bbbbbb"}
+			l := newLab(t, runner)
+			l.pool.Alone = c.alone
+			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+			l.env.SetHeartbeatDetails(memo{Elsewhere: c.tries})
+			_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"})
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			require.Equal(t, c.final, app.NonRetryable())
+			require.Equal(t, c.delay, app.NextRetryDelay())
+			var fault gpumux.Fault
+			require.NoError(t, app.Details(&fault))
+			require.Equal(t, "bbbbbb", fault.Edition)
+		})
+	}
+}
+
+// A reduce that is a task has an edition like the map's task: the one that there was when the map asked whether it is known.
+func TestReduce_HasOneEdition(t *testing.T) {
+	runner := &coded{edition: "aaaaaa"}
+	l := newLab(t, runner)
+	l.pool.Edition = func(string) (string, error) { return runner.edition, nil }
+	known, err := l.reduce(gpumux.ReduceInput{Reduce: "join"})
+	require.NoError(t, err)
+	require.Equal(t, "aaaaaa", known.Edition)
+	src := l.merged([]string{`"a"`, `"b"`, `"c"`})
+	in := gpumux.ReduceInput{Reduce: "join", Edition: known.Edition, Source: src, Span: gpumux.Span{End: 3}}
+	_, err = l.reduce(in)
+	require.NoError(t, err)
+	runner.edition = "bbbbbb"
+	_, err = l.reduce(in)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.True(t, app.NonRetryable())
+	require.ErrorContains(t, err, "the code is another")
+}
+
+func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
+	l := newLab(t, &coded{})
+	l.env.RegisterActivityWithOptions(l.pool.FindEdition, activity.RegisterOptions{Name: "edition"})
+	l.pool.Edition = func(task string) (string, error) {
+		if task == "known" {
+			return "aaaaaa", nil
+		}
+		return "", &gpumux.Fault{Kind: gpumux.BadInput, Message: "no task " + task}
+	}
+	encoded, err := l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "known"})
+	require.NoError(t, err)
+	var edition string
+	require.NoError(t, encoded.Get(&edition))
+	require.Equal(t, "aaaaaa", edition)
+	_, err = l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "other"})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.True(t, app.NonRetryable())
+}

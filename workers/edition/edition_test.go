@@ -1,0 +1,180 @@
+package edition
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+}
+
+// A command is written in more files than its first word: the script of an interpreter is its second, a configuration a later one.
+func TestEdition_CommandIsOfEveryFileThatItNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"sim.py", "conf.yaml", "run.sh", "other"} {
+		write(t, filepath.Join(dir, name), "one")
+	}
+	for command, files := range map[string][]string{"sh": {"sim.py", "conf.yaml"}, "./run.sh": {"run.sh", "sim.py", "conf.yaml"}} {
+		code := Code{Dir: dir, Command: []string{command, "-u", "sim.py", "--config", "conf.yaml"}}
+		before := code.Edition()
+		require.Len(t, before, 6)
+		write(t, filepath.Join(dir, "other"), "two")
+		require.Equal(t, before, code.Edition(), "a file that the command does not name")
+		for _, name := range files {
+			write(t, filepath.Join(dir, name), "two")
+			require.NotEqual(t, before, code.Edition(), "%s of %s", name, command)
+			write(t, filepath.Join(dir, name), "one")
+		}
+		require.Equal(t, before, code.Edition())
+	}
+	wc := Code{Command: []string{"sh", "-c", "wc -w"}}
+	require.NotEqual(t, wc.Edition(), Code{Command: []string{"sh", "-c", "wc -l"}}.Edition(), "what a shell is given is code")
+	require.Equal(t, wc.Edition(), Code{Command: []string{"/bin/sh", "-c", "wc -w"}}.Edition(), "a program of the system goes by its name")
+	require.Empty(t, Code{}.Edition())
+}
+
+// Workers that have the same code in different folders have the same edition of it.
+func TestEdition_DoesNotDependOnThePlace(t *testing.T) {
+	var editions [][]string
+	for range 2 {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "task.py"), "import near\n")
+		write(t, filepath.Join(dir, "near.py"), "x = 1\n")
+		write(t, filepath.Join(dir, "task"), "\x7fELF")
+		var got []string
+		for _, code := range []Code{
+			{Dir: dir, Target: "task.py:f"}, {Dir: dir, Target: "task:f"}, {Dir: "/", Target: filepath.Join(dir, "task.py:f")},
+			{Dir: dir, Command: []string{filepath.Join(dir, "task"), "-v"}}, {Dir: dir, Command: []string{"sh", "task.py"}},
+		} {
+			got = append(got, code.Edition())
+		}
+		editions = append(editions, got)
+	}
+	require.Equal(t, editions[0], editions[1])
+	require.Equal(t, editions[0][0], editions[0][2])
+}
+
+func TestEdition_OtherFunctionOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "task.py"), "")
+	require.NotEqual(t, Code{Dir: dir, Target: "task.py:f"}.Edition(), Code{Dir: dir, Target: "task.py:g"}.Edition())
+	require.NotEqual(t, Code{Dir: dir, Target: "json:dumps"}.Edition(), Code{Dir: dir, Target: "pickle:dumps"}.Edition())
+}
+
+// What no import statement names is known only once it was loaded.
+func TestWith_ModulesThatTheTextDoesNotShow(t *testing.T) {
+	dir := t.TempDir()
+	task, near, plugin := filepath.Join(dir, "task.py"), filepath.Join(dir, "near.py"), filepath.Join(dir, "plugin.py")
+	write(t, task, "import near\n")
+	write(t, near, "x = 1\n")
+	write(t, plugin, "x = 2\n")
+	code := Code{Dir: dir, Target: "task.py:f"}
+	shown := code.Edition()
+	require.Equal(t, shown, code.With(nil))
+	require.Equal(t, shown, code.With([]string{task, near}))
+	with := code.With([]string{plugin, task, near})
+	require.Regexp(t, "^"+shown+`\+[0-9a-f]{6}$`, with)
+	write(t, plugin, "x = 3\n")
+	require.NotEqual(t, with, code.With([]string{task, near, plugin}))
+	require.Equal(t, shown, code.Edition())
+	require.NoError(t, os.Remove(plugin))
+	require.NotEqual(t, with, code.With([]string{task, near, plugin}))
+
+	require.True(t, Serves("", with))
+	require.True(t, Serves(shown, with), "who knows of no other modules")
+	require.True(t, Serves(with, with))
+	require.False(t, Serves(with, shown))
+	require.False(t, Serves(shown, "000000"))
+	require.False(t, Serves(with, shown+"+000000"))
+}
+
+func TestEdition_TextMovedToTheNextFileIsAChange(t *testing.T) {
+	dir := t.TempDir()
+	code := Code{Dir: dir, Command: []string{"cat", "a", "b"}}
+	write(t, filepath.Join(dir, "a"), "onetwo")
+	write(t, filepath.Join(dir, "b"), "three")
+	before := code.Edition()
+	write(t, filepath.Join(dir, "a"), "one")
+	write(t, filepath.Join(dir, "b"), "twothree")
+	require.NotEqual(t, before, code.Edition())
+}
+
+// A change of the same size within the same tick of the clock is a change.
+func TestEdition_SameSizeAndTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "task.py")
+	code := Code{Target: path + ":f"}
+	now := time.Now()
+	write(t, path, "x = 1")
+	require.NoError(t, os.Chtimes(path, now, now))
+	before := code.Edition()
+	write(t, path, "x = 2")
+	require.NoError(t, os.Chtimes(path, now, now))
+	require.NotEqual(t, before, code.Edition())
+}
+
+// What has not changed is not read again.
+func TestLook_ReadsOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "task.py")
+	write(t, path, "import json")
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
+	first := look(path)
+	require.Equal(t, []string{"json"}, first.imports)
+	require.Same(t, first, look(path))
+	write(t, path, "import math")
+	require.Equal(t, []string{"math"}, look(path).imports)
+}
+
+// A pipe as an argument, such as the shell's <(…), is neither read nor waited for.
+func TestEdition_PipeIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	require.Equal(t, Code{Dir: "/", Command: []string{"cat", "pipe"}}.Edition(), Code{Dir: dir, Command: []string{"cat", "pipe"}}.Edition())
+}
+
+// A large file counts by its size and by samples, so that it need not be read whole: the file here is one hole.
+func TestEdition_LargeFile(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join(dir, "model")
+	code := Code{Dir: dir, Command: []string{"cat", "model"}}
+	write(t, model, "")
+	require.NoError(t, os.Truncate(model, wholeFile+1))
+	before := code.Edition()
+	later := time.Now().Add(time.Hour)
+	require.NoError(t, os.Chtimes(model, later, later))
+	require.Equal(t, before, code.Edition(), "the time differs between machines")
+	for _, at := range []int64{5, wholeFile, (wholeFile + 1 - sampleSize) / (samples - 1) * 7} {
+		file, err := os.OpenFile(model, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt([]byte("x"), at)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.NotEqual(t, before, code.Edition(), "written to at %d", at)
+		before = code.Edition()
+	}
+	require.NoError(t, os.Truncate(model, wholeFile+2))
+	require.NotEqual(t, before, code.Edition())
+}
+
+func TestNewest_NamesWhatChangedLast(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"task.py", "near.py", "plugin.py"} {
+		write(t, filepath.Join(dir, name), "import near")
+		at := time.Unix(int64(1_700_000_000+i), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, name), at, at))
+	}
+	code := Code{Dir: dir, Target: "task:f"}
+	path, changed := code.Newest(nil)
+	require.Equal(t, filepath.Join(dir, "near.py"), path)
+	require.Equal(t, int64(1_700_000_001), changed.Unix())
+	path, _ = code.Newest([]string{filepath.Join(dir, "plugin.py")})
+	require.Equal(t, filepath.Join(dir, "plugin.py"), path)
+}

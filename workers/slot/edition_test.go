@@ -1,0 +1,188 @@
+package slot_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// edited is a folder with a task, what it imports and what only it knows that it imports, and a slot.
+type edited struct {
+	*testing.T
+	dir  string
+	slot *slot.Slot
+}
+
+func newEdited(t *testing.T) *edited {
+	e := &edited{T: t, dir: t.TempDir(), slot: newSlot(t)}
+	e.write("near.py", 1)
+	e.write("plugin.py", 1)
+	text := `
+import importlib, near, os
+plugin = importlib.import_module("plug" + "in")
+def item(x):
+    if x == "edit": open(os.path.join(os.path.dirname(__file__), "near.py"), "w").write("value = 22222\n")
+    if x == "plugin": open(os.path.join(os.path.dirname(__file__), "plugin.py"), "w").write("value = 22222\n")
+    return [near.value, plugin.value]
+`
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "run.sh"), []byte(`#!/bin/sh
+read item
+case "$item" in *edit*) echo "#" >> run.sh;; esac
+echo "$item"
+`), 0o755))
+	return e
+}
+
+// write makes a module whose text has another length for each number of digits, which Python's own caches go by.
+func (e *edited) write(name string, value int) {
+	e.Helper()
+	require.NoError(e, os.WriteFile(filepath.Join(e.dir, name), fmt.Appendf(nil, "value = %d\n", value), 0o644))
+}
+
+func (e *edited) task() slot.Task {
+	return slot.Task{Name: "item", Python: "tasks.py:item", Dir: e.dir}
+}
+
+// run is the values of the items, and the edition that they ran with.
+func (e *edited) run(call slot.Call, items ...any) (got []string, edition string, err error) {
+	e.Helper()
+	if call.Task.Name == "" {
+		call.Task = e.task()
+	}
+	call.Items = values(items...)
+	call.Ran = func(now string) { edition = now }
+	done, err := run(e.T, e.slot, call)
+	for _, d := range done {
+		require.Nil(e, d.Fault)
+		got = append(got, string(d.Value))
+	}
+	return got, edition, err
+}
+
+// A process of another edition is not used, also where only the process knew that it imports what has changed.
+func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
+	e := newEdited(t)
+	got, first, err := e.run(slot.Call{}, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[1,1]", "[1,1]"}, got)
+	require.Regexp(t, `^[0-9a-f]{6}\+[0-9a-f]{6}$`, first, "a module that no import names was told by the process")
+	processes := e.slot.Stats().Processes
+	_, again, err := e.run(slot.Call{}, 0)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Equal(t, processes, e.slot.Stats().Processes, "nothing has changed")
+
+	e.write("near.py", 333)
+	got, second, err := e.run(slot.Call{}, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[333,1]", "[333,1]"}, got)
+	require.NotEqual(t, first, second)
+	e.write("plugin.py", 4444)
+	got, third, err := e.run(slot.Call{}, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[333,4444]", "[333,4444]"}, got)
+	require.NotEqual(t, second, third)
+	got, same, err := e.run(slot.Call{Mode: gpumux.Fresh}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[333,4444]"}, got)
+	require.Equal(t, third, same, "of a template and what was forked from it")
+}
+
+// No item runs with code that the call is not for, neither in the process that is there nor in a new one.
+func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
+	for _, changed := range []string{"near.py", "plugin.py"} {
+		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+			t.Run(changed+" "+string(mode), func(t *testing.T) {
+				e := newEdited(t)
+				_, began, err := e.run(slot.Call{Mode: mode}, 0)
+				require.NoError(t, err)
+				e.write(changed, 333)
+				for range 2 {
+					got, _, err := e.run(slot.Call{Mode: mode, Edition: began}, 0, 1)
+					gone := fault(t, err)
+					require.Empty(t, got)
+					require.Equal(t, gpumux.BadInput, gone.Kind)
+					require.Equal(t, "start", gone.Op)
+					require.NotEmpty(t, gone.Edition)
+					require.NotEqual(t, began, gone.Edition)
+					for _, text := range []string{began, gone.Edition, filepath.Join(e.dir, changed), "start a new map", "put the files back"} {
+						require.Contains(t, gone.Error(), text)
+					}
+				}
+				_, now, err := e.run(slot.Call{Mode: mode}, 0)
+				require.NoError(t, err)
+				require.NotEqual(t, began, now)
+				e.write(changed, 1)
+				got, back, err := e.run(slot.Call{Mode: mode, Edition: began}, 0)
+				require.NoError(t, err)
+				require.Equal(t, []string{"[1,1]"}, got)
+				require.Equal(t, began, back)
+			})
+		}
+	}
+}
+
+// What starts in the middle of a call has the code that the call began with, or does not start.
+func TestEdition_EditedInTheMiddle(t *testing.T) {
+	for name, task := range map[string]func(*edited) slot.Task{
+		"fork": (*edited).task,
+		"spawn": func(e *edited) slot.Task {
+			task := e.task()
+			task.Fresh = slot.Spawn
+			return task
+		},
+		"command": func(e *edited) slot.Task {
+			return slot.Task{Name: "item", Command: []string{"./run.sh"}, Dir: e.dir}
+		},
+	} {
+		for _, edit := range []string{"edit", "plugin"} {
+			if name == "command" && edit == "plugin" {
+				continue
+			}
+			t.Run(name+" "+edit, func(t *testing.T) {
+				e := newEdited(t)
+				got, _, err := e.run(slot.Call{Task: task(e), Mode: gpumux.Fresh}, "a", "b", edit, "c", "d")
+				gone := fault(t, err)
+				require.NotEmpty(t, gone.Edition)
+				if name == "command" {
+					require.Equal(t, []string{`"a"`, `"b"`}, got, "nobody knows what it had read by then")
+				} else {
+					require.Equal(t, []string{"[1,1]", "[1,1]", "[1,1]"}, got)
+				}
+			})
+		}
+	}
+}
+
+// Code that is another at each import has no edition, and says so in the end.
+func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
+	e := newEdited(t)
+	text := fmt.Sprintf("import os, time\nopen(%q, 'w').write(str(time.time_ns()))\nimport made\ndef item(x): return x\n", filepath.Join(e.dir, "made.py"))
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
+	got, _, err := e.run(slot.Call{}, 0)
+	require.Empty(t, got)
+	require.Contains(t, fault(t, err).Error(), filepath.Join(e.dir, "made.py"))
+}
+
+// Looking whether code has changed takes far less than what a call costs.
+func BenchmarkEdition_Unchanged(b *testing.B) {
+	dir := b.TempDir()
+	old := time.Now().Add(-time.Hour)
+	for i := range 20 {
+		path := filepath.Join(dir, fmt.Sprintf("m%d.py", i))
+		require.NoError(b, os.WriteFile(path, fmt.Appendf(nil, "import numpy, json, os, m%d, torch.nn\n", i+1), 0o644))
+		require.NoError(b, os.Chtimes(path, old, old))
+	}
+	task := slot.Task{Python: "m0.py:f", Dir: dir}
+	for b.Loop() {
+		task.Edition()
+	}
+}

@@ -1,0 +1,118 @@
+package workflows_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// A map has one edition of its task's code, however many workflows it runs in.
+func TestEdition_IsFixedOnceAndKnownToEveryChunk(t *testing.T) {
+	w := &worker{edition: "abc123"}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 1200}, Chunk: 1, Output: "o/r.jsonl"})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 1, w.asked)
+	require.Len(t, w.chunks, 1200)
+	for _, c := range w.chunks {
+		require.Equal(t, "abc123", c.Edition)
+	}
+
+	w = &worker{edition: "abc123"}
+	env = run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Edition: "fedcba", Range: &gpumux.Range{End: 2}})
+	require.NoError(t, env.GetWorkflowError())
+	require.Zero(t, w.asked, "the map says which")
+	require.Equal(t, "fedcba", w.chunks[0].Edition)
+}
+
+// A map within a workflow has the edition of its first chunk, and what ran with another runs again.
+func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
+	w := &worker{}
+	first, odd := "", 0
+	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		n := c.Len()
+		result := &gpumux.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa+111111"}
+		value := []byte("1")
+		if first == "" {
+			first = c.Edition + "."
+		} else if c.Edition == "" { // under way before the first came back
+			odd++
+			result.Edition, value = "bbbbbb", []byte("2")
+		}
+		for _, i := range w.indices(c.Work) {
+			result.Results = append(result.Results, gpumux.Result{Index: i, Value: value})
+		}
+		return result, nil
+	}
+	env := run(t, w, square, 40, workflows.Options{Chunk: 2, Window: 4})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	require.Equal(t, ".", first)
+	editions := map[int]bool{}
+	for _, r := range results {
+		editions[r.Value] = true
+	}
+	require.Len(t, editions, 1, "values of one edition")
+	known := 0
+	for _, c := range w.chunks {
+		if c.Edition != "" {
+			known++
+		}
+	}
+	require.GreaterOrEqual(t, known, 16, "all but those that were under way")
+}
+
+// A chunk whose edition is gone ends the map with what to do, and nothing is handed out after it.
+func TestEdition_GoneEndsTheMap(t *testing.T) {
+	w := &worker{edition: "abc123"}
+	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
+	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		if w.indices(c.Work)[0] >= 10 {
+			return nil, temporal.NewApplicationErrorWithOptions(gone.Error(), string(gone.Kind),
+				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{gone}})
+		}
+		return nil, nil
+	}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 1000}, Chunk: 5, Window: 1, Output: "o/r.jsonl"})
+	require.Equal(t, &gone, workflows.FaultOf(env.GetWorkflowError()))
+	require.Len(t, w.chunks, 3)
+	require.Len(t, w.stored, 10, "what has finished is kept")
+}
+
+// Results in the store that turn out to be of two editions are no map's results. What only processes know may differ between pools.
+func TestEdition_MixedIsAnError(t *testing.T) {
+	w := &worker{edition: "aaaaaa"}
+	end := func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+		at := w.indices(c.Work)[0]
+		result := &gpumux.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Edition: "aaaaaa+" + strings.TrimPrefix(queue, "gpumux.")}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stored[at] = true
+		if queue == "gpumux.small" && at == 3 {
+			result.Escalate, result.Succeeded = gpumux.Runs{{Start: 3, End: 4}}, 0
+		}
+		return result, nil
+	}
+	w.odd = end
+	in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 10}, Chunk: 1, Window: 1, Ladder: []string{"small", "large"}, Output: "o/r.jsonl"}
+	env := run(t, w, gpumux.MapWorkflow, in)
+	require.NoError(t, env.GetWorkflowError())
+	w = &worker{edition: "aaaaaa"}
+	w.odd = func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+		result, err := end(c, queue)
+		if w.indices(c.Work)[0] == 5 {
+			result.Edition = "aaaaaa+other"
+		}
+		return result, err
+	}
+	env = run(t, w, gpumux.MapWorkflow, in)
+	mixed := workflows.FaultOf(env.GetWorkflowError())
+	require.Equal(t, "aaaaaa+other", mixed.Edition)
+	require.Contains(t, mixed.Error(), "aaaaaa+small")
+}
