@@ -25,5 +25,5 @@
 // Files: gpumux.go (a map's input, results and summary), decode.go (inputs from JSON, with their mistakes in words), validate.go
 // (what an input may ask for), chunk.go (what one activity is given and gives back), fault.go
 // (kinds of failure), reduce.go (one value of many), peak.go (how much memory items needed), queue.go (names at the Temporal
-// server), size.go (bytes and durations as people write them).
+// server), size.go (bytes and durations as people write them), markdown.go (others' text in Markdown).
 package gpumux

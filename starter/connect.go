@@ -31,6 +31,8 @@ type ConnectOptions struct {
 	Timeout time.Duration
 	// Plain leaves Temporal's conventions aside: no key, no TLS, no file. It is for a server in this process.
 	Plain bool
+	// Token is what a private server of this program asks for. Default: nothing.
+	Token string
 	// Identity names this caller in histories. Default: the SDK's, pid@host.
 	Identity string
 	// Codec is what the workers' payloads pass through, such as codec.Keys. Default: TEMPORAL_CODEC_ENDPOINT, else none.
@@ -84,7 +86,7 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 		}
 		var denied *serviceerror.PermissionDenied
 		if errors.As(err, &denied) {
-			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate")
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
 		}
 		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
 	}
@@ -132,6 +134,9 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	if o.Identity != "" {
 		options.Identity = o.Identity
 	}
+	if o.Token != "" {
+		options.HeadersProvider = bearer(o.Token)
+	}
 	options.ContextPropagators = append(options.ContextPropagators, contract.Headers{}) // for workers on this client
 	options.WorkerHeartbeatInterval = 10 * time.Second                                  // for workers on this client, so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
@@ -140,6 +145,14 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
 	return options, nil
+}
+
+// bearer shows a token with every call.
+type bearer string
+
+// GetHeaders is client.HeadersProvider's.
+func (b bearer) GetHeaders(context.Context) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
 // refused asks the address itself, since gRPC reports a closed port only as a deadline.

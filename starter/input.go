@@ -65,23 +65,23 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 // summaryLine is the map in one line, for the Web UI's lists.
 func summaryLine(note memo) string {
 	if note.Items < 0 {
-		return note.Task
+		return gpumux.Plain(note.Task)
 	}
-	return fmt.Sprintf("%s over %s items", note.Task, humanize.Comma(note.Items))
+	return fmt.Sprintf("%s over %s items", gpumux.Plain(note.Task), humanize.Comma(note.Items))
 }
 
 // detailLines describe the map in Markdown for the Web UI.
 func detailLines(in gpumux.MapInput, note memo) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- task: `%s`\n- pools: %s\n", note.Task, strings.Join(in.Rungs(), ", then "))
+	fmt.Fprintf(&b, "- task: %s\n- pools: %s\n", gpumux.Plain(note.Task), gpumux.Plain(strings.Join(in.Rungs(), ", then ")))
 	if note.Items >= 0 {
 		fmt.Fprintf(&b, "- items: %s\n", humanize.Comma(note.Items))
 	}
 	if note.Input != "" {
-		fmt.Fprintf(&b, "- input: %s\n", note.Input)
+		fmt.Fprintf(&b, "- input: %s\n", gpumux.Plain(note.Input))
 	}
 	if in.Mode != "" {
-		fmt.Fprintf(&b, "- mode: %s\n", in.Mode)
+		fmt.Fprintf(&b, "- mode: %s\n", gpumux.Plain(string(in.Mode)))
 	}
 	if in.Timeout > 0 {
 		fmt.Fprintf(&b, "- timeout per item: %s\n", in.Timeout)
@@ -93,10 +93,10 @@ func detailLines(in gpumux.MapInput, note memo) string {
 		b.WriteString("- stops at the first failed item\n")
 	}
 	if in.Reduce != "" {
-		fmt.Fprintf(&b, "- reduce: `%s`\n", in.Reduce)
+		fmt.Fprintf(&b, "- reduce: %s\n", gpumux.Plain(in.Reduce))
 	}
 	if note.Output != "" {
-		fmt.Fprintf(&b, "- results: `%s` in `%s`\n", note.Output, note.Store)
+		fmt.Fprintf(&b, "- results: %s in %s\n", gpumux.Plain(note.Output), gpumux.Plain(note.Store))
 	}
 	return b.String()
 }

@@ -3,9 +3,6 @@ package workers
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,7 +11,8 @@ import (
 )
 
 // catalog is all that a worker runs. What a map asks for is only ever looked up here, so no input can make the worker run
-// something that its operator did not name. It may be used from many goroutines: nothing writes it after it was made.
+// something that its operator did not name. It may be used from many goroutines: nothing writes it after it was made, and modules
+// keeps what it has read for itself.
 type catalog struct {
 	exact   map[string]slot.Task
 	folders []folder // longest prefix first
@@ -22,13 +20,10 @@ type catalog struct {
 
 // folder is a folder of Python modules; task holds all but the target.
 type folder struct {
-	prefix string
-	task   slot.Task
+	prefix  string
+	task    slot.Task
+	modules *modules
 }
-
-// topLevel finds functions that a module itself defines. What it imports is not offered: "from os import system" must not
-// turn system into a task.
-var topLevel = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+([\pL_][\pL\pN_]*)[ \t]*[(\[]`)
 
 // find is the task of that name, or a *gpumux.Fault that says what there is.
 func (c *catalog) find(name string) (slot.Task, error) {
@@ -40,8 +35,8 @@ func (c *catalog) find(name string) (slot.Task, error) {
 		if !ok {
 			continue
 		}
-		if task, ok := f.find(rest); ok {
-			return task, nil
+		if task, err := f.find(rest); task.Name != "" || err != nil {
+			return task, err
 		}
 	}
 	known := c.names()
@@ -64,52 +59,46 @@ func (c *catalog) edition(name string) (string, error) {
 	return task.Edition(), nil
 }
 
-// find takes module:function or module.py:function of a file that lies in the folder itself.
-func (f folder) find(rest string) (slot.Task, bool) {
-	module, function, ok := strings.Cut(rest, ":")
-	module = strings.TrimSuffix(module, ".py")
-	if !ok || !moduleName.MatchString(module) || strings.Contains(module, ".") || !slices.Contains(f.functions(module), function) {
-		return slot.Task{}, false
+// find takes module:function or module.py:function of a file that lies in the folder itself. The task has no name where there is
+// none such.
+func (f folder) find(rest string) (slot.Task, error) {
+	name, function, ok := strings.Cut(rest, ":")
+	name = strings.TrimSuffix(name, ".py")
+	if !ok || !moduleName.MatchString(name) || strings.Contains(name, ".") {
+		return slot.Task{}, nil
+	}
+	found, err := f.modules.read(name)
+	if err != nil {
+		return slot.Task{}, &gpumux.Fault{
+			Kind: gpumux.Crash, Op: "start", Task: f.prefix + rest, Blameless: true, Message: err.Error(),
+			Hint: "see that this Python runs on the worker's machine; the chunk is tried again",
+		}
+	}
+	module := found[name]
+	if module.Problem != "" {
+		return slot.Task{}, &gpumux.Fault{
+			Kind: gpumux.BadInput, Op: "start", Task: f.prefix + rest, Message: module.Problem, Hint: "mend the file",
+		}
+	}
+	if !slices.Contains(module.Functions, function) {
+		return slot.Task{}, nil
 	}
 	task := f.task
 	// One name however it was asked for, so that a process is found again.
-	task.Name = f.prefix + module + ":" + function
-	task.Python = module + ".py:" + function
-	return task, true
+	task.Name = f.prefix + name + ":" + function
+	task.Python = name + ".py:" + function
+	task.Own = true
+	return task, nil
 }
 
-// functions reads a module's source; a module that can not be read has none.
-func (f folder) functions(module string) []string {
-	source, err := os.ReadFile(filepath.Join(f.task.Dir, module+".py"))
-	if err != nil {
-		return nil
-	}
-	return functionsOf(source)
-}
-
-// functionsOf lists the public top-level functions of a Python source in its order.
-func functionsOf(source []byte) []string {
-	var out []string
-	for _, m := range topLevel.FindAllSubmatch(source, -1) {
-		if name := string(m[1]); !strings.HasPrefix(name, "_") && !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// names are the tasks in order, with the functions that the folders hold now.
+// names are the tasks in order, with the functions that the folders hold now. A module that cannot be read has none.
 func (c *catalog) names() []string {
 	out := slices.Collect(maps.Keys(c.exact))
 	for _, f := range c.folders {
-		files, _ := filepath.Glob(filepath.Join(globEscape.Replace(f.task.Dir), "*.py"))
-		for _, file := range files {
-			module := strings.TrimSuffix(filepath.Base(file), ".py")
-			if !moduleName.MatchString(module) || strings.Contains(module, ".") {
-				continue
-			}
-			for _, function := range f.functions(module) {
-				out = append(out, f.prefix+module+":"+function)
+		found, _ := f.modules.read(f.modules.names()...)
+		for name, module := range found {
+			for _, function := range module.Functions {
+				out = append(out, f.prefix+name+":"+function)
 			}
 		}
 	}

@@ -60,6 +60,69 @@ func TestCatalog_Refuses(t *testing.T) {
 	}
 }
 
+// What stands in a text or a comment, or is replaced by an import, is no function of the module.
+func TestCatalog_ReadsModulesAsPythonDoes(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "doc.py"), []byte(`"""How to write one:
+
+def system(item):
+    ...
+"""
+from os import system
+def popen(item): ...
+from os import popen
+def path(item): ...
+import os.path as path
+HELP = '''
+def spawn(item):
+'''
+if True:
+    from os import execv
+async def good(item) -> None: ...
+@staticmethod
+def better (
+    item): ...
+`), 0o644))
+	for _, name := range []string{"system", "popen", "path", "spawn", "execv"} {
+		_, err := tasks.find("sweep/doc:" + name)
+		var fault *gpumux.Fault
+		require.ErrorAs(t, err, &fault, name)
+		require.Equal(t, gpumux.BadInput, fault.Kind, name)
+	}
+	require.Subset(t, tasks.names(), []string{"sweep/doc:good", "sweep/doc:better"})
+	task, err := tasks.find("sweep/doc:good")
+	require.NoError(t, err)
+	require.True(t, task.Own)
+}
+
+// Tasks of the same user see the environments of all that the worker starts.
+func TestCatalog_ReadsModulesWithoutCredentials(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	dir := site(t)
+	seen := filepath.Join(dir, "seen")
+	python := filepath.Join(dir, "python")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
+	found, err := newModules(python, filepath.Join(dir, "tasks")).read("sweep")
+	require.NoError(t, err)
+	require.Equal(t, []string{"fit"}, found["sweep"].Functions)
+	text, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "PATH=")
+	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
+}
+
+func TestCatalog_ModuleThatIsBroken(t *testing.T) {
+	tasks, dir := testCatalog(t)
+	file := filepath.Join(dir, "tasks", "half.py")
+	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return (\n"), 0o644))
+	_, err := tasks.find("sweep/half:now")
+	require.ErrorContains(t, err, "half.py, line 2: SyntaxError: ")
+	require.Contains(t, tasks.names(), "sweep/sweep:fit", "the others are still there")
+	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return item\n"), 0o644))
+	_, err = tasks.find("sweep/half:now")
+	require.NoError(t, err)
+}
+
 func TestCatalog_SaysWhatThereIs(t *testing.T) {
 	tasks, _ := testCatalog(t)
 	for name, want := range map[string]string{

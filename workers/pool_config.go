@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // PoolConfig is one pool: equal slots on some of the host's devices.
@@ -31,6 +32,8 @@ type PoolConfig struct {
 	Sharing string `yaml:"sharing"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
+	// User is whom its tasks run as, where they don't say. Default: the worker's user.
+	User string `yaml:"user"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.
@@ -70,6 +73,7 @@ type placement struct {
 	// most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
 	// for their budgets at once.
 	most, fit int
+	user      *slot.User
 }
 
 // auto says that the number of slots is found by measurement.
@@ -108,7 +112,8 @@ func (c Config) place(inventory *gpu.Inventory, r *report) []placement {
 			continue
 		}
 		groups := p.groups(devices, at, r)
-		placements = append(placements, placement{PoolConfig: p, index: i, groups: groups, most: int(p.Slots), fit: int(p.Slots)})
+		placements = append(placements, placement{PoolConfig: p, index: i, groups: groups, most: int(p.Slots), fit: int(p.Slots),
+			user: taskUser(p.User, at+".user", r)})
 	}
 	checkShares(placements, r)
 	for i, p := range placements {

@@ -91,7 +91,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		o.MaxConcurrentActivityTaskPollers = min(p.most*groups, mostPolls)
 		o.Tuner = tuner{s}
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
+			pool: pl, group: group, tasks: w.tasks, user: p.user, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
 			metrics: w.metrics, log: w.log,
 			lost: func(group, why string) { watch.lost(pl, group, why) },
 		}

@@ -19,6 +19,8 @@ type runner struct {
 	pool  *pool
 	group string // empty: any device of the pool
 	tasks *catalog
+	// user is whom tasks run as that do not say.
+	user *slot.User
 	// halt ends with errPoolStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
@@ -38,6 +40,9 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	task, err := r.tasks.find(call.Task)
 	if err != nil {
 		return err
+	}
+	if task.User == nil {
+		task.User = r.user
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -34,6 +34,9 @@ type TaskConfig struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
+	// User is whom it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have the
+	// capabilities for it. Default: the pool's.
+	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Fresh is how the process of a fresh item of a Python task comes to be: fork, from a process that has imported the task, or spawn,
@@ -77,7 +80,7 @@ func (c Config) catalog(r *report) *catalog {
 		case !isFolder && t.PythonDir != "":
 			r.add(at, "python_dir makes many tasks; write the name as %q", strings.TrimRight(name, "*/")+"/*")
 		case isFolder:
-			tasks.folders = append(tasks.folders, folder{prefix: prefix, task: task})
+			tasks.folders = append(tasks.folders, folder{prefix, task, newModules(task.Interpreter, task.Dir)})
 		default:
 			tasks.exact[name] = task
 		}
@@ -110,8 +113,8 @@ func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
 	task := slot.Task{
-		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, Mode: t.Mode, Fresh: t.Fresh,
-		Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: taskUser(t.User, at+".user", r),
+		Mode: t.Mode, Fresh: t.Fresh, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	isPython := t.Python != "" || t.PythonDir != ""
 	switch {
@@ -133,7 +136,7 @@ func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
 	}
 	if t.Python != "" {
 		task.Python = t.Python
-		checkPython(at+".python", t.Python, task.Dir, r)
+		checkPython(at+".python", task, r)
 	}
 	task.Command = program(at+".command", t.Command, task.Dir, r)
 	task.Program = program(at+".program", t.Program, task.Dir, r)
@@ -250,7 +253,8 @@ func runnable(path string) bool {
 }
 
 // checkPython looks at a target without importing it.
-func checkPython(at, target, dir string, r *report) {
+func checkPython(at string, task slot.Task, r *report) {
+	target, dir := task.Python, task.Dir
 	i := strings.LastIndexByte(target, ':')
 	if i <= 0 || !moduleName.MatchString(target[i+1:]) {
 		r.add(at, "%q does not say which function; write it as file.py:function or module:function", target)
@@ -274,7 +278,11 @@ func checkPython(at, target, dir string, r *report) {
 	}
 	first, _, _ := strings.Cut(function, ".")
 	if !strings.Contains(string(source), first) {
-		functions := functionsOf(source)
+		folder, name := filepath.Split(path)
+		name = strings.TrimSuffix(name, ".py")
+		// Where it cannot be read, the Python that cannot is a mistake of its own.
+		modules, _ := readModules(task.Interpreter, folder, []string{name})
+		functions := modules[name].Functions
 		what := "it has " + list(functions)
 		if hint := didYouMean(first, functions); hint != "" {
 			what = hint

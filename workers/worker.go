@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,7 @@ type Worker struct {
 
 	// Made by Start, in this order.
 	scratch string // a folder to remove
+	home    string // HOME of tasks without a user of their own
 	cache   string // a folder that outlives the worker, or ""
 	metrics *metrics
 	store   *store.Store
@@ -224,33 +226,74 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.well.serving.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.names()))
+	if os.Geteuid() == 0 && len(w.users()) == 0 {
+		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
+	}
 	return ctx.Err()
 }
 
 // runtime writes the Python runtime, into a folder of its own when the user has no cache folder.
 func (w *Worker) runtime() (string, error) {
-	dir := w.o.Runtime
-	if dir == "" {
-		if cache, err := os.UserCacheDir(); err == nil {
-			dir = filepath.Join(cache, "gpumux")
-			if path, err := pyruntime.Install(dir); err == nil {
-				w.cache = dir
-				return path, nil
-			}
+	users, dir := w.users(), w.o.Runtime
+	if dir != "" {
+		w.cache = dir
+	} else if cache, err := os.UserCacheDir(); err == nil {
+		path, err := pyruntime.Install(filepath.Join(cache, "gpumux"))
+		if err == nil {
+			w.cache = filepath.Join(cache, "gpumux")
 		}
+		// Other users cannot enter a home.
+		if err == nil && len(users) == 0 {
+			return path, w.makeHomes(w.cache, nil)
+		}
+	}
+	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "gpumux-"); err != nil {
 			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
 		}
 		w.scratch = dir
-	} else {
-		w.cache = dir
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
+		}
 	}
 	path, err := pyruntime.Install(dir)
 	if err != nil {
 		return "", fmt.Errorf("write the Python runtime: %w", err)
 	}
-	return path, nil
+	return path, w.makeHomes(cmp.Or(w.cache, dir), users)
+}
+
+// makeHomes makes what HOME is for tasks, elsewhere where dir can only be read, and for those of users who have none.
+func (w *Worker) makeHomes(dir string, users []*slot.User) error {
+	w.home = filepath.Join(dir, "home")
+	if os.MkdirAll(w.home, 0o700) != nil {
+		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
+		if err := makeHome(&slot.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}); err != nil {
+			return err
+		}
+	}
+	for _, u := range users {
+		if err := makeHome(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// users are those that tasks and pools name.
+func (w *Worker) users() []*slot.User {
+	var users []*slot.User
+	for _, task := range w.tasks.exact {
+		users = append(users, task.User)
+	}
+	for _, f := range w.tasks.folders {
+		users = append(users, f.task.User)
+	}
+	for _, p := range w.placements {
+		users = append(users, p.user)
+	}
+	return slices.DeleteFunc(users, func(u *slot.User) bool { return u == nil })
 }
 
 // open makes a pool's slots. A task process starts with the first call.
@@ -263,7 +306,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 		for range p.most {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Watch: w.watch, Cgroups: w.cgroups,
+				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
 				Templates: w.templates, Fence: w.fence, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) {
 					w.allowances.capped(p.Name, kind, len(g.devices), c)

@@ -191,7 +191,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             e.in.Task + " " + noun(piece.Work) + " on " + rung,
+		Summary:             gpumux.Plain(e.in.Task + " " + noun(piece.Work) + " on " + rung),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,

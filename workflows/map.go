@@ -120,7 +120,7 @@ func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error)
 	}
 	options := workflow.GetChildWorkflowOptions(ctx)
 	options.TaskQueue = gpumux.Queue
-	options.StaticSummary = "map " + in.Task
+	options.StaticSummary = gpumux.Plain("map " + in.Task)
 	options.WaitForCancellation = true
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
 	if err := child.Get(ctx, &summary); err != nil {

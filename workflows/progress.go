@@ -57,7 +57,7 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", p.Task, p.Items, strings.Join(ladder, ", then "), phase))
+	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items, gpumux.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	if p.Lost != "" {
@@ -67,11 +67,11 @@ func details(p gpumux.Progress, ladder []string) string {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
 	for _, kind := range sorted(p.Faults) {
-		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], kind))
+		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind))))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, strings.ReplaceAll(r.Fault.Error(), "\n", " ")))
+			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error())))
 		}
 	}
 	return b.String()

@@ -109,7 +109,7 @@ func clean(id string) string {
 // map and loses nothing.
 func light(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: summary,
+		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: gpumux.Plain(summary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,

@@ -121,7 +121,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
-		StaticSummary:         fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work)),
+		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work))),
 	}
 	r := &running{}
 	for _, piece := range pieces {

@@ -10,9 +10,10 @@ import (
 const clusterName = "active"
 
 // newConfig is the server's static configuration: one cluster of one host with one history shard. Metrics and profiling have
-// no port: they are off. The HTTP port is there for Nexus. Services find one another through static hosts, so the membership protocol has no port either.
+// no port: they are off, and so is the HTTP API, which any web page could call. Services find one another through static hosts, so
+// the membership protocol has no port either.
 func newConfig(p ports, d database) *config.Config {
-	return &config.Config{
+	c := &config.Config{
 		Persistence: config.Persistence{
 			DefaultStore:     sqlite.PluginName,
 			VisibilityStore:  sqlite.PluginName,
@@ -24,15 +25,15 @@ func newConfig(p ports, d database) *config.Config {
 			MasterClusterName:        clusterName,
 			CurrentClusterName:       clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{
-				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p.frontend), HTTPAddress: address(p.http)},
+				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p.frontend)},
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		Services: map[string]config.Service{
-			string(primitives.FrontendService): service(p.frontend, p.http),
-			string(primitives.HistoryService):  service(p.history, 0),
-			string(primitives.MatchingService): service(p.matching, 0),
-			string(primitives.WorkerService):   service(p.worker, 0),
+			string(primitives.FrontendService): service(p.frontend),
+			string(primitives.HistoryService):  service(p.history),
+			string(primitives.MatchingService): service(p.matching),
+			string(primitives.WorkerService):   service(p.worker),
 		},
 		Archival: config.Archival{
 			History:    config.HistoryArchival{State: config.ArchivalDisabled},
@@ -42,11 +43,16 @@ func newConfig(p ports, d database) *config.Config {
 			History:    config.HistoryArchivalNamespaceDefaults{State: config.ArchivalDisabled},
 			Visibility: config.VisibilityArchivalNamespaceDefaults{State: config.ArchivalDisabled},
 		}},
-		PublicClient: config.PublicClient{HostPort: address(p.frontend)},
 	}
+	if p.inner > 0 {
+		c.Services[string(primitives.InternalFrontendService)] = service(p.inner)
+	} else {
+		c.PublicClient.HostPort = address(p.frontend)
+	}
+	return c
 }
 
 // BindOnIP and not BindOnLocalHost: the latter asks the environment and the resolver what "localhost" is.
-func service(grpc, http int) config.Service {
-	return config.Service{RPC: config.RPC{GRPCPort: grpc, HTTPPort: http, BindOnIP: loopback}}
+func service(grpc int) config.Service {
+	return config.Service{RPC: config.RPC{GRPCPort: grpc, BindOnIP: loopback}}
 }

@@ -59,6 +59,9 @@ func openFile(ctx context.Context, folder string) (database, error) {
 		if err := checkSchema(ctx, path); err != nil {
 			return database{}, fmt.Errorf("open database %s: %w", path, err)
 		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			return database{}, fmt.Errorf("keep others from the database: %w", err)
+		}
 	}
 	return database{
 		path: path,

@@ -29,7 +29,13 @@ func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
 	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner))}
 }
 
+// noHTTP begins what the server says of having no HTTP API, which is on purpose: nothing here uses Nexus.
+const noHTTP = "HTTP API port has not been set."
+
 func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if strings.HasPrefix(e.Message, noHTTP) {
+		return nil
+	}
 	for _, field := range fields {
 		if err, ok := field.Interface.(error); ok && e.Level < zapcore.FatalLevel && strings.Contains(err.Error(), "please retry") {
 			return nil

@@ -13,24 +13,32 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the four services, and the frontend's second one for HTTP. Only the frontend's first is of interest
-// outside.
+// ports are those of the services, of which only the frontend's is of interest outside. A server with a token has an inner frontend
+// too, which serves the other services; its port is 0 where there is none.
 type ports struct {
-	frontend, http, history, matching, worker int
+	frontend, inner, history, matching, worker int
 }
 
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
-	return map[primitives.ServiceName]static.Hosts{
+	hosts := map[primitives.ServiceName]static.Hosts{
 		primitives.FrontendService: static.SingleLocalHost(address(p.frontend)),
 		primitives.HistoryService:  static.SingleLocalHost(address(p.history)),
 		primitives.MatchingService: static.SingleLocalHost(address(p.matching)),
 		primitives.WorkerService:   static.SingleLocalHost(address(p.worker)),
 	}
+	if p.inner > 0 {
+		hosts[primitives.InternalFrontendService] = static.SingleLocalHost(address(p.inner))
+	}
+	return hosts
 }
 
-func choosePorts(frontend int) (ports, error) {
+func choosePorts(frontend int, private bool) (ports, error) {
 	p := ports{frontend: frontend}
-	for _, port := range []*int{&p.frontend, &p.http, &p.history, &p.matching, &p.worker} {
+	all := []*int{&p.frontend, &p.history, &p.matching, &p.worker}
+	if private {
+		all = append(all, &p.inner)
+	}
+	for _, port := range all {
 		if *port > 0 {
 			continue
 		}

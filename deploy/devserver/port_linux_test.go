@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 const listening = "0A" // the state in /proc/net/tcp
 
-// Whatever the server opens is on loopback: services, HTTP, UI, and nothing for membership, metrics or profiling.
+// Whatever the server opens is on loopback: services, UI, and nothing for membership, metrics or profiling.
 func TestListen_LoopbackOnly(t *testing.T) {
 	before := listeners(t)
 	start(t, Options{})
@@ -23,7 +24,7 @@ func TestListen_LoopbackOnly(t *testing.T) {
 			require.True(t, strings.HasPrefix(address, "0100007F:"), "listens on %s", address)
 		}
 	}
-	require.Equal(t, 6, opened, "four services, the frontend's HTTP and the UI")
+	require.Equal(t, 5, opened, "four services and the UI; no HTTP API")
 }
 
 // listeners maps the inodes of this process's listening TCP sockets to their addresses in hexadecimal.
@@ -52,4 +53,17 @@ func listeners(t *testing.T) map[string]string {
 		}
 	}
 	return found
+}
+
+// ownAddresses are the host:port that this process listens on.
+func ownAddresses(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, hex := range listeners(t) {
+		_, port, _ := strings.Cut(hex, ":")
+		n, err := strconv.ParseUint(port, 16, 16)
+		require.NoError(t, err)
+		all = append(all, address(int(n)))
+	}
+	return all
 }

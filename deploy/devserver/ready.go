@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -18,9 +19,12 @@ const (
 )
 
 // waitReady returns when the frontend answers for the namespace, whose retention it then sets: an older file may have another.
-func waitReady(ctx context.Context, address, name string, retention time.Duration) error {
+func waitReady(ctx context.Context, address string, t token, name string, retention time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
 	defer cancel()
+	if t != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", t.header())
+	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", address, err)

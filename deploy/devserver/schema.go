@@ -24,7 +24,11 @@ func createFile(ctx context.Context, path string) error {
 	if err := errors.Join(removeIfThere(half), removeIfThere(half+"-journal")); err != nil {
 		return err
 	}
-	db, err := openSQLite("file:" + uriPath(half) + "?mode=rwc&_pragma=synchronous%3Dfull")
+	// SQLite's own files beside a database have its permissions.
+	if err := os.WriteFile(half, nil, 0o600); err != nil {
+		return err
+	}
+	db, err := openSQLite("file:" + uriPath(half) + "?mode=rw&_pragma=synchronous%3Dfull")
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,17 @@ type Options struct {
 	Headless  bool          // no Web UI; default false
 	Namespace string        // created when missing; default "default"
 	Retention time.Duration // how long closed workflows are kept, at least 1h; default 30 days
-	Log       *zap.Logger   // receives the server's warnings and errors; default: nothing is logged
+	// Token is what callers must show as "authorization: Bearer <Token>", and browsers Server.Key; default "": everybody on this
+	// machine may call.
+	Token   string
+	UIHosts []string    // names beside localhost under which browsers may ask for the Web UI, such as that of a proxy
+	Log     *zap.Logger // receives the server's warnings and errors; default: nothing is logged
 }
 
 // Server is a running Temporal. Its methods may be called by any goroutine.
 type Server struct {
 	port     int
+	token    token
 	ui       *webUI // nil when headless
 	temporal temporal.Server
 	database database
@@ -57,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start Temporal: %w", err)
 	}
-	s := &Server{log: newQuietLog(o.Log)}
+	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
 	}
@@ -102,7 +107,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		s.ui = &webUI{listener: listener}
+		s.ui = &webUI{listener: listener, hosts: o.UIHosts, token: s.token}
 	}
 	if o.Data != "" {
 		var err error
@@ -124,7 +129,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.temporal.Start(); err != nil {
 		return err
 	}
-	if err := waitReady(ctx, s.Address(), o.Namespace, o.Retention); err != nil {
+	if err := waitReady(ctx, s.Address(), s.token, o.Namespace, o.Retention); err != nil {
 		return err
 	}
 	if s.ui == nil {
@@ -137,12 +142,12 @@ func (s *Server) start(ctx context.Context, o Options) error {
 // choice and the bind; other ones are chosen then.
 func (s *Server) build(o Options) error {
 	for attempt := 1; ; attempt++ {
-		ports, err := choosePorts(o.Port)
+		ports, err := choosePorts(o.Port, s.token != "")
 		if err != nil {
 			return err
 		}
 		s.port = ports.frontend
-		s.temporal, err = newTemporal(ports, s.database, s.log)
+		s.temporal, err = newTemporal(ports, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
 		}
@@ -155,7 +160,7 @@ func (s *Server) build(o Options) error {
 }
 
 // newTemporal turns the server's way of failing, a fatal log line, into an error.
-func newTemporal(p ports, d database, log *quietLog) (server temporal.Server, err error) {
+func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			fatal, ok := r.(*fatalError)
@@ -165,15 +170,38 @@ func newTemporal(p ports, d database, log *quietLog) (server temporal.Server, er
 			server, err = nil, fatal
 		}
 	}()
-	return temporal.NewServer(
+	options := []temporal.ServerOption{
 		temporal.WithConfig(newConfig(p, d)),
 		temporal.WithStaticHosts(p.hosts()),
-		temporal.ForServices(temporal.DefaultServices),
 		temporal.WithDynamicConfigClient(settings()),
 		temporal.WithLogger(log.temporal()),
-		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
-		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
-	)
+	}
+	access, err := admission(t)
+	if err != nil {
+		return nil, err
+	}
+	return temporal.NewServer(append(options, access...)...)
+}
+
+// admission is who may call which services.
+func admission(t token) ([]temporal.ServerOption, error) {
+	if t == "" {
+		return []temporal.ServerOption{
+			temporal.ForServices(temporal.DefaultServices),
+			temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+			temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
+		}, nil
+	}
+	services, err := newBetween()
+	if err != nil {
+		return nil, err
+	}
+	return []temporal.ServerOption{
+		temporal.ForServices(temporal.Services),
+		temporal.WithAuthorizer(t),
+		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return t }),
+		temporal.WithTLSConfigFactory(services),
+	}, nil
 }
 
 // Address is the frontend's host:port, for client.Options.HostPort.
@@ -186,6 +214,9 @@ func (s *Server) UI() string {
 	}
 	return s.ui.url()
 }
+
+// Key is what the Web UI asks a browser for, once, as ?key= of any of its pages; "" where it asks for nothing.
+func (s *Server) Key() string { return s.token.key() }
 
 // Stop ends the server and returns when its ports are closed and the data folder is complete and free for the next server,
 // in a second or two. Further calls return what the first one returned.

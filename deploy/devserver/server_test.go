@@ -57,15 +57,15 @@ func TestStart_TakenPort(t *testing.T) {
 // The port is taken after the check and before the server binds it.
 func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 	t.Parallel()
-	ports, err := choosePorts(AnyPort)
+	ports, err := choosePorts(AnyPort, false)
 	require.NoError(t, err)
-	for _, port := range []*int{&ports.frontend, &ports.http, &ports.history, &ports.worker} {
+	for _, port := range []*int{&ports.frontend, &ports.history, &ports.worker} {
 		taken, err := net.Listen("tcp4", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer taken.Close()
 		free := *port
 		*port = portOf(taken)
-		_, err = newTemporal(ports, memoryDatabase(), newQuietLog(nil))
+		_, err = newTemporal(ports, memoryDatabase(), "", newQuietLog(nil))
 		require.ErrorContains(t, err, "address already in use")
 		require.True(t, isPortTaken(err), "%v", err)
 		*port = free

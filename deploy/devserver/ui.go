@@ -27,6 +27,8 @@ const uiDrain = 200 * time.Millisecond
 // webUI serves the Web UI. It holds its port from the beginning, so that a taken one is known before anything else starts.
 type webUI struct {
 	listener net.Listener
+	hosts    []string
+	token    token
 	server   *http.Server  // nil before serve
 	done     chan struct{} // closed when serving has ended
 }
@@ -52,7 +54,7 @@ func (w *webUI) serve(frontend, namespace string, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("prepare the Web UI: %w", err)
 	}
-	w.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: errorLog}
+	w.server = &http.Server{Handler: &gate{handler, w.hosts, w.token}, ReadHeaderTimeout: time.Minute, ErrorLog: errorLog}
 	w.done = make(chan struct{})
 	go func() {
 		defer close(w.done)

@@ -33,7 +33,9 @@ type connection struct {
 	*starter.Starter
 	address, namespace string
 	// ui is the address of the Web UI, or empty when it is not known.
-	ui    string
+	ui string
+	// key is what a page of it is opened with; empty where it asks for none.
+	key   string
 	store *store.Store
 	// again says how to come back to results that could not be written, when not with `gpumux results`.
 	again string
@@ -85,7 +87,15 @@ func (c *connection) link(id string) string {
 	if c.ui == "" {
 		return ""
 	}
-	return c.ui + "/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" + url.PathEscape(id)
+	return c.page("/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" + url.PathEscape(id))
+}
+
+// page is the address of a path of the Web UI.
+func (c *connection) page(path string) string {
+	if c.key == "" {
+		return c.ui + path
+	}
+	return c.ui + path + "?key=" + c.key
 }
 
 // findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.

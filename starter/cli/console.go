@@ -12,16 +12,18 @@ import (
 // console is standard error: whole lines, and at most one status line at the bottom of a terminal that they never garble. It
 // may be written by many goroutines.
 type console struct {
-	mu     sync.Mutex
-	to     io.Writer
-	fd     int // -1 when it is no terminal
-	status string
+	mu sync.Mutex
+	// to is the stream as it is, for what the console itself tells a terminal; text goes through visible.
+	to      io.Writer
+	visible *visible
+	fd      int // -1 when it is no terminal
+	status  string
 	// quiet drops progress, but never errors.
 	quiet bool
 }
 
 func newConsole(to io.Writer) *console {
-	c := &console{to: to, fd: -1}
+	c := &console{to: to, visible: newVisible(to), fd: -1}
 	if isTerminal(to) && !dumb(os.Getenv("TERM")) {
 		c.fd = int(to.(*os.File).Fd())
 	}
@@ -30,6 +32,9 @@ func newConsole(to io.Writer) *console {
 
 // isTerminal says whether a stream is a person's screen.
 func isTerminal(stream any) bool {
+	if v, ok := stream.(*visible); ok {
+		stream = v.to
+	}
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
@@ -55,11 +60,13 @@ func (c *console) Write(text []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.status == "" {
-		return c.to.Write(text)
+		return c.visible.Write(text)
 	}
-	if _, err := fmt.Fprintf(c.to, "%s%s%s", clearLine, text, c.status); err != nil {
+	fmt.Fprint(c.to, clearLine)
+	if _, err := c.visible.Write(text); err != nil {
 		return 0, err
 	}
+	fmt.Fprint(c.visible, c.status)
 	return len(text), nil
 }
 
@@ -71,7 +78,8 @@ func (c *console) show(line string) {
 		return
 	}
 	c.status = line
-	fmt.Fprint(c.to, clearLine, line)
+	fmt.Fprint(c.to, clearLine)
+	fmt.Fprint(c.visible, line)
 }
 
 // close takes the status line away.

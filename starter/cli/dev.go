@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,8 @@ type devFlags struct {
 	port, uiPort int
 	headless     bool
 	noWorker     bool
+	private      bool
+	uiHosts      []string
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -29,7 +33,11 @@ func (a *app) devCommand() *cobra.Command {
 		Short: "Start Temporal, its Web UI and a worker on this machine",
 		Long: `Start Temporal, its Web UI and a worker on this machine, all on loopback, until Ctrl-C. The worker offers
 every function of the Python modules in a folder as module:function, on the pool gpu when there is a GPU
-and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.`,
+and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.
+
+Other users of this machine can use it as well, and so run tasks as you; with --private they cannot. It then
+asks for a token, which it writes into a file of variables that only you can read: take that over in a shell
+(set -a; . FILE; set +a) for gpumux, temporal and programs with Temporal's own settings.`,
 		Example: `  gpumux dev --tasks .
   gpumux dev --tasks ./tasks --slots 4 --memory 8GiB
   gpumux dev --no-worker --port 7300 --ui-port 8300`,
@@ -46,6 +54,8 @@ and on the pool cpu. What maps have done lies in the data folder and is there ag
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
+	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
+	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
 	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runDev(c, f) })
 	return c
@@ -87,7 +97,8 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 			return err
 		}
 	}
-	o := sessionOptions{data: data, port: f.port, uiPort: f.uiPort, headless: f.headless, stopTimeout: 10 * time.Second}
+	o := sessionOptions{data: data, port: f.port, uiPort: f.uiPort, headless: f.headless, open: !f.private,
+		uiHosts: f.uiHosts, stopTimeout: 10 * time.Second}
 	haveGPU, why := hasGPU()
 	if !f.noWorker {
 		if o.dir, err = filepath.Abs(f.tasks); err != nil {
@@ -122,7 +133,11 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 			return err
 		}
 	}
-	a.greet(s, o, why)
+	variables, err := s.variables()
+	if err != nil {
+		return err
+	}
+	a.greet(s, o, why, variables)
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, errInterrupted) {
 		return err
@@ -131,12 +146,38 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	return nil
 }
 
+// variables writes what others of this user's programs need for a private server, into a file that nobody else can read, and
+// returns its name; there is none where everybody may come in.
+func (s *session) variables() (string, error) {
+	if s.token == "" {
+		return "", nil
+	}
+	path := filepath.Join(s.data, "temporal.env")
+	text := fmt.Sprintf("TEMPORAL_ADDRESS='%s'\nTEMPORAL_GRPC_META_AUTHORIZATION='Bearer %s'\n", s.address, s.token)
+	if s.ui != "" {
+		text += fmt.Sprintf("GPUMUX_UI='%s'\n", s.ui)
+	}
+	err := os.Remove(path) // a file that is there may be open to others
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		return "", unavailableError{fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err)}
+	}
+	return path, nil
+}
+
 // greet says what runs where, and what to do next.
-func (a *app) greet(s *session, o sessionOptions, noGPU string) {
+func (a *app) greet(s *session, o sessionOptions, noGPU, variables string) {
 	say := func(name, format string, args ...any) { field(a.console, name, format, args...) }
 	say("temporal", "%s", s.address)
 	if s.ui != "" {
-		say("web UI", "%s", s.ui)
+		say("web UI", "%s", s.page("/"))
+	}
+	if variables != "" {
+		say("private", "other programs of yours need:  set -a; . %s; set +a", shellLine([]string{variables}))
+	} else {
+		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
 	say("store", "%s", s.store.URL())
 	say("data", "%s", s.data)

@@ -20,7 +20,11 @@ type LocalOptions struct {
 	Port, UIPort int
 	// Headless goes without the Web UI.
 	Headless bool
-	Log      *zap.Logger
+	// Token is what callers must show; empty lets everybody on this machine in.
+	Token string
+	// UIHosts are names beside localhost under which browsers may ask for the Web UI.
+	UIHosts []string
+	Log     *zap.Logger
 }
 
 // AnyPort asks for a free port.
@@ -32,6 +36,8 @@ type Server interface {
 	Address() string
 	// UI is the URL of the Web UI, or empty.
 	UI() string
+	// Key is what a page of the Web UI must be opened with, once, as ?key=; empty where it asks for none.
+	Key() string
 	// Stop closes everything; it may be called again.
 	Stop() error
 }

@@ -87,5 +87,5 @@ func orDash(text string) string {
 
 // field writes a line of a description.
 func field(to io.Writer, name, format string, args ...any) {
-	fmt.Fprintf(to, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(newVisible(to), "%-10s %s\n", name, fmt.Sprintf(format, args...))
 }

@@ -55,6 +55,10 @@ func Main(o Options) int {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
+	if isTerminal(o.Stdout) {
+		// A file or a program gets what tasks returned as it is.
+		o.Stdout = newVisible(o.Stdout)
+	}
 	if o.Version == "" {
 		o.Version = "development"
 	}

@@ -43,6 +43,7 @@ func (r *report) printJSON(to io.Writer) error {
 
 // print writes the summary for people.
 func (r *report) print(to io.Writer) {
+	to = newVisible(to)
 	elapsed := time.Duration(r.Elapsed)
 	rate := ""
 	if elapsed > 0 && r.Items > 0 {

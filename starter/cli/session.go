@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,8 @@ type session struct {
 	app    *app
 	data   string
 	server Server
+	// token is what the server asks for, or empty.
+	token  string
 	worker *workers.Worker
 	// hold keeps other commands out of the folder, for a session with an owner; fresh says that the folder was not there before.
 	hold  *hold
@@ -42,6 +45,9 @@ type sessionOptions struct {
 	owner        string
 	port, uiPort int
 	headless     bool
+	// open lets everybody on this machine in, where a session otherwise has a token; uiHosts are further names of the Web UI.
+	open    bool
+	uiHosts []string
 	// pools and tasks are the worker's; no pools means no worker.
 	pools []workers.PoolConfig
 	tasks map[string]workers.TaskConfig
@@ -88,6 +94,10 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, unavailableError{fmt.Errorf("make the data folder: %w; give another with --data", err)}
 	}
+	// The folder may be the user's own and open; what lies in it is not.
+	if err := privateFolder(filepath.Join(data, "store")); err != nil {
+		return nil, unavailableError{err}
+	}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -103,8 +113,12 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		// A server, a worker and a client share this process: a few percent of its time for a third less memory.
 		debug.SetGCPercent(50)
 	}
+	if !o.open {
+		s.token = rand.Text()
+	}
 	server, err := a.Local.Start(ctx, LocalOptions{
-		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless, Log: log,
+		Data: data, Port: cmp.Or(o.port, AnyPort), UIPort: cmp.Or(o.uiPort, AnyPort), Headless: o.headless,
+		Token: s.token, UIHosts: o.uiHosts, Log: log,
 	})
 	if err != nil {
 		return nil, unavailableError{err}
@@ -114,12 +128,13 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return nil, unavailableError{err}
 	}
 	c, err := starter.Connect(ctx, starter.ConnectOptions{
-		Address: s.server.Address(), Namespace: client.DefaultNamespace, Plain: true, Timeout: 15 * time.Second, Codec: keys.payloads})
+		Address: s.server.Address(), Namespace: client.DefaultNamespace, Plain: true, Token: s.token, Timeout: 15 * time.Second, Codec: keys.payloads})
 	if err != nil {
 		return nil, err
 	}
 	s.connection.Starter = &starter.Starter{Client: c, Store: s.store, Converter: codec.Converter(nil, keys.payloads)}
 	s.address, s.namespace, s.ui = s.server.Address(), client.DefaultNamespace, s.server.UI()
+	s.key = s.server.Key()
 	if len(o.pools) == 0 {
 		return s, nil
 	}
@@ -153,6 +168,18 @@ func (s *session) serve(ctx context.Context) (context.Context, error) {
 		}
 	}()
 	return serving, nil
+}
+
+// privateFolder makes a folder that only its owner enters.
+func privateFolder(path string) error {
+	err := os.MkdirAll(path, 0o700)
+	if err == nil {
+		err = os.Chmod(path, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("make a folder that others cannot enter: %w; give another with --data", err)
+	}
+	return nil
 }
 
 // checkWorker finds mistakes in tasks and pools before a server is started for them.

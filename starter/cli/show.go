@@ -47,6 +47,7 @@ const pendingShown = 10
 
 // printDetail writes all about a map for people.
 func printDetail(to io.Writer, d *starter.Detail, page string, now time.Time) {
+	to = newVisible(to)
 	field(to, "map", "%s", d.ID)
 	field(to, "task", "%s", d.Task)
 	status := string(d.Status)

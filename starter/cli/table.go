@@ -11,7 +11,7 @@ import (
 
 // table writes rows in columns; the first row is the header.
 func table(to io.Writer, rows [][]string) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(newVisible(to), 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}

@@ -15,6 +15,8 @@ type Task struct {
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
+	// Own refuses a function that the module has from elsewhere, such as one that it imports.
+	Own bool
 	// Interpreter is the Python to start. Default "python3".
 	Interpreter string
 	// Command is a program and its arguments, run once per item: the item on standard input, the result on standard output.
@@ -28,6 +30,8 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
+	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
+	User *User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.

@@ -51,7 +51,8 @@ func (c *Cgroups) try() error {
 	}
 	defer g.close()
 	cmd := exec.Command("/bin/sh", "-c", "exit 0")
-	if err := spawn(cmd, g); err != nil {
+	cmd.Env = HelperEnviron()
+	if err := spawn(cmd, g, nil); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}
 	if state := await(cmd.Process); !state.Success() {

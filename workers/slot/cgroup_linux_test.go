@@ -179,7 +179,7 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(g.dir) })
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, nil))
+	require.NoError(t, spawn(cmd, nil, nil))
 	require.NoError(t, g.add(cmd.Process.Pid))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, g.dir, "cgroup.procs"))
 	waited := make(chan error, 1)
@@ -209,7 +209,7 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	g.file, err = os.Open(dir)
 	require.NoError(t, err)
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, g))
+	require.NoError(t, spawn(cmd, g, nil))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, dir, "cgroup.procs"))
 	waited := make(chan error, 1)
 	go func() { await(cmd.Process); waited <- nil }()

@@ -18,7 +18,8 @@
 // processes when the worker was killed or stopped), warden_linux.go (the processes that do it), keeper_linux.go (replacing
 // them), line_linux.go (what they are told), mark.go, mark_linux.go and mark_other.go (what descendants are known by),
 // stray_linux.go and stray_other.go (those that left the process group), reach.go (whether a task's files can be read),
-// environ.go and interpreter.go (what a task process may see, and which Python it is), watch.go (its memory), cap.go (its
+// environ.go and interpreter.go (what a task process may see, and which Python it is), user.go, user_linux.go and user_other.go
+// (running as another user, and what keeps the worker from its tasks), watch.go (its memory), cap.go (its
 // frameworks' own limits), hygiene.go and trend.go (when it trims and when it is recycled for its memory), tidy.go (how),
 // cgroup_linux.go and cgroup_other.go (its limit in the kernel), exposure_linux.go and exposure_other.go (what the kernel
 // kills first), stats.go (counts), output.go (what it prints), command.go (tasks that are plain programs), diagnosis.go,

@@ -1,22 +1,64 @@
 package slot
 
 import (
+	"cmp"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// passed are the names that a task process inherits from the worker. Everything else stays behind, above all the worker's
-// credentials; a task's own pass_env and env add to it.
-var passed = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_CACHE_HOME",
-	"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES", "SSL_CERT_FILE", "SSL_CERT_DIR",
+// passed are the names that a task process inherits from the worker, and personal those of them that are the worker's user's.
+// Everything else stays behind, above all the worker's credentials and its home, where more of them lie; a task's own pass_env and
+// env add to it.
+var (
+	passed = []string{
+		"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES",
+		"SSL_CERT_FILE", "SSL_CERT_DIR",
+	}
+	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME"}
+)
+
+// helping are what shell scripts read that stand for a Python, beside the names above.
+var helping = []string{"HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR"}
+
+// HelperEnviron is the environment of programs that a worker starts for itself. Any process of the same user can read it, so it has
+// no credentials either.
+func HelperEnviron() []string {
+	var list []string
+	for _, name := range slices.Concat(passed, personal, helping) {
+		if value, ok := os.LookupEnv(name); ok {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
+// homes puts in what a task finds under ~. In a home of its own it still finds the worker's caches, such as models that were
+// downloaded, and Python packages that were installed for the user; another user has neither.
+func homes(env map[string]string, task Task, own string) {
+	if task.User != nil {
+		env["HOME"], env["USER"], env["LOGNAME"] = task.User.Home, task.User.Name, task.User.Name
+		return
+	}
+	home := os.Getenv("HOME")
+	if own == "" || home == "" {
+		own = cmp.Or(own, home)
+	} else {
+		env["XDG_CACHE_HOME"] = cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
+		if len(task.Command) == 0 && len(task.Program) == 0 {
+			env["PYTHONUSERBASE"] = cmp.Or(os.Getenv("PYTHONUSERBASE"), filepath.Join(home, ".local"))
+		}
+	}
+	if own != "" {
+		env["HOME"] = own
+	}
 }
 
 // environ is the whole environment of a task process: the allow-list, then the task's names, then the device's, so that no
-// task can choose another device.
-func environ(task Task, device map[string]string, tokens map[string]string) []string {
+// task can choose another device. Home is what ~ stands for, unless the task has a user of its own.
+func environ(task Task, home string, device map[string]string, tokens map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
 		if value, ok := os.LookupEnv(name); ok {
@@ -26,6 +68,12 @@ func environ(task Task, device map[string]string, tokens map[string]string) []st
 	for _, name := range passed {
 		pass(name)
 	}
+	if task.User == nil {
+		for _, name := range personal {
+			pass(name)
+		}
+	}
+	homes(env, task, home)
 	for _, pair := range os.Environ() {
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
 			pass(name)

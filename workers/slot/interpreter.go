@@ -33,6 +33,7 @@ func interpreter(ctx context.Context, name string, o Options) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, silent)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, "-I", "-S", "-c", "import sys; print(sys.executable)")
+	cmd.Env = HelperEnviron()
 	cmd.WaitDelay = time.Second // what it started may hold its output
 	out, err := cmd.Output()
 	path := strings.TrimSpace(string(out))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -354,6 +355,9 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
 		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
+	case program.user != nil && errors.Is(err, os.ErrPermission):
+		fault.Kind, fault.Hint = gpumux.BadInput, fmt.Sprintf("see that user %s may enter the task's folder and may execute the file",
+			program.user.Name)
 	default:
 		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
 	}

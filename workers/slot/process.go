@@ -164,9 +164,8 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 		return err
 	}
 	task := p.task
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = task.Dir
-	cmd.Env = environ(task, o.Env, map[string]string{workerToken: o.Fence.token, processToken: mark.token})
+	cmd := command(task, argv, mark)
+	cmd.Env = environ(task, o.Home, o.Env, map[string]string{workerToken: o.Fence.token, processToken: mark.token})
 	cmd.ExtraFiles = extra
 	cmd.Stderr = out.file
 	cmd.Stdout = out.file
@@ -176,17 +175,11 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	if stdout != nil {
 		cmd.Stdout = stdout
 	}
-	// A relative program is relative to the folder that it runs in, as a shell there would find it.
-	if cmd.Err == nil && filepath.Base(argv[0]) != argv[0] && !filepath.IsAbs(argv[0]) && task.Dir != "" {
-		if abs, err := filepath.Abs(filepath.Join(task.Dir, argv[0])); err == nil {
-			cmd.Path = abs
-		}
-	}
 	group := confine(o)
-	if err := spawn(cmd, group); err != nil {
+	if err := spawn(cmd, group, task.User); err != nil {
 		out.close()
 		group.close()
-		return &programError{argv[0], err}
+		return &programError{argv[0], task.User, err}
 	}
 	p.program = argv[0]
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
@@ -195,6 +188,21 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	}
 	p.watch(o)
 	return nil
+}
+
+// command is what starts argv for a task, in its folder. A relative program is relative to that, as a shell there would find it.
+func command(task Task, argv []string, mark mark) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = task.Dir
+	if cmd.Err == nil && filepath.Base(argv[0]) != argv[0] && !filepath.IsAbs(argv[0]) && task.Dir != "" {
+		if abs, err := filepath.Abs(filepath.Join(task.Dir, argv[0])); err == nil {
+			cmd.Path = abs
+		}
+	}
+	if task.User != nil && cmd.Err == nil {
+		restrain(cmd, mark)
+	}
+	return cmd
 }
 
 // expose is expose for this process, which runs all the same where it fails.
@@ -208,6 +216,7 @@ func (p *process) expose(o Options, by int) {
 // programError says that the system did not start the task's own program.
 type programError struct {
 	program string
+	user    *User
 	err     error
 }
 
@@ -270,7 +279,7 @@ func (p *process) speak() {
 func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *Evidence, traceback string) {
 	spoke := false
 	hello := wire.Hello{
-		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
+		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Own: p.task.Own, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
 		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Context: call.Context,
 	}
 	if p.board != nil {

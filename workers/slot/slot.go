@@ -26,6 +26,8 @@ type Options struct {
 	Mode gpumux.Mode
 	// Env is what the device puts into a task process's environment, such as CUDA_VISIBLE_DEVICES.
 	Env map[string]string
+	// Home is what HOME is in a task process's environment. Default: the worker's.
+	Home string
 	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it.
 	Runtime string
 	// Watch follows the memory of task processes and ends those over their budget. Default: none.

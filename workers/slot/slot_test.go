@@ -477,6 +477,53 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.Contains(t, f.Error(), "no-such-python")
 }
 
+// The Python is asked which program it is, before it runs a task, and its environment is as open as a task's.
+func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	s, dir := newSlot(t), folder(t)
+	seen, python := filepath.Join(dir, "seen"), filepath.Join(dir, "python")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >>'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
+	task := slot.Task{Name: "double", Python: "tasks.py:double", Dir: dir, Interpreter: python}
+	_, err := run(t, s, slot.Call{Task: task, Items: values(1)})
+	require.NoError(t, err)
+	text, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "PATH=")
+	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
+}
+
+// A folder's task is what its file defines, whatever the name stands for once the file has run.
+func TestSlot_OwnRefusesWhatAModuleHasFromElsewhere(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "taken.py"), []byte(`import functools
+def system(item): ...
+from os import *
+def popen(item): ...
+popen = __import__("os").popen
+@functools.lru_cache
+def cached(item): return item + 1
+def wrap(function): return functools.wraps(function)(lambda item: function(item))
+@wrap
+def wrapped(item): return item + 2
+`), 0o644))
+	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		for _, function := range []string{"system", "popen"} {
+			task := slot.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			_, err := run(t, s, slot.Call{Task: task, Items: values("touch ran")})
+			f := fault(t, err)
+			require.Equal(t, gpumux.BadInput, f.Kind)
+			require.Contains(t, f.Message, function+" in taken.py comes from ")
+			require.NoFileExists(t, filepath.Join(dir, "ran"))
+		}
+		for function, want := range map[string]string{"cached": "2", "wrapped": "3"} {
+			task := slot.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			got, err := run(t, s, slot.Call{Task: task, Items: values(1)})
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(got[0].Value))
+		}
+	}
+}
+
 func TestSlot_TheEnvironmentIsClean(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("TEMPORAL_API_KEY", "secret")

@@ -12,39 +12,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawner starts processes from one thread that never ends: the kernel sends the parent-death signal when the thread that
-// forked is gone, not when the process is.
-var spawner = sync.OnceValue(func() chan<- func() {
+// spawners start processes from threads that never end: the kernel sends the parent-death signal when the thread that forked is
+// gone, not when the process is. What a process may do comes from the thread that forked it.
+var (
+	// wardenSpawner keeps all that the worker may: a warden has to end processes of other users.
+	wardenSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(nil) })
+	taskSpawner   = sync.OnceValue(func() chan<- func() { return newSpawner(dropAmbient) })
+	userSpawner   = sync.OnceValue(func() chan<- func() { return newSpawner(dropPrivileges) })
+	// watched is done once, before the first process starts.
+	watched = sync.OnceFunc(func() {
+		// Descendants whose parent died come to the worker instead of init, so that none gets out of sight.
+		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+		conceal()
+		go func() {
+			for range time.Tick(gatherEvery) {
+				gather()
+			}
+		}()
+	})
+)
+
+func newSpawner(prepare func()) chan<- func() {
+	watched()
 	work := make(chan func())
-	// Descendants whose parent died come to the worker instead of init, so that none gets out of sight.
-	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	go func() {
 		runtime.LockOSThread()
+		if prepare != nil {
+			prepare()
+		}
 		for f := range work {
 			f()
 		}
 	}()
-	go func() {
-		for range time.Tick(gatherEvery) {
-			gather()
-		}
-	}()
 	return work
-})
+}
 
-// spawn starts the command as the leader of its own process group, killed by the kernel when the worker dies.
-func spawn(cmd *exec.Cmd, group *cgroup) error {
+// spawn starts the command as the leader of its own process group, killed by the kernel when the worker dies, as the user where
+// there is one.
+func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if fd, ok := group.descriptor(); ok {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
 	}
-	return startLeader(cmd)
+	if user == nil {
+		return startLeader(cmd, taskSpawner())
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
+	return startLeader(cmd, userSpawner())
 }
 
 // startLeader starts a command that leads a group of its own, whose end somebody awaits.
-func startLeader(cmd *exec.Cmd) error {
+func startLeader(cmd *exec.Cmd, spawner chan<- func()) error {
 	started := make(chan error)
-	spawner() <- func() {
+	spawner <- func() {
 		kin.RLock()
 		defer kin.RUnlock()
 		err := cmd.Start()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-func spawn(cmd *exec.Cmd, group *cgroup) error {
+func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }

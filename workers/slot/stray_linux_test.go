@@ -29,7 +29,7 @@ func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			require.NoError(t, err)
 			out, err := leader.StdoutPipe()
 			require.NoError(t, err)
-			require.NoError(t, startLeader(leader))
+			require.NoError(t, startLeader(leader, taskSpawner()))
 			worker := workerNumber()
 			require.NoError(t, enlist(leader.Process.Pid, worker, processNumber(worker)))
 			fmt.Fprintln(in)
@@ -136,7 +136,7 @@ func TestStrays_AnEnvironmentIsReadWhileOthersStartAndEnd(t *testing.T) {
 	for range 5 {
 		other := exec.Command("true")
 		other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		require.NoError(t, startLeader(other))
+		require.NoError(t, startLeader(other, taskSpawner()))
 		require.True(t, await(other.Process).Success())
 	}
 	require.True(t, waits())

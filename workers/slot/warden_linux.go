@@ -184,7 +184,7 @@ func startWarden(token string, number uint64) (*warden, error) {
 			cmd.Stdout = out
 		}
 		cmd.SysProcAttr = &attr
-		if err := startLeader(cmd); err != nil {
+		if err := startLeader(cmd, wardenSpawner()); err != nil {
 			return fmt.Errorf("start the warden, which needs /bin/sh: %w", err)
 		}
 		w.parts = append(w.parts, cmd.Process.Pid)

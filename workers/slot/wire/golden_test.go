@@ -38,6 +38,8 @@ var goldens = []struct {
 		Device: "CPU", Mode: gpumux.Fresh}},
 	{"hello-board", "worker", Hello{Version: 1, Task: "embed", Target: "embed.py:embed", Dir: "/srv/tasks", Slot: "cpu/0",
 		Device: "CPU", Mode: gpumux.Persistent, Board: BoardSize}},
+	{"hello-own", "worker", Hello{Version: 1, Task: "sweep/fit:fit", Target: "fit.py:fit", Dir: "/srv/tasks", Own: true, Slot: "cpu/0",
+		Device: "CPU", Mode: gpumux.Persistent}},
 	{"hello-context", "worker", Hello{Version: 1, Task: "t", Target: "t.py:t", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
 		Memory: 8 << 30, Mode: gpumux.Persistent, Context: 300 << 20}},
 	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},

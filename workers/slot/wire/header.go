@@ -18,6 +18,7 @@ type header struct {
 	Task      string          `json:"task"`
 	Target    string          `json:"target"`
 	Dir       string          `json:"dir"`
+	Own       bool            `json:"own"`
 	Slot      string          `json:"slot"`
 	Device    string          `json:"device"`
 	Memory    int64           `json:"memory"`
@@ -107,7 +108,7 @@ func optional[T any](h *header, field string, data json.RawMessage) (value T, er
 func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
-		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Slot: h.Slot, Device: h.Device,
+		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Own: h.Own, Slot: h.Slot, Device: h.Device,
 			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Context: h.Context}, h.empty(body)
 	case "run":
 		items, err := h.split(body)

@@ -27,6 +27,8 @@ type Hello struct {
 	Task   string `json:"task"`
 	Target string `json:"target"`
 	Dir    string `json:"dir"`
+	// Own asks the process to refuse a function that the target's module has from elsewhere.
+	Own bool `json:"own,omitempty"`
 	// Slot is pool/number, Device the device's UUID or "CPU".
 	Slot   string `json:"slot"`
 	Device string `json:"device"`

@@ -20,7 +20,7 @@ type embedded struct{}
 // Start is cli.Local's.
 func (embedded) Start(ctx context.Context, o cli.LocalOptions) (cli.Server, error) {
 	server, err := devserver.Start(ctx, devserver.Options{
-		Data: o.Data, Port: o.Port, UIPort: o.UIPort, Headless: o.Headless, Log: o.Log,
+		Data: o.Data, Port: o.Port, UIPort: o.UIPort, Headless: o.Headless, Token: o.Token, UIHosts: o.UIHosts, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err // and no server in the interface

@@ -100,7 +100,7 @@ def _serve(wire, ended, forks) -> int:
     if forks:
         forks.before()
     try:
-        function = task.load(hello.get("target") or "", hello.get("dir") or "")
+        function = task.load(hello.get("target") or "", hello.get("dir") or "", hello.get("own") is True)
     except task.LoadError as error:
         if os.getpid() != process:
             os._exit(1)

@@ -27,13 +27,18 @@ class LoadError(Exception):
         self.fault = fault
 
 
-def load(target: str, folder: str) -> Callable[..., Any]:
-    """The function that target names, relative to folder."""
+def load(target: str, folder: str, own: bool = False) -> Callable[..., Any]:
+    """The function that target names, relative to folder; own refuses one that the file has from elsewhere."""
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise LoadError(plain("ValueError", f"{target!r} names no task; write file.py:function or module:function"))
     module = _file(place, folder) if place.endswith(".py") else _module(place, folder)
-    return _function(module, place, name)
+    found = _function(module, place, name)
+    if own and not _owns(os.path.basename(place)[: -len(".py")] if place.endswith(".py") else place, found):
+        origin = getattr(found, "__module__", None) or type(found).__module__
+        message = f"{name} in {place} comes from {origin}; of a folder of tasks only functions that its files define are run"
+        raise LoadError(plain("PermissionError", message))
+    return found
 
 
 def sources() -> list[str]:
@@ -117,6 +122,17 @@ def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:
         message = f"{name} in {place} is a {kind}, which cannot be called; the functions are: {_functions(module)}"
         raise LoadError(plain("TypeError", message))
     return found
+
+
+def _owns(module: str, found: Any) -> bool:
+    """Whether found was defined in the module, or is what a decorator made of such a function."""
+    seen: list[int] = []
+    while found is not None and id(found) not in seen:
+        if getattr(found, "__module__", None) == module:
+            return True
+        seen.append(id(found))
+        found = getattr(found, "__wrapped__", None)
+    return False
 
 
 def _functions(module: ModuleType) -> str:

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its owner's.
+func TestPrivate_Dev(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	port, uiPort := freePort(t), freePort(t)
+	dev := s.begin("dev", "--private", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--data", "data", "--slots", "2")
+	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
+		"%s", &dev.stderr)
+
+	other := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_ADDRESS=127.0.0.1:" + port}, s.env...)}
+	p := other.run(3, "run", "step:double", "21", "--pool", "cpu")
+	require.Contains(t, p.stderr.String(), "Request unauthorized.")
+	require.Contains(t, p.stderr.String(), "gpumux dev --private")
+	guess := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_GRPC_META_AUTHORIZATION=Bearer guess"}, other.env...)}
+	require.Contains(t, guess.run(3, "ls").stderr.String(), "Request unauthorized.")
+	page, err := http.Get("http://127.0.0.1:" + uiPort + "/api/v1/namespaces")
+	require.NoError(t, err)
+	require.NoError(t, page.Body.Close())
+	require.Equal(t, http.StatusForbidden, page.StatusCode)
+
+	file := s.path("data/temporal.env")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.Contains(t, dev.stderr.String(), "set -a; . "+file+"; set +a")
+	e := &example{shell: s}
+	e.link()
+	out, code := e.sh(s.dir, "set -a; . data/temporal.env; set +a; bin/gpumux run step:double 21 --pool cpu")
+	require.Zero(t, code)
+	require.Equal(t, "42\n", out)
+	_, link, ok := strings.Cut(dev.stderr.String(), "web UI     ")
+	require.True(t, ok)
+	link, _, _ = strings.Cut(link, "\n")
+	page, err = http.Get(link)
+	require.NoError(t, err)
+	require.NoError(t, page.Body.Close())
+	require.Equal(t, http.StatusSeeOther, page.Request.Response.StatusCode, "the key goes into a cookie")
+}
+
+func TestPrivate_DevSaysWhenItIsNot(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	dev := s.begin("dev", "--no-worker", "--port", freePort(t), "--headless", "--data", "data")
+	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
+}
+
+// Nobody but its own command gets into the server of `map --local`, at none of its ports, nor reads its files.
+func TestPrivate_Local(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	require.NoError(t, os.Mkdir(s.path("state-of-mine"), 0o755))
+	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--data", "state-of-mine", "--chunk", "1", "--out", "r.jsonl")
+	require.Eventually(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
+	ports := listening(t, p.Process.Pid)
+	require.NotEmpty(t, ports)
+	for _, address := range ports {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = workflowservice.NewWorkflowServiceClient(conn).ListNamespaces(ctx, &workflowservice.ListNamespacesRequest{})
+		cancel()
+		require.NoError(t, conn.Close())
+		require.Contains(t, []codes.Code{codes.PermissionDenied, codes.Unavailable}, status.Code(err), "%s: %v", address, err)
+	}
+	for _, name := range []string{"store", "temporal.db", "temporal.lock"} {
+		info, err := os.Stat(s.path("state-of-mine/" + name))
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, name)
+	}
+	s.write("open", "")
+	require.Zero(t, p.code(), "%s", &p.stderr)
+	require.Len(t, s.lines(s.file("r.jsonl")), 6)
+}
+
+// listening are the addresses that a process listens on.
+func listening(t *testing.T, pid int) (addresses []string) {
+	t.Helper()
+	ours := map[string]bool{}
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	require.NoError(t, err)
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil {
+			ours[target] = true
+		}
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) > 9 && fields[3] == "0A" && ours["socket:["+fields[9]+"]"] {
+			_, hex, _ := strings.Cut(fields[1], ":")
+			port, err := strconv.ParseUint(hex, 16, 16)
+			require.NoError(t, err)
+			addresses = append(addresses, net.JoinHostPort("127.0.0.1", strconv.FormatUint(port, 10)))
+		}
+	}
+	return addresses
+}

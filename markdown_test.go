@@ -1,0 +1,53 @@
+package gpumux_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+func TestPlain(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "",
+		"embed:embed":                       "embed:embed",
+		"a/b.py:step_2 (3.5 %), then more":  "a/b.py:step_2 (3.5 %), then more",
+		"[x](javascript:alert(1))":          "`[x](javascript:alert(1))`",
+		"<img src=x onerror=alert(1)>":      "`<img src=x onerror=alert(1)>`",
+		"![p](http://evil.example/p)":       "`![p](http://evil.example/p)`",
+		"see https://evil.example":          "`see https://evil.example`",
+		"see WWW.evil.example":              "`see WWW.evil.example`",
+		"me@evil.example":                   "`me@evil.example`",
+		"**bold**":                          "`**bold**`",
+		"# head":                            "`# head`",
+		"one\n\n# two\r\n- three":           "`one  # two  - three`",
+		"a `b` <i>":                         "`` a `b` <i> ``",
+		"``` x":                             "```` ``` x ````",
+		"`":                                 "`` ` ``",
+		"\x1b]8;;http://e\x07t\x1b]8;;\x07": "`\ufffd]8;;http://e\ufffdt\ufffd]8;;\ufffd`",
+		"a\u202eb\u2066c\u2028d":            "a\ufffdb\ufffdc\u0020d",
+		"\u009b31m":                         "\ufffd31m",
+	} {
+		require.Equal(t, want, gpumux.Plain(text), "%q", text)
+	}
+}
+
+// Whatever comes, code ends where the text ends: no run of backticks in it is as long as the fence.
+func FuzzPlain(f *testing.F) {
+	f.Add("a ```` b `` <x> `")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := gpumux.Plain(text)
+		require.NotContains(t, got, "\n")
+		require.NotContains(t, got, "\x1b")
+		inner := strings.TrimLeft(got, "`")
+		if fence := got[:len(got)-len(inner)]; fence != "" {
+			inner = strings.TrimRight(inner, "`")
+			require.Equal(t, fence+inner+fence, got)
+			require.NotContains(t, inner, fence)
+			return
+		}
+		require.False(t, strings.ContainsAny(got, "<[`"))
+	})
+}

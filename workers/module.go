@@ -1,0 +1,150 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// modules are the Python modules of one folder, as the interpreter that will run them reads them. Its methods may be called from
+// many goroutines.
+type modules struct {
+	interpreter, dir string
+
+	mu    sync.Mutex // guards what follows
+	known map[string]module
+}
+
+// module is what a module's file defines.
+type module struct {
+	// Functions are its public top-level functions in the order of the file, without those that an import replaces.
+	Functions []string `json:"functions"`
+	// Problem is why the file cannot be read, such as a syntax error.
+	Problem string `json:"problem"`
+	stamp   string
+}
+
+// moduleReader lists what files define, without running them. "from os import system" must not turn system into a task, wherever
+// in the file the word def stands. What a star or an assignment does is seen when the task is loaded.
+const moduleReader = `
+import ast, json, sys
+
+def read(name):
+    with open(name + ".py", "rb") as file:
+        tree = ast.parse(file.read(), name + ".py")
+    own = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            own[node.name] = True
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                own.pop(alias.asname or alias.name.partition(".")[0], None)
+    return [name for name in own if not name.startswith("_")]
+
+out = {}
+for name in json.load(sys.stdin):
+    try:
+        out[name] = {"functions": read(name)}
+    except SyntaxError as error:
+        out[name] = {"problem": "%s.py, line %s: %s: %s" % (name, error.lineno, type(error).__name__, error.msg)}
+    except Exception as error:
+        out[name] = {"problem": "%s.py: %s: %s" % (name, type(error).__name__, error)}
+json.dump(out, sys.stdout)
+`
+
+// readLimit is how long the interpreter may take to read a folder's modules.
+const readLimit = time.Minute
+
+func newModules(interpreter, dir string) *modules {
+	return &modules{interpreter: interpreter, dir: dir, known: map[string]module{}}
+}
+
+// names are the modules that lie in the folder itself.
+func (m *modules) names() []string {
+	files, _ := filepath.Glob(filepath.Join(globEscape.Replace(m.dir), "*.py"))
+	var names []string
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".py"); moduleName.MatchString(name) && !strings.Contains(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// read is what the modules of these names define; a file that is not there is left out. What has not changed is not read again.
+func (m *modules) read(names ...string) (map[string]module, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[string]module{}
+	stamps := map[string]string{}
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(m.dir, name+".py"))
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		stamp := fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+		if known, ok := m.known[name]; ok && known.stamp == stamp {
+			found[name] = known
+			continue
+		}
+		stamps[name] = stamp
+	}
+	if len(stamps) == 0 {
+		return found, nil
+	}
+	fresh, err := readModules(m.interpreter, m.dir, slices.Sorted(maps.Keys(stamps)))
+	if err != nil {
+		return found, err
+	}
+	for name, stamp := range stamps {
+		each := fresh[name]
+		each.stamp = stamp
+		m.known[name], found[name] = each, each
+	}
+	return found, nil
+}
+
+func readModules(interpreter, dir string, names []string) (map[string]module, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	defer cancel()
+	asked, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, interpreter, "-I", "-S", "-W", "ignore", "-c", moduleReader)
+	cmd.Env = slot.HelperEnviron()
+	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.WaitDelay = dir, bytes.NewReader(asked), &said, time.Second
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %s", readLimit)
+	}
+	found := map[string]module{}
+	if err == nil {
+		err = json.Unmarshal(out, &found)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the functions of %s with %s: %w%s", dir, interpreter, err, lastLine(said.String()))
+	}
+	return found, nil
+}
+
+// lastLine is what a program said last, to be put behind its error.
+func lastLine(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
+}

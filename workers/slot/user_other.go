@@ -1,0 +1,15 @@
+//go:build !linux
+
+package slot
+
+import (
+	"errors"
+	"os/exec"
+)
+
+// CheckUsers says why this program cannot run tasks as other users.
+func CheckUsers() error {
+	return errors.New("only workers on Linux run tasks as another user; leave user out")
+}
+
+func restrain(*exec.Cmd, mark) {}

@@ -1,0 +1,101 @@
+package workers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// taskUser is the user that user: names, nil where it names none, or reports what is wrong with it.
+func taskUser(text, at string, r *report) *slot.User {
+	if text == "" {
+		return nil
+	}
+	found, err := lookUpUser(text)
+	if err == nil {
+		err = slot.CheckUsers()
+	}
+	if err != nil {
+		r.add(at, "%v", err)
+		return nil
+	}
+	return found
+}
+
+// lookUpUser finds a user by "name", "number" or either with ":group" behind it. A number that the system does not know needs one.
+func lookUpUser(text string) (*slot.User, error) {
+	name, group, _ := strings.Cut(text, ":")
+	known, err := user.Lookup(name)
+	if err != nil {
+		known, err = user.LookupId(name)
+	}
+	if _, number := strconv.ParseUint(name, 10, 32); err != nil && (number != nil || group == "") {
+		return nil, fmt.Errorf("%q is no user of this machine; name one of /etc/passwd, or give numbers as user:group", name)
+	} else if err != nil {
+		known = &user.User{Uid: name, Username: name}
+	}
+	gid := known.Gid
+	if group != "" {
+		gid = group
+		if found, err := user.LookupGroup(group); err == nil {
+			gid = found.Gid
+		}
+	}
+	u := &slot.User{Name: known.Username, Home: known.HomeDir}
+	if u.UID, err = id(known.Uid); err == nil {
+		u.GID, err = id(gid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q is no group of this machine; name one of /etc/group, or give its number", gid)
+	}
+	if u.UID == 0 {
+		return nil, errors.New("root may do all that the worker may; name another user, or leave user out")
+	}
+	if more, err := known.GroupIds(); err == nil && known.HomeDir != "" {
+		for _, each := range more {
+			if n, err := id(each); err == nil {
+				u.Groups = append(u.Groups, n)
+			}
+		}
+	}
+	if !owns(u.Home, u.UID) {
+		u.Home = filepath.Join(os.TempDir(), "gpumux-"+known.Uid)
+	}
+	return u, nil
+}
+
+func id(text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return uint32(n), err
+}
+
+// owns reports whether a folder belongs to a user. A link does not count: somebody else may have put it there.
+func owns(path string, uid uint32) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == uid
+}
+
+// makeHome makes the home of a user that has none.
+func makeHome(u *slot.User) error {
+	err := os.Mkdir(u.Home, 0o700)
+	if err == nil {
+		err = os.Lchown(u.Home, int(u.UID), int(u.GID))
+	} else if owns(u.Home, u.UID) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the home %s of user %s: %w; remove what is there", u.Home, u.Name, err)
+	}
+	return nil
+}

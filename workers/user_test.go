@@ -1,0 +1,77 @@
+package workers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+const otherUsers = `
+pools:
+  - {name: cpu, devices: cpu, user: "65534:65534"}
+tasks:
+  embed: {python: "embed.py:embed"}
+  train: {command: ["./train"], user: "54321:54322"}
+`
+
+func TestUser_OfPoolsAndTasks(t *testing.T) {
+	c, err := load(t, site(t), otherUsers)
+	require.NoError(t, err)
+	placements, tasks, err := c.plan(onlyCPU(t))
+	if os.Geteuid() != 0 {
+		require.ErrorContains(t, err, "pools[0].user: this worker lacks CAP_SETUID")
+		require.ErrorContains(t, err, "tasks.train.user: ")
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, uint32(65534), placements[0].user.UID)
+	embed, err := tasks.find("embed")
+	require.NoError(t, err)
+	require.Nil(t, embed.User, "it runs as its pool says")
+	train, err := tasks.find("train")
+	require.NoError(t, err)
+	home := filepath.Join(os.TempDir(), "gpumux-54321")
+	require.Equal(t, &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}, train.User)
+
+	// The runtime lies where they can read it, and each has a home.
+	w := &Worker{placements: placements, tasks: tasks}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	path, err := w.runtime()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(w.scratch)) })
+	require.Contains(t, path, w.scratch)
+	require.True(t, owns(home, 54321))
+	require.NoError(t, makeHome(train.User), "it is used again")
+	require.NoError(t, os.Remove(home))
+	require.NoError(t, os.Symlink("/etc", home))
+	require.ErrorContains(t, makeHome(train.User), "make the home "+home, "a link that somebody put there is not")
+}
+
+func TestUser_Mistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"no such user": `"no such user" is no user of this machine`,
+		"54321":        `"54321" is no user of this machine; name one of /etc/passwd, or give numbers as user:group`,
+		"54321:none":   `"none" is no group of this machine`,
+		"0:0":          "root may do all that the worker may",
+		"-1:5":         "is no user of this machine",
+	} {
+		_, err := lookUpUser(text)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// An image may bring the runtime in a folder that nobody can write.
+func TestWorker_AHomeWhereTheCacheCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "home"), nil, 0o600))
+	t.Setenv("TMPDIR", t.TempDir())
+	w := &Worker{}
+	require.NoError(t, w.makeHomes(dir, nil))
+	require.Equal(t, filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid())), w.home)
+	require.True(t, owns(w.home, uint32(os.Getuid())))
+}
