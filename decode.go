@@ -32,9 +32,9 @@ func Decode[In interface{ Validate() error }](data []byte, in *In) error {
 		p.add("input", "has %s, more than the %s that travel inline; put the items in a file and give source", Size(len(data)), Size(MaxInput))
 		return p.err("input")
 	}
-	var broken *json.SyntaxError
-	var nothing json.RawMessage
-	if err := json.Unmarshal(data, &nothing); errors.As(err, &broken) {
+	if !json.Valid(data) {
+		var broken *json.SyntaxError
+		errors.As(json.Unmarshal(data, new(json.RawMessage)), &broken)
 		p.add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
 		return p.err("input")
 	}
@@ -219,6 +219,12 @@ func (s *shaper) value(t reflect.Type, field string) {
 
 // judge lets a type read its value itself.
 func (s *shaper) judge(value []byte, into any, field string, start int) {
+	if value[0] == '[' {
+		if s.left -= bytes.Count(value, []byte{','}); s.left < 0 {
+			s.tooMany(start, field)
+			return
+		}
+	}
 	err := json.Unmarshal(value, into)
 	var shape *json.UnmarshalTypeError
 	switch {

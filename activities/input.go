@@ -23,8 +23,14 @@ func checked[In interface{ Validate() error }, Out any](f func(context.Context, 
 	}
 }
 
+// mostWritten is how many writers of parts a memo may name: one per worker that had the chunk.
+const mostWritten = 1000
+
 // fits says why a memo cannot be of a chunk's items: any client may send a heartbeat.
 func (m memo) fits(items gpumux.Runs) error {
+	if len(m.Written) > mostWritten {
+		return fmt.Errorf("it names %d writers of parts", len(m.Written))
+	}
 	n := items.Len()
 	inside := func(run gpumux.Span) bool {
 		at, _ := slices.BinarySearchFunc(items, run.Start, func(r gpumux.Span, index int64) int {

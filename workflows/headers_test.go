@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
@@ -67,9 +68,10 @@ func TestRegistered_HeadersReachEveryChunk(t *testing.T) {
 			require.NoError(t, err)
 			suite.SetHeader(&common.Header{Fields: map[string]*common.Payload{"tenant": payload}})
 			env := suite.NewTestWorkflowEnvironment()
+			env.SetTestTimeout(time.Minute)
 			var mu sync.Mutex
 			seen := map[any]int{}
-			w := &worker{items: 1500}
+			w := &worker{items: 700}
 			w.told = func(ctx context.Context) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -78,7 +80,7 @@ func TestRegistered_HeadersReachEveryChunk(t *testing.T) {
 			w.register(env)
 			env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 			require.NoError(t, env.GetWorkflowError())
-			require.Equal(t, map[any]int{"acme": 1500}, seen)
+			require.Equal(t, map[any]int{"acme": 700}, seen)
 		})
 	}
 }

@@ -59,7 +59,9 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
 		Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1}}
 	for name, print := range map[string]func(to io.Writer, a *app){
-		"report": func(to io.Writer, _ *app) { (&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to) },
+		"report": func(to io.Writer, _ *app) {
+			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
+		},
 		"show": func(to io.Writer, _ *app) {
 			printDetail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())

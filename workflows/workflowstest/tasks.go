@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 type Tasks struct {
 	mu      sync.Mutex
 	tasks   map[string]func(json.RawMessage) (json.RawMessage, error)
+	names   []string // of tasks, sorted
 	sources map[string][]json.RawMessage
 	results map[string][]gpumux.Result
 	inputs  []gpumux.MapInput
@@ -42,6 +42,10 @@ func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, again := t.tasks[task]; !again {
+		t.names = append(t.names, task)
+		slices.Sort(t.names)
+	}
 	t.tasks[task] = func(item json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(item, &in); err != nil {
@@ -154,7 +158,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
 	t.mu.Lock()
 	f, known := t.tasks[task]
-	names := slices.Sorted(maps.Keys(t.tasks))
+	names := slices.Clone(t.names)
 	t.mu.Unlock()
 	if !known {
 		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))

@@ -16,7 +16,7 @@ import (
 // absurd are inputs that any client may send to any activity.
 var absurd = []any{
 	"text", 7, nil, []int{1}, []byte("{}"), map[string]any{"start": "a"}, map[string]any{"nothing": true},
-	map[string]any{"start": 0, "end": 1 << 40, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "m/parts"},
+	map[string]any{"runs": []int{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "m/parts"},
 	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "a", "output": "b"},
 	map[string]any{"parts": "../../etc", "results": []any{map[string]any{"index": 1 << 60, "value": 1}}},
 	json.RawMessage(`{"reduce":"sum","start":0,"end":4611686018427387904,"partials":[{"start":9,"end":1,"count":-1}]}`),
@@ -34,6 +34,7 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 		for name, queue := range map[string]string{
 			gpumux.RunChunk: gpumux.PoolQueue("cpu"), gpumux.Reduce: gpumux.PoolQueue("cpu"), gpumux.IndexSource: gpumux.Queue,
 			gpumux.FindParts: gpumux.Queue, gpumux.MergeParts: gpumux.Queue, gpumux.WritePart: gpumux.Queue,
+			gpumux.WriteList: gpumux.Queue,
 		} {
 			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
 				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: time.Minute,
