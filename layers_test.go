@@ -24,6 +24,7 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"":                         {},
 		"/gpu":                     {},
 		"/store":                   {""},
+		"/codec":                   {},
 		"/internal/contract":       {""},
 		"/workflows":               {"", "/internal/contract"},
 		"/workflows/workflowstest": {""},
@@ -31,9 +32,9 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/workers/slot/wire":       {""},
 		"/workers/slot/pyruntime":  {},
 		"/workers/slot":            {"", "/workers/slot/wire"},
-		"/workers":                 {"", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
-		"/starter":                 {"", "/internal/contract", "/store"},
-		"/starter/bench":           {"", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/workers":                 {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/starter":                 {"", "/codec", "/internal/contract", "/store"},
+		"/starter/bench":           {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

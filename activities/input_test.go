@@ -62,7 +62,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
 		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, "input: is bytes"},
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
-		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, "an encoding that this worker does not read"},
+		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "start: \"a\" is a string; a whole number belongs here"},
 		"endless reduce":   {"pool gpumux.Reduce", []any{gpumux.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
 		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: 3 is a number"},

@@ -47,12 +47,14 @@ func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.S
 	return source, hopeless(err)
 }
 
-// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others.
+// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others, keys that
+// do not fit.
 func hopeless(err error) error {
 	var file *store.SourceError
 	var name *store.NameError
 	var owner *store.OwnerError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.Is(err, syscall.ENAMETOOLONG) {
+	var key *store.KeyError
+	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
 	}
 	return err

@@ -13,8 +13,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -33,6 +35,8 @@ type ConnectOptions struct {
 	Token string
 	// Identity names this caller in histories. Default: the SDK's, pid@host.
 	Identity string
+	// Codec is what the workers' payloads pass through, such as codec.Keys. Default: TEMPORAL_CODEC_ENDPOINT, else none.
+	Codec converter.PayloadCodec
 }
 
 // ConnectError says that Temporal could not be used, why, and what to do.
@@ -105,12 +109,16 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	var options client.Options
 	var err error
 	if !o.Plain {
-		options, err = envconfig.LoadDefaultClientOptions()
+		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
 	}
 	if err != nil {
 		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
 			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
 	}
+	if options.DataConverter != nil {
+		options.FailureConverter = codec.Failures(options.DataConverter)
+	}
+	codec.Apply(&options, o.Codec)
 	if o.Address != "" {
 		options.HostPort = o.Address
 	}

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 )
 
 // Detail is all that can be said of one map.
@@ -95,12 +96,12 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
 		}
 	}
-	d.add(h.run.Pending)
+	d.add(h.run.Pending, s.converter())
 	for _, child := range h.run.Children {
 		if len(d.Pending) >= MaxPending {
 			break
 		}
-		d.add(s.pendingOfChild(ctx, child))
+		d.add(s.pendingOfChild(ctx, child), s.converter())
 	}
 	return nil
 }
@@ -122,19 +123,16 @@ var pendingStates = map[enumspb.PendingActivityState]string{
 	enumspb.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:  "paused",
 }
 
-func (d *Detail) add(activities []*workflowpb.PendingActivityInfo) {
+func (d *Detail) add(activities []*workflowpb.PendingActivityInfo, data converter.DataConverter) {
 	for _, a := range activities {
 		if len(d.Pending) >= MaxPending {
 			return
 		}
-		d.Pending = append(d.Pending, pendingOf(a))
+		d.Pending = append(d.Pending, pendingOf(a, data))
 	}
 }
 
-var failures = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
-	DataConverter: converter.GetDefaultDataConverter()})
-
-func pendingOf(a *workflowpb.PendingActivityInfo) Pending {
+func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) Pending {
 	p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
 		Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
 	if next := a.GetNextAttemptScheduleTime(); next != nil {
@@ -143,7 +141,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo) Pending {
 	if last := a.GetLastFailure(); last != nil {
 		fault := gpumux.Fault{Message: last.GetMessage()}
 		var application *temporal.ApplicationError
-		if errors.As(failures.FailureToError(last), &application) {
+		if errors.As(codec.Failures(data).FailureToError(last), &application) {
 			fault = faultOf(application)
 		}
 		p.Fault = &fault
@@ -151,7 +149,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo) Pending {
 	var told struct {
 		Waiting string `json:"waiting"`
 	}
-	if converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
+	if data.FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
 		p.Waiting = told.Waiting
 	}
 	return p

@@ -24,5 +24,5 @@
 // (Start), searched.go (search attributes), input.go (where the items travel), offer.go (what workers say of themselves, and their store), handle.go (Watch,
 // Wait and steering), outcome.go (how maps end), results.go, follow.go (results while they
 // come), retry.go, list.go, detail.go, serving.go (who polls),
-// stuck.go (what holds a map up), abandoned.go (chunks of dead workers).
+// sealed.go (what was encoded by the workers' codec), stuck.go (what holds a map up), abandoned.go (chunks of dead workers).
 package starter

@@ -59,7 +59,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 			return nil, fmt.Errorf("list maps: %w", err)
 		}
 		for _, info := range answer.GetExecutions() {
-			r := runOf(info)
+			r := s.runOf(info)
 			if seen[r.ID] {
 				continue
 			}

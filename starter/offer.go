@@ -81,7 +81,7 @@ func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
 		err = asked.Get(ctx, &offer)
 	}
 	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", err)
+		return offer, fmt.Errorf("ask a worker what it offers: %w", unseal(err))
 	}
 	return offer, nil
 }
@@ -114,7 +114,7 @@ func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, err
 	case strings.HasPrefix(url, "file:") && host != here:
 		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
 	}
-	st, err := store.Open(ctx, url)
+	st, err := store.OpenWith(ctx, url, store.Options{Keys: s.Keys})
 	if err != nil {
 		return nil, &NoStore{URL: url, Err: err}
 	}

@@ -77,7 +77,7 @@ func (e *NotFound) Error() string {
 func ended(id string, err error) error {
 	var run *temporal.WorkflowExecutionError
 	if !errors.As(err, &run) {
-		return err
+		return unseal(err)
 	}
 	var canceled *temporal.CanceledError
 	var terminated *temporal.TerminatedError

@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
 )
@@ -61,8 +60,10 @@ type run struct {
 	Status                Status
 	Started, Closed       time.Time
 	Memo                  memo
-	Pending               []*workflowpb.PendingActivityInfo
-	Children              []*workflowpb.PendingChildExecutionInfo
+	// Unread says that the memo is encoded in a way that is not known here.
+	Unread   error
+	Pending  []*workflowpb.PendingActivityInfo
+	Children []*workflowpb.PendingChildExecutionInfo
 }
 
 // describe is the newest run under an ID, or nil when there is none.
@@ -79,12 +80,12 @@ func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 	if name := info.GetType().GetName(); name != gpumux.MapWorkflow {
 		return nil, fmt.Errorf("%q is a workflow of type %s, no map; give another --id", id, name)
 	}
-	r := runOf(info)
+	r := s.runOf(info)
 	r.Pending, r.Children = answer.GetPendingActivities(), answer.GetPendingChildren()
 	return r, nil
 }
 
-func runOf(info *workflowpb.WorkflowExecutionInfo) *run {
+func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 	r := &run{
 		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId(),
 		Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(),
@@ -93,7 +94,9 @@ func runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 		r.Closed = info.GetCloseTime().AsTime()
 	}
 	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &r.Memo) // a memo that does not fit counts as none
+		if err := s.converter().FromPayload(payload, &r.Memo); sealed(err) { // one that does not fit counts as none
+			r.Unread = unseal(err)
+		}
 	}
 	return r
 }
@@ -110,8 +113,8 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 		return in, fmt.Errorf("read the input of map %s: %w; when the server no longer keeps its first run, start the map anew", r.ID, err)
 	}
 	payloads := first.GetWorkflowExecutionStartedEventAttributes().GetInput()
-	if err := converter.GetDefaultDataConverter().FromPayloads(payloads, &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", r.ID, err)
+	if err := s.converter().FromPayloads(payloads, &in); err != nil {
+		return in, fmt.Errorf("read the input of map %s: %w", r.ID, unseal(err))
 	}
 	return in, nil
 }

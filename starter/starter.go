@@ -10,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
@@ -23,6 +24,10 @@ type Starter struct {
 	Namespace string
 	// Store is where large inputs and results lie. Default: the workers' own, which is asked from them when it is needed.
 	Store *store.Store
+	// Converter is the Client's data converter, with which memos and inputs are read. Default: the SDK's.
+	Converter converter.DataConverter
+	// Keys are those of the workers' store, when this Starter opens it. Default: none.
+	Keys store.Keys
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
@@ -107,6 +112,9 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		last, err := s.describe(ctx, id)
 		if err != nil {
 			return nil, err
+		}
+		if last != nil && last.Unread != nil {
+			return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
 		}
 		if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != who.fingerprint {
 			return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}

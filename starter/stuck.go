@@ -4,6 +4,7 @@ import (
 	"context"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
 )
@@ -18,20 +19,20 @@ func (h *Handle) Stuck(ctx context.Context) ([]Pending, error) {
 	if err != nil || r == nil {
 		return nil, err
 	}
-	stuck := stuckOf(r.Pending)
+	stuck := stuckOf(r.Pending, h.starter.converter())
 	for i, child := range r.Children {
 		if i >= MaxPending {
 			break
 		}
-		stuck = append(stuck, stuckOf(h.starter.pendingOfChild(ctx, child))...)
+		stuck = append(stuck, stuckOf(h.starter.pendingOfChild(ctx, child), h.starter.converter())...)
 	}
 	return stuck, nil
 }
 
-func stuckOf(activities []*workflowpb.PendingActivityInfo) []Pending {
+func stuckOf(activities []*workflowpb.PendingActivityInfo, data converter.DataConverter) []Pending {
 	var stuck []Pending
 	for _, a := range activities {
-		p := pendingOf(a)
+		p := pendingOf(a, data)
 		if p.Activity != gpumux.RunChunk && p.Fault != nil && p.Attempt > stuckAfter {
 			stuck = append(stuck, p)
 		}

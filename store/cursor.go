@@ -33,7 +33,7 @@ func newCursor(key string, order int, body *object, buffer *bufio.Reader) (*curs
 	first := make([]byte, headBytes)
 	n, err := io.ReadFull(buffer, first)
 	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, err
+		return nil, partError(err, body.url, key)
 	}
 	if c.head, err = readHead(first[:n]); err != nil {
 		return nil, damagedBy(err, body.url, key)
@@ -57,7 +57,7 @@ func (c *cursor) next() (err error) {
 	case errors.Is(err, errLongLine):
 		return c.damaged(err.Error())
 	case err != nil:
-		return err
+		return partError(err, c.body.url, c.key)
 	}
 	c.items++
 	c.bytes += int64(len(c.line))
@@ -75,7 +75,7 @@ func (c *cursor) next() (err error) {
 func (c *cursor) load() error {
 	text, err := io.ReadAll(c.lines.r)
 	if err != nil {
-		return err
+		return partError(err, c.body.url, c.key)
 	}
 	c.lines = lineReader{r: bufio.NewReader(bytes.NewReader(text)), left: c.Bytes}
 	check := *c
@@ -172,7 +172,7 @@ func (w *walker) enter() error {
 	p, order := w.parts[w.opened], w.opened
 	body, err := w.take()
 	if err != nil {
-		return w.pass(err)
+		return w.pass(partError(err, w.s.Locate(p.key(w.folder)), p.key(w.folder)))
 	}
 	var buffer *bufio.Reader
 	if n := len(w.spare); n > 0 {

@@ -6,7 +6,7 @@
 //
 // Files: store.go (opening), place.go (a folder behind a URL), key.go (names to keys), writer.go (objects that appear whole
 // or not at all), disk.go (the same on disk, with fsync), object.go (reading, listing, deleting), lines.go (JSON lines),
-// csv.go (rows as JSON lines), compress.go (gzip and zstd), space.go, space_unix.go, space_other.go (the disk is not filled to
+// csv.go (rows as JSON lines), compress.go (gzip and zstd), sealed.go and unseal.go (objects that are encrypted), space.go, space_unix.go, space_other.go (the disk is not filled to
 // its last byte), spool.go (any input into a local file), index.go (where items begin), source.go (sources in
 // the store), line.go (one line of results), part.go (what a chunk came to), cursor.go (parts in order of index), merge.go
 // (parts to one file), find.go (which items are done, sources that are known), results.go (reading a results file),

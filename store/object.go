@@ -23,11 +23,14 @@ const abreast = 16
 // object reads a stretch of one object and goes on where it was when the connection breaks.
 type object struct {
 	ctx          context.Context
-	bucket       *blob.Bucket
+	s            *Store
+	p            *place
 	key, url     string
 	from, length int64
-	body         *blob.Reader
-	broken       int
+	// plain allows an object that is not encrypted where the store has keys.
+	plain  bool
+	body   content
+	broken int
 }
 
 // Read opens length bytes of an object from offset, or all the rest when length is negative. The name is a key, a URL inside
@@ -36,7 +39,17 @@ func (s *Store) Read(ctx context.Context, name string, offset, length int64) (io
 	return s.open(ctx, name, offset, length)
 }
 
+// open is Read. In a store with keys the object must be encrypted, unless it lies in a folder of sources.
 func (s *Store) open(ctx context.Context, name string, offset, length int64) (*object, error) {
+	return s.openAs(ctx, name, offset, length, false)
+}
+
+// openSource is open for items, which people may put into the store as they are.
+func (s *Store) openSource(ctx context.Context, name string, offset, length int64) (*object, error) {
+	return s.openAs(ctx, name, offset, length, true)
+}
+
+func (s *Store) openAs(ctx context.Context, name string, offset, length int64, plain bool) (*object, error) {
 	p, key, err := s.find(name)
 	if err != nil {
 		return nil, err
@@ -44,8 +57,8 @@ func (s *Store) open(ctx context.Context, name string, offset, length int64) (*o
 	if offset < 0 {
 		return nil, fmt.Errorf("read %s: offset %d is negative", p.url(key), offset)
 	}
-	o := &object{ctx: ctx, bucket: p.bucket, key: key, url: p.url(key), from: offset, length: length}
-	if o.body, err = p.bucket.NewRangeReader(ctx, key, offset, length, nil); err != nil {
+	o := &object{ctx: ctx, s: s, p: p, key: key, url: p.url(key), from: offset, length: length, plain: plain || p != s.home}
+	if o.body, err = o.content(); err != nil {
 		return nil, absent("read", o.url, err)
 	}
 	return o, nil
@@ -76,7 +89,7 @@ func (o *object) Read(data []byte) (int, error) {
 }
 
 func (o *object) reopen() error {
-	again, err := o.bucket.NewRangeReader(o.ctx, o.key, o.from, o.length, nil)
+	again, err := o.content()
 	if err != nil {
 		return absent("read", o.url, err)
 	}
@@ -211,6 +224,10 @@ func listDisk(ctx context.Context, dir string, f func(name string, bytes int64))
 
 // absent turns the blob library's way of saying that an object is not there into the standard library's.
 func absent(verb, url string, err error) error {
+	var key *KeyError
+	if errors.As(err, &key) {
+		return err
+	}
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return fmt.Errorf("%s %s: %w", verb, url, fs.ErrNotExist)
 	}

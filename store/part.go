@@ -155,13 +155,13 @@ func (s *Store) head(ctx context.Context, key string) (head, error) {
 		return head{}, &DamagedError{s.Locate(key), "it is empty", key}
 	}
 	if err != nil {
-		return head{}, err
+		return head{}, partError(err, s.Locate(key), key)
 	}
 	defer o.Close()
 	text := make([]byte, headBytes)
 	n, err := io.ReadFull(o, text)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return head{}, err
+		return head{}, partError(err, o.url, key)
 	}
 	h, err := readHead(text[:n])
 	return h, damagedBy(err, o.url, key)
@@ -190,21 +190,31 @@ func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
 	return s.Delete(ctx, d.key)
 }
 
+// copy copies an object as it lies there, encrypted or not, sound or not.
 func (s *Store) copy(ctx context.Context, key, to string) error {
-	from, err := s.open(ctx, key, 0, -1)
+	from, err := s.home.bucket.NewReader(ctx, key, nil)
 	if err != nil {
-		return err
+		return absent("read", s.Locate(key), err)
 	}
 	defer from.Close()
-	w, err := s.create(ctx, to, creation{bytes: from.body.Size()})
+	into, err := s.home.sink(ctx, to, creation{bytes: from.Size()})
 	if err != nil {
 		return err
 	}
-	defer w.Abort()
-	if _, err := io.Copy(w, from); err != nil {
+	if _, err := io.Copy(into, from); err != nil {
+		into.abort()
 		return err
 	}
-	return w.Close()
+	return into.commit()
+}
+
+// partError makes a *DamagedError of what is wrong with the encryption of a part; other errors stay as they are.
+func partError(err error, url, key string) error {
+	var damaged *DamagedError
+	if err != nil && !errors.As(err, &damaged) && errors.Is(err, errSealBroken) {
+		return &DamagedError{url, err.Error(), key}
+	}
+	return err
 }
 
 func cutLast(text, sep string) (before, after string, found bool) {
@@ -293,7 +303,7 @@ func (s *Store) Since(ctx context.Context, folder string, w Written, f func(inde
 func (s *Store) eachLine(ctx context.Context, key string, f func(line []byte, o outcome) error) error {
 	body, err := s.open(ctx, key, 0, -1)
 	if err != nil {
-		return err
+		return partError(err, s.Locate(key), key)
 	}
 	c, err := newCursor(key, 0, body, bufio.NewReaderSize(body, 64<<10))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"strings"
@@ -23,7 +24,7 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
 	// The index comes last, so that its presence vouches for the lines.
 	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
-		there, err := s.Exists(ctx, file.key)
+		there, err := s.readable(ctx, file.key)
 		if err != nil {
 			return gpumux.Source{}, err
 		}
@@ -35,6 +36,20 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 		}
 	}
 	return src, nil
+}
+
+// readable reports whether there is an object that this store can read; one under a key that is gone, or that is not encrypted
+// although the store has keys, is to be written anew.
+func (s *Store) readable(ctx context.Context, key string) (bool, error) {
+	o, err := s.open(ctx, key, 0, int64(len(sealMagic)))
+	var wrong *KeyError
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.As(err, &wrong) && s.keys != nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, o.Close()
 }
 
 func (s *Store) upload(ctx context.Context, path, key string) error {
@@ -76,7 +91,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	if indexKey, err = s.Key(indexKey); err != nil {
 		return gpumux.Source{}, err
 	}
-	in, err := s.open(ctx, name, 0, -1)
+	in, err := s.openSource(ctx, name, 0, -1)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
@@ -183,7 +198,7 @@ func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, 
 		return err
 	}
 	from, to := marks[0], marks[len(marks)-1]
-	o, err := s.open(ctx, src.URL, from, to-from)
+	o, err := s.openSource(ctx, src.URL, from, to-from)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,9 @@ type Options struct {
 	// Sources are URLs of folders outside the store whose files may be read as sources, such as file:///data/in or
 	// s3://images/2026?region=eu-west-1. Nothing is ever written there. Default none.
 	Sources []string
+	// Keys encrypt every object that is written and decrypt what is read; see sealed.go for the format. Only items may then lie in
+	// the store unencrypted. Default: nothing is encrypted, and an encrypted object is an error.
+	Keys Keys
 }
 
 // Store is a folder of objects behind a blob URL. Its methods may be called by many goroutines at once.
@@ -23,11 +26,13 @@ type Store struct {
 	url     string
 	home    *place
 	foreign []*place
+	keys    Keys
 
 	mu      sync.Mutex
 	indexes map[gpumux.Source]index
 	// identity is empty until it was read.
-	identity string
+	identity    string
+	sealedHeads map[string]*sealedHead // by URL
 }
 
 // Open opens the store at a blob URL and proves that it can be used:
@@ -47,7 +52,7 @@ func OpenWith(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", url, err)
 	}
-	s := &Store{url: url, home: home, indexes: map[gpumux.Source]index{}}
+	s := &Store{url: url, home: home, keys: o.Keys, indexes: map[gpumux.Source]index{}}
 	for _, source := range o.Sources {
 		p, err := openPlace(ctx, source, false)
 		if err != nil {

@@ -55,15 +55,22 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 		return nil, err
 	}
 	w := &Writer{ctx: ctx, url: s.Locate(key)}
-	if s.home.dir != "" {
-		w.into, err = newDiskSink(s.home.dir, key, c)
-	} else {
-		w.into = newBucketSink(ctx, s.home, key, c)
+	w.into, err = s.home.sink(ctx, key, c)
+	if err == nil && s.keys != nil {
+		w.into, err = newSealedSink(s.keys, w.into)
 	}
 	if err != nil {
 		return nil, w.failed(err)
 	}
 	return w, nil
+}
+
+// sink takes the bytes of an object as they are to lie in the place.
+func (p *place) sink(ctx context.Context, key string, c creation) (sink, error) {
+	if p.dir != "" {
+		return newDiskSink(p.dir, key, c)
+	}
+	return newBucketSink(ctx, p, key, c), nil
 }
 
 // Write adds to the object. After an error every later Write and Close returns it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 )
 
@@ -24,11 +25,31 @@ type Config struct {
 	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
+	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
+	Codec CodecConfig `yaml:"codec"`
+
 	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
 	Dir string `yaml:"-"`
 
 	file  string         // for messages; empty without a file
 	lines map[string]int // the line of each field in the file
+}
+
+// CodecConfig says how payloads and objects are encrypted.
+type CodecConfig struct {
+	// Keys is a key file, or a folder of them: see codec.Load.
+	Keys string `yaml:"keys"`
+}
+
+// KeysPath is where the keys lie, or empty.
+func (c Config) KeysPath() string { return c.path(c.Codec.Keys) }
+
+// keys reads the keys; nil without any.
+func (c Config) keys() (*codec.Keys, error) {
+	if c.Codec.Keys == "" {
+		return nil, nil
+	}
+	return codec.Load(c.KeysPath())
 }
 
 // Load reads a worker's file. The error is a *ConfigError that names every unknown field and every value of the wrong shape
@@ -74,6 +95,9 @@ func (c Config) plan(inventory *gpu.Inventory) ([]placement, *catalog, error) {
 	c.Temporal.check(r)
 	if _, err := c.storeURL(); err != nil {
 		r.add("store", "%v", err)
+	}
+	if _, err := c.keys(); err != nil {
+		r.add("codec.keys", "%v", err)
 	}
 	placements := c.place(inventory, r)
 	tasks := c.catalog(r)
@@ -139,6 +163,9 @@ type LocalOptions struct {
 	TasksDir string
 	// Interpreter is the Python for TasksDir. Default python3.
 	Interpreter string
+	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
+	Codec CodecConfig `yaml:"codec"`
+
 	// Dir is the folder that relative paths start from. Default: the working folder.
 	Dir string
 	// Store is the blob URL of the store. Default as in Config.

@@ -11,13 +11,14 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // TemporalConfig says where the Temporal server is. What is left out comes from Temporal's own conventions: TEMPORAL_ADDRESS,
-// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_… and the profiles in temporal.toml; last localhost:7233 and default.
+// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_CODEC_ENDPOINT and the profiles in temporal.toml; last
+// localhost:7233 and default.
 type TemporalConfig struct {
 	Address   string `yaml:"address"`
 	Namespace string `yaml:"namespace"`
@@ -55,25 +56,51 @@ func (t TemporalConfig) check(r *report) {
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// dial connects, or says which address did not answer and what to do.
-func (t TemporalConfig) dial(ctx context.Context, identity string, meter client.MetricsHandler, log *zap.Logger) (client.Client, error) {
-	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{})
+// seal reads the keys, and keeps what tasks say out of the log where payloads are encrypted.
+func (w *Worker) seal() error {
+	keys, err := w.config.keys()
 	if err != nil {
-		return nil, fmt.Errorf("read Temporal's own settings (TEMPORAL_… variables, temporal.toml): %w", err)
+		return err
 	}
+	if keys != nil {
+		w.objects = keys
+		if w.o.Codec == nil {
+			w.o.Codec = keys
+		}
+	}
+	if w.o.Codec != nil {
+		w.log = private(w.log)
+	}
+	if w.o.Codec != nil && keys == nil {
+		w.log.Warn("payloads pass through a codec, but objects in the store are not encrypted; give codec.keys too")
+	}
+	return nil
+}
+
+// dial connects, or says which address did not answer and what to do.
+func (w *Worker) dial(ctx context.Context) error {
+	t := w.config.Temporal
+	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
+	if err != nil {
+		return fmt.Errorf("read Temporal's own settings (TEMPORAL_… variables, temporal.toml): %w", err)
+	}
+	if o.DataConverter != nil { // a remote codec
+		o.FailureConverter = codec.Failures(o.DataConverter)
+		w.log = private(w.log)
+	}
+	codec.Apply(&o, w.o.Codec)
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
-	o.Identity = identity
+	o.Identity = w.identity
 	o.ContextPropagators = append(o.ContextPropagators, contract.Headers{})
-	o.Logger = newTemporalLog(log)
-	o.MetricsHandler = meter
+	o.Logger = newTemporalLog(w.log)
+	o.MetricsHandler = w.sdkMetrics()
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c, err := client.DialContext(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("reach Temporal at %s (namespace %s): %w; start one with gpumux dev, or set temporal.address or TEMPORAL_ADDRESS",
+	if w.client, err = client.DialContext(ctx, o); err != nil {
+		return fmt.Errorf("reach Temporal at %s (namespace %s): %w; start one with gpumux dev, or set temporal.address or TEMPORAL_ADDRESS",
 			o.HostPort, o.Namespace, err)
 	}
-	return c, nil
+	return nil
 }

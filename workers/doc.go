@@ -14,5 +14,6 @@
 // when the server is out of reach), guard.go (devices that failed), watch.go (the memory of task processes), allowance.go
 // (what processes take beside their data), means.go (what enforces a budget), probe.go (whether it does), metrics.go (what is
 // counted, and who shows it), instruments.go (the SDK's metrics among it), queue.go (one Temporal worker per queue),
-// connection.go (to Temporal), worker.go (start), shutdown.go (end), log.go (keys, and the bridge to Temporal's log).
+// connection.go (to Temporal), worker.go (start), shutdown.go (end), log.go (keys, and the bridge to Temporal's log), private.go
+// (the log of a worker whose payloads are encrypted).
 package workers

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -27,6 +28,9 @@ import (
 type Options struct {
 	// Client is an open connection, which the worker does not close. Default: dialled as Config.Temporal says.
 	Client client.Client
+	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
+	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
+	Codec converter.PayloadCodec
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
 	// Version is what the worker says of itself. Default "dev".
@@ -51,6 +55,7 @@ type Worker struct {
 	identity   string
 	config     Config
 	storeURL   string
+	objects    store.Keys // nil where the store is not encrypted
 	placements []placement
 	tasks      *catalog
 	inventory  *gpu.Inventory
@@ -122,6 +127,9 @@ func New(c Config, o Options) (*Worker, error) {
 	if w.placements, w.tasks, err = c.plan(w.inventory); err == nil {
 		w.storeURL, err = c.storeURL()
 	}
+	if err == nil {
+		err = w.seal()
+	}
 	if err != nil {
 		return nil, errors.Join(err, w.closeInventory())
 	}
@@ -162,12 +170,12 @@ func (w *Worker) start(ctx context.Context) error {
 	w.fence = slot.NewFence(w.log)
 	w.metrics = newMetrics(w.log)
 	w.metrics.lost, w.metrics.version, w.metrics.health = w.fence.Lost, w.o.Version, w.health
-	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
+	if w.store, err = store.OpenWith(ctx, w.storeURL, store.Options{Keys: w.objects}); err != nil {
 		return err
 	}
 	w.recorders = activities.NewRecorders(w.store)
 	if w.client = w.o.Client; w.client == nil {
-		if w.client, err = w.config.Temporal.dial(ctx, w.identity, w.sdkMetrics(), w.log); err != nil {
+		if err := w.dial(ctx); err != nil {
 			return err
 		}
 	}

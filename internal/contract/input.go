@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"fmt"
+
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
@@ -21,8 +23,12 @@ func Decode[In interface{ Validate() error }](raw converter.RawValue, in *In) er
 	case converter.MetadataEncodingBinary:
 		return wrong("is bytes; give one object as JSON")
 	default:
-		return wrong("has an encoding that this worker does not read; give one object as JSON (" + converter.MetadataEncodingJSON +
-			"), with a codec that the workers have too")
+		key := ""
+		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
+			key = fmt.Sprintf(" with the key %.60q", id)
+		}
+		return wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
+			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))
 	}
 }
 

@@ -24,7 +24,7 @@ func TestDecode_BehindACodec(t *testing.T) {
 	require.Equal(t, "m/parts", in.Parts)
 
 	err = contract.Decode(converter.NewRawValue(sent.Payloads[0]), &in)
-	require.ErrorContains(t, err, "with a codec that the workers have too")
+	require.ErrorContains(t, err, "give the worker the codec")
 }
 
 func FuzzDecode(f *testing.F) {
@@ -39,4 +39,15 @@ func FuzzDecode(f *testing.F) {
 			require.ErrorAs(t, err, &bad)
 		}
 	})
+}
+
+// Whoever runs the worker learns from the error which codec and which key is missing.
+func TestDecode_NamesTheEncodingThatIsMissing(t *testing.T) {
+	var in gpumux.MapInput
+	err := contract.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
+		converter.MetadataEncoding: []byte("binary/other"), "encryption-key-id": []byte("b\x1b[31m")}}), &in)
+	var mistakes *gpumux.InputError
+	require.ErrorAs(t, err, &mistakes)
+	require.ErrorContains(t, err, `the encoding "binary/other" with the key "b\x1b[31m", which this worker does not read`)
+	require.ErrorContains(t, err, "codec.keys")
 }

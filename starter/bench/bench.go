@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
@@ -23,6 +24,8 @@ type Options struct {
 	Client client.Client
 	// Namespace is the client's. Default "default".
 	Namespace string
+	// Converter is the client's data converter. Default: the SDK's.
+	Converter converter.DataConverter
 	// Folder takes the task file and the store. It must exist; the caller removes it.
 	Folder string
 	// Python runs the workloads, in slots and bare. Default python3.

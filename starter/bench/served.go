@@ -60,7 +60,8 @@ func (b *bench) serve(ctx context.Context, w workload, seats []seat) (*served, e
 	if err != nil {
 		return nil, fmt.Errorf("set up the worker: %w", err)
 	}
-	s := &served{b: b, worker: worker, starter: &starter.Starter{Client: b.o.Client, Namespace: b.o.Namespace, Store: b.store}}
+	s := &served{b: b, worker: worker, starter: &starter.Starter{Client: b.o.Client, Namespace: b.o.Namespace, Store: b.store,
+		Converter: b.o.Converter}}
 	if err := worker.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -162,6 +162,7 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 
 	o := f.Options
 	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
+	o.Converter = conn.Converter
 	o.Log = a.log()
 	if !a.verbose {
 		o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)) // the oom workload's faults are in the report

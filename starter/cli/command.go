@@ -41,7 +41,7 @@ not be reached or started, 130 interrupted.`,
 		c.GroupID = "map"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.gpusCommand(), a.doctorCommand(), a.benchCommand()} {
+	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.codecServerCommand(), a.gpusCommand(), a.doctorCommand(), a.benchCommand()} {
 		c.GroupID = "host"
 		root.AddCommand(c)
 	}

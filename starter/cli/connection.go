@@ -18,6 +18,7 @@ import (
 func (a *app) connectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
 	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
+	a.keysFlag(c)
 }
 
 // storeFlag is of commands that read or write large inputs and results.
@@ -46,7 +47,7 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	if err != nil || a.storeURL == "" {
 		return conn, err
 	}
-	if conn.store, err = store.Open(ctx, a.storeURL); err != nil {
+	if conn.store, err = store.OpenWith(ctx, a.storeURL, store.Options{Keys: conn.Keys}); err != nil {
 		conn.close()
 		return nil, unavailableError{err}
 	}
@@ -56,7 +57,11 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 
 // connect opens Temporal alone: a map can be looked at and steered while its store is away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace}
+	keys, err := a.sealing()
+	if err != nil {
+		return nil, err
+	}
+	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace, Codec: keys.payloads}
 	options, err := starter.ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace},
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: keys.objects},
 		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
 }
 

@@ -50,6 +50,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	a.keysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")

@@ -7,8 +7,9 @@
 // Data goes to standard output, all else to standard error. Exit codes are in exit.go.
 //
 // Files: main.go (Main), exit.go (errors to exit codes), command.go (the tree of commands), interrupt.go (signals), dead.go
-// (workers that are gone), connection.go (Temporal and the store), console.go (standard error), visible.go (what steers
-// a terminal), bar.go (progress), table.go (columns), log.go (the worker's log), input.go and output.go (items and results in files), place.go (where results may go),
+// (workers that are gone), connection.go (Temporal and the store), keys.go (what encrypts both), codecserver.go, console.go (standard
+// error), visible.go (what steers a terminal), bar.go (progress), table.go (columns), log.go (the worker's log), input.go and output.go
+// (items and results in files), place.go (where results may go),
 // localtask.go (TASK with --local), edition.go (whether its files have changed), imports.go (which they are), mapflags.go
 // (flags of a map), map.go, maplocal.go (a map with --local), hold.go (whose a local map's folder is, and whether its results
 // are delivered), folders.go (what local maps left), room.go (on their disk), follow.go (watching a map), report.go (what a

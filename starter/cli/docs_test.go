@@ -29,6 +29,7 @@ func newTree() *cobra.Command {
 
 func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 	t.Setenv("GPUMUX_STORE", "")
+	t.Setenv("GPUMUX_KEYS", "")
 	for _, c := range commands(newTree()) {
 		require.NotEmpty(t, c.Example, c.CommandPath())
 		require.NotEmpty(t, c.Short, c.CommandPath())
@@ -42,6 +43,7 @@ func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 // TestDocs_CommandLine keeps docs/cli.md the same as the help. To write it: go test ./starter/cli -run TestDocs -update
 func TestDocs_CommandLine(t *testing.T) {
 	t.Setenv("GPUMUX_STORE", "")
+	t.Setenv("GPUMUX_KEYS", "")
 	root := newTree()
 	var b strings.Builder
 	b.WriteString("# Command line\n\nWritten from the help of the commands; `go test ./starter/cli -run TestDocs -update` writes it anew.\n\n")
@@ -61,6 +63,7 @@ Data goes to standard output, all else to standard error.
 |---|---|
 | TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
 | GPUMUX_STORE | default of --store |
+| GPUMUX_KEYS | default of --keys, see [encryption](encryption.md) |
 | GPUMUX_UI | address of the Web UI, for links to maps |
 | XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
 `)

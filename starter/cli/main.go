@@ -37,6 +37,7 @@ type app struct {
 
 	address, namespace string
 	storeURL           string
+	keysPath           string
 	verbose            bool
 }
 

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
@@ -65,7 +66,16 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	}
 	s := &session{app: a, data: data}
 	storeURL := (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
+	keys, err := a.sealing()
+	if err != nil {
+		return nil, err
+	}
 	config := workers.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
+	if a.keysPath != "" {
+		if config.Codec.Keys, err = filepath.Abs(a.keysPath); err != nil {
+			return nil, unavailableError{err}
+		}
+	}
 	if len(o.pools) > 0 {
 		if err := checkWorker(config); err != nil {
 			return nil, inFlags(err)
@@ -114,15 +124,16 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return nil, unavailableError{err}
 	}
 	s.server = server
-	if s.store, err = store.Open(ctx, storeURL); err != nil {
+	if s.store, err = store.OpenWith(ctx, storeURL, store.Options{Keys: keys.objects}); err != nil {
 		return nil, unavailableError{err}
 	}
 	c, err := starter.Connect(ctx, starter.ConnectOptions{
-		Address: s.server.Address(), Namespace: client.DefaultNamespace, Plain: true, Token: s.token, Timeout: 15 * time.Second})
+		Address: s.server.Address(), Namespace: client.DefaultNamespace, Plain: true, Token: s.token, Timeout: 15 * time.Second,
+		Codec: keys.payloads})
 	if err != nil {
 		return nil, err
 	}
-	s.connection.Starter = &starter.Starter{Client: c, Store: s.store}
+	s.connection.Starter = &starter.Starter{Client: c, Store: s.store, Converter: codec.Converter(nil, keys.payloads)}
 	s.address, s.namespace, s.ui = s.server.Address(), client.DefaultNamespace, s.server.UI()
 	s.key = s.server.Key()
 	if len(o.pools) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -26,6 +27,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
 	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, and whether its store and Temporal can be used")
+	a.keysFlag(c)
 	c.RunE = ran(func(c *cobra.Command, _ []string) error {
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
@@ -33,6 +35,9 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		config, err := workers.Load(file)
 		if err != nil {
 			return usageOf(err)
+		}
+		if err := a.keysOf(c, &config); err != nil {
+			return err
 		}
 		if check {
 			if err := checkWorker(config); err != nil {
@@ -51,6 +56,17 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		return a.serve(c.Context(), w, log)
 	})
 	return c
+}
+
+// keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
+func (a *app) keysOf(c *cobra.Command, config *workers.Config) error {
+	if a.keysPath == "" || config.Codec.Keys != "" && !c.Flags().Changed("keys") {
+		a.keysPath = config.KeysPath()
+		return nil
+	}
+	var err error
+	config.Codec.Keys, err = filepath.Abs(a.keysPath)
+	return err
 }
 
 // checkReach tries what the worker would use beside this host: its store, and Temporal.

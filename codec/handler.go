@@ -1,0 +1,92 @@
+package codec
+
+import (
+	"crypto/subtle"
+	"encoding/hex"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/converter"
+)
+
+// largestRequest bounds what a client may send at once. A payload is at most 2 MiB; the Web UI sends some at a time.
+const largestRequest = 64 << 20
+
+// HandlerOptions adjust a codec server.
+type HandlerOptions struct {
+	// Secret is the first element of every path, so that only who knows it is answered. Default: none, and everybody who reaches
+	// the server can decrypt what they have.
+	Secret string
+	// Origins are the addresses of the web pages that may ask, such as http://127.0.0.1:8233. Default: no web page.
+	Origins []string
+	// Hosts are the names that the server is asked by, beside localhost and numeric addresses. Default: none.
+	Hosts []string
+}
+
+// Secret is a path element that only holders of the current key know, the same at each start.
+func (k *Keys) Secret() (string, error) {
+	secret, err := k.Derive(k.current, nil, "gpumux codec server 1")
+	return hex.EncodeToString(secret[:min(len(secret), 16)]), err
+}
+
+// NewHandler serves a codec to the Web UI and to `temporal --codec-endpoint`: POST of payloads to [secret]/encode and
+// [secret]/decode. It answers no page of another origin, and none that reaches it by another name.
+func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
+	inner := converter.NewPayloadCodecHTTPHandler(c)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Cache-Control", "no-store")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Add("Vary", "Origin")
+		if !o.named(r.Host) {
+			http.Error(w, "this server is not known by that name; allow it with --host", http.StatusMisdirectedRequest)
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" {
+			if !slices.Contains(o.Origins, origin) {
+				http.Error(w, "pages of "+origin+" may not ask; allow them with --origin", http.StatusForbidden)
+				return
+			}
+			header.Set("Access-Control-Allow-Origin", origin)
+			header.Set("Access-Control-Allow-Methods", "POST")
+			header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Namespace")
+			if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
+				header.Set("Access-Control-Allow-Private-Network", "true")
+			}
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		if !o.knows(r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
+		// A page can send any other type without being asked for its origin first.
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, largestRequest)
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// knows reports whether a path is one of the two.
+func (o HandlerOptions) knows(path string) bool {
+	secret, verb := "", strings.TrimPrefix(path, "/")
+	if o.Secret != "" {
+		secret, verb, _ = strings.Cut(verb, "/")
+	}
+	return subtle.ConstantTimeCompare([]byte(secret), []byte(o.Secret)) == 1 && (verb == "encode" || verb == "decode")
+}
+
+// named reports whether the server goes by a name: that of another could be a page's that resolves to this machine.
+func (o HandlerOptions) named(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	return name == "localhost" || net.ParseIP(name) != nil || slices.Contains(o.Hosts, name)
+}

@@ -1,0 +1,171 @@
+package codec
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// ending is what the names of key files end with.
+	ending = ".key"
+	// currentFile names the key that encrypts, in a folder with several.
+	currentFile = "current"
+	keyBytes    = 32
+	// largestFile is more than any key needs.
+	largestFile = 4096
+)
+
+var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Keys are AES-256 keys by ID, one of which encrypts while all decrypt. They are a Temporal payload codec and the keys of a store.
+type Keys struct {
+	path    string
+	current string
+	masters map[string][]byte
+	// payloads are the keys derived for payloads.
+	payloads map[string]sealer
+}
+
+// Load reads a key file, or a folder of them. A key file is called ID.key and holds 32 random bytes as 64 hexadecimal digits or as
+// base64; `openssl rand -hex 32` writes one. In a folder with several, the file "current" holds the ID of the key that encrypts.
+// A key file that everybody may read, or that others may write, is an error.
+func Load(path string) (*Keys, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w; make one with `openssl rand -hex 32 > main%s`, see docs/encryption.md", err, ending)
+	}
+	files, current := []string{path}, ""
+	if info.IsDir() {
+		if files, current, err = folder(path); err != nil {
+			return nil, err
+		}
+	}
+	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]sealer{}}
+	for _, file := range files {
+		id, key, err := readKey(file)
+		if err != nil {
+			return nil, err
+		}
+		k.masters[id] = key
+		if current == "" {
+			k.current = id // the only one
+		}
+	}
+	if current != "" {
+		if _, known := k.masters[current]; !known {
+			return nil, fmt.Errorf("%s names the key %q, but there is no %s; there are %s", filepath.Join(path, currentFile), current,
+				filepath.Join(path, current+ending), strings.Join(k.IDs(), ", "))
+		}
+		k.current = current
+	}
+	for id := range k.masters {
+		if k.payloads[id], err = k.payloadSealer(id); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// folder lists the key files of a folder and says which key encrypts, "" when there is only one.
+func folder(dir string) (files []string, current string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the keys: %w", err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasSuffix(name, ending) && !strings.HasPrefix(name, ".") {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	if len(files) == 0 {
+		return nil, "", fmt.Errorf("the folder of keys %s has no file that ends in %s; make one with `openssl rand -hex 32 > %s`",
+			dir, ending, filepath.Join(dir, "main"+ending))
+	}
+	text, err := os.ReadFile(filepath.Join(dir, currentFile))
+	switch {
+	case err == nil:
+		if current = strings.TrimSuffix(strings.TrimSpace(string(text)), ending); !keyID.MatchString(current) {
+			return nil, "", fmt.Errorf("%s holds %.80q, not the ID of a key; write the name of a key file without %s into it",
+				filepath.Join(dir, currentFile), current, ending)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, "", fmt.Errorf("read the keys: %w", err)
+	case len(files) > 1:
+		return nil, "", fmt.Errorf("the folder of keys %s has %d of them; write the ID of the one that encrypts, such as %s, into %s",
+			dir, len(files), strings.TrimSuffix(filepath.Base(files[len(files)-1]), ending), filepath.Join(dir, currentFile))
+	}
+	return files, current, nil
+}
+
+// readKey reads one key file.
+func readKey(file string) (id string, key []byte, err error) {
+	id = strings.TrimSuffix(filepath.Base(file), ending)
+	if !keyID.MatchString(id) {
+		return "", nil, fmt.Errorf("the key file %s: its name makes no ID; use 1 to 63 letters, digits, dots, dashes and underscores, then %s",
+			file, ending)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the keys: %w", err)
+	}
+	// The group may read it: a service's group, and that of a secret in Kubernetes.
+	if wide := info.Mode().Perm() & 0o037; wide != 0 {
+		return "", nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
+	}
+	if info.Size() > largestFile {
+		return "", nil, fmt.Errorf("the key file %s has %d bytes, which is no key; `openssl rand -hex 32` writes one", file, info.Size())
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the keys: %w", err)
+	}
+	text := strings.TrimSpace(string(data))
+	if len(text) == 2*keyBytes {
+		key, err = hex.DecodeString(text)
+	} else {
+		key, err = base64.StdEncoding.DecodeString(text)
+	}
+	if err != nil || len(key) != keyBytes {
+		return "", nil, fmt.Errorf("the key file %s holds no key: write %d random bytes as %d hexadecimal digits or as base64 into it, "+
+			"as `openssl rand -hex %d` does", file, keyBytes, 2*keyBytes, keyBytes)
+	}
+	return id, key, nil
+}
+
+// Current is the ID of the key that encrypts.
+func (k *Keys) Current() string { return k.current }
+
+// IDs are those of all keys, sorted.
+func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
+
+// Derive makes a key of 32 bytes for one purpose out of the key of that ID. An ID that is not there is an *UnknownKey.
+func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
+	master, known := k.masters[id]
+	if !known {
+		return nil, &UnknownKey{ID: id, Path: k.path, Known: k.IDs()}
+	}
+	return hkdf.Key(sha256.New, master, salt, purpose, keyBytes)
+}
+
+// UnknownKey says that something is encrypted with a key that is not among those that were read.
+type UnknownKey struct {
+	ID, Path string
+	Known    []string
+}
+
+// Error says which file is missing where.
+func (e *UnknownKey) Error() string {
+	return fmt.Sprintf("it is encrypted with the key %q, which is not in %s (there: %s); put %s%s there and start again", e.ID, e.Path,
+		strings.Join(e.Known, ", "), e.ID, ending)
+}

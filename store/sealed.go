@@ -1,0 +1,158 @@
+package store
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// An encrypted object, numbers big-endian:
+//
+//	magic "gpumuxs" 0x01 | length of the key's ID u8 | ID, 63 bytes filled up with zeros | salt, 32 random bytes | segments
+//
+// A segment is 64 KiB of the plain object, the last one less, under AES-256-GCM, which adds 16 bytes. The key is derived from the
+// named one, the salt and sealPurpose; the nonce is 7 zeros, the number of the segment u32, and a byte that is 1 for the last one;
+// the head is authenticated with each. So a stretch is read by its segments alone, the plain size follows from the object's, and
+// segments that were changed, moved, left out or cut off at the end are noticed.
+const (
+	sealMagic   = "gpumuxs\x01"
+	sealPurpose = "gpumux object 1"
+	sealID      = 63
+	sealSalt    = 32
+	sealHead    = len(sealMagic) + 1 + sealID + sealSalt
+	sealSegment = 64 << 10
+	sealTag     = 16
+)
+
+// Keys are what a store encrypts its objects with; package codec reads them from files. The methods may be called by many
+// goroutines at once.
+type Keys interface {
+	// Current is the ID of the key that encrypts, at most 63 bytes.
+	Current() string
+	// Derive makes a key of 32 bytes out of the key of that ID, always the same one for the same arguments.
+	Derive(id string, salt []byte, purpose string) ([]byte, error)
+}
+
+// KeyError says that an object cannot be read with the keys that this store has. It stays wrong until somebody changes them.
+type KeyError struct {
+	URL, Problem string
+	Err          error
+}
+
+// Error names the object and what to do.
+func (e *KeyError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("read %s: %v", e.URL, e.Err)
+	}
+	return fmt.Sprintf("read %s: %s", e.URL, e.Problem)
+}
+
+// Unwrap gives the cause.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+func noKeys(url string) error {
+	return &KeyError{URL: url, Problem: "it is encrypted, and this store was opened without keys; give the keys (codec.keys in the " +
+		"worker's file, --keys or GPUMUX_KEYS elsewhere)"}
+}
+
+func unsealed(url string) error {
+	return &KeyError{URL: url, Problem: "it is not encrypted, although this store has keys: somebody without keys wrote it; give keys " +
+		"to all workers and clients of this store, and delete it"}
+}
+
+// seal encrypts the segments of one object.
+type seal struct {
+	cipher.AEAD
+	head []byte
+}
+
+func newSeal(keys Keys, id string, head []byte) (*seal, error) {
+	key, err := keys.Derive(id, head[sealHead-sealSalt:], sealPurpose)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	gcm, err := cipher.NewGCM(block)
+	return &seal{gcm, head}, err
+}
+
+func sealNonce(number int64, last bool) []byte {
+	nonce := make([]byte, 12)
+	binary.BigEndian.PutUint32(nonce[7:], uint32(number))
+	if last {
+		nonce[11] = 1
+	}
+	return nonce
+}
+
+// sealedSink encrypts what it hands on.
+type sealedSink struct {
+	sink
+	seal *seal
+	// plain is the segment that grows; it is handed on when it is known whether it is the last.
+	plain, sealed []byte
+	number        int64
+}
+
+func newSealedSink(keys Keys, into sink) (_ sink, err error) {
+	defer func() {
+		if err != nil {
+			into.abort()
+		}
+	}()
+	id := keys.Current()
+	if len(id) == 0 || len(id) > sealID {
+		return nil, fmt.Errorf("the ID %.80q of the key has %d bytes, not 1 to %d", id, len(id), sealID)
+	}
+	head := make([]byte, sealHead)
+	n := copy(head, sealMagic)
+	head[n] = byte(len(id))
+	copy(head[n+1:], id)
+	_, _ = rand.Read(head[sealHead-sealSalt:])
+	s, err := newSeal(keys, id, head)
+	if err != nil {
+		return nil, err
+	}
+	return &sealedSink{sink: into, seal: s, plain: make([]byte, 0, sealSegment), sealed: append([]byte(nil), head...)}, nil
+}
+
+// Write is io.Writer's.
+func (s *sealedSink) Write(data []byte) (written int, err error) {
+	for len(data) > 0 {
+		if len(s.plain) == sealSegment {
+			if err := s.flush(false); err != nil {
+				return written, err
+			}
+		}
+		n := min(len(data), sealSegment-len(s.plain))
+		s.plain = append(s.plain, data[:n]...)
+		written, data = written+n, data[n:]
+	}
+	return written, nil
+}
+
+func (s *sealedSink) flush(last bool) error {
+	if s.number > math.MaxUint32 {
+		return errors.New("the object is too large to be encrypted; split it")
+	}
+	s.sealed = s.seal.Seal(s.sealed, sealNonce(s.number, last), s.plain, s.seal.head)
+	_, err := s.sink.Write(s.sealed)
+	s.plain, s.sealed = s.plain[:0], s.sealed[:0]
+	s.number++
+	return err
+}
+
+func (s *sealedSink) commit() error {
+	if err := s.flush(true); err != nil {
+		s.sink.abort()
+		return err
+	}
+	return s.sink.commit()
+}

@@ -1,0 +1,337 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store/s3test"
+)
+
+// ring is Keys in memory.
+type ring struct {
+	current string
+	keys    map[string]string
+}
+
+func (r ring) Current() string { return r.current }
+
+func (r ring) Derive(id string, salt []byte, purpose string) ([]byte, error) {
+	key, known := r.keys[id]
+	if !known {
+		return nil, fmt.Errorf("there is no key %s", id)
+	}
+	return hkdf.Key(sha256.New, []byte(key), salt, purpose, 32)
+}
+
+var oldRing = ring{"a", map[string]string{"a": "one"}}
+
+func openKeys(t testing.TB, url string, keys Keys) *Store {
+	t.Helper()
+	s, err := OpenWith(t.Context(), url, Options{Keys: keys})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func putObject(t testing.TB, s *Store, key string, data []byte) {
+	t.Helper()
+	w, err := s.Create(t.Context(), key)
+	require.NoError(t, err)
+	defer w.Abort()
+	for len(data) > 0 {
+		n := min(len(data), 1+rand.IntN(3*sealSegment))
+		_, err := w.Write(data[:n])
+		require.NoError(t, err)
+		data = data[n:]
+	}
+	require.NoError(t, w.Close())
+}
+
+func getObject(ctx context.Context, s *Store, key string, offset, length int64) ([]byte, int64, error) {
+	o, err := s.open(ctx, key, offset, length)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer o.Close()
+	data, err := io.ReadAll(o)
+	return data, o.body.Size(), err
+}
+
+func TestSealed_AnyStretchOfAnySizeIsWhatWasWritten(t *testing.T) {
+	for name, url := range map[string]string{"disk": "file://" + t.TempDir(), "memory": "mem://"} {
+		t.Run(name, func(t *testing.T) {
+			s := openKeys(t, url, oldRing)
+			for _, size := range []int64{0, 1, sealSegment - 1, sealSegment, sealSegment + 1, 2 * sealSegment, 5*sealSegment + 77} {
+				data := make([]byte, size)
+				for i := range data {
+					data[i] = byte(rand.Uint32())
+				}
+				putObject(t, s, "object", data)
+				got, whole, err := getObject(t.Context(), s, "object", 0, -1)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(data, got), "%d bytes", size)
+				require.Equal(t, size, whole)
+				stretches := [][2]int64{{0, 0}, {size, -1}, {size, 9}, {0, size}, {0, 1}, {0, int64(sealHead)}}
+				for range 40 {
+					from := rand.Int64N(size + 1)
+					stretches = append(stretches, [2]int64{from, rand.Int64N(size - from + 2)}, [2]int64{from, -1})
+				}
+				for _, at := range stretches {
+					want := data[min(at[0], size):]
+					if at[1] >= 0 {
+						want = want[:min(at[1], int64(len(want)))]
+					}
+					got, whole, err := getObject(t.Context(), s, "object", at[0], at[1])
+					require.NoError(t, err, "%d bytes, %v", size, at)
+					require.True(t, bytes.Equal(want, got), "%d bytes, %v", size, at)
+					require.Equal(t, size, whole)
+				}
+			}
+		})
+	}
+}
+
+// A reader never takes for whole what was cut, changed, moved or put together from two objects.
+func TestSealed_NoticesEveryChange(t *testing.T) {
+	dir := t.TempDir()
+	data := bytes.Repeat([]byte("some text "), 3*sealSegment/10)
+	const lying = sealSegment + sealTag
+	head := func(b []byte) []byte { return b[:sealHead] }
+	segment := func(b []byte, n int) []byte { return b[sealHead+n*lying:][:min(lying, len(b)-sealHead-n*lying)] }
+	for name, change := range map[string]func(b, other []byte) []byte{
+		"a bit of a segment": func(b, _ []byte) []byte { b[sealHead+lying+5] ^= 1; return b },
+		"a bit of the salt":  func(b, _ []byte) []byte { b[sealHead-1] ^= 1; return b },
+		"the key's name":     func(b, _ []byte) []byte { b[len(sealMagic)+1] = 'b'; return b },
+		"the last byte":      func(b, _ []byte) []byte { return b[:len(b)-1] },
+		"the last segment":   func(b, _ []byte) []byte { return b[:sealHead+2*lying] },
+		"all but the head":   func(b, _ []byte) []byte { return head(b) },
+		"half of the head":   func(b, _ []byte) []byte { return b[:sealHead/2] },
+		"more at the end":    func(b, _ []byte) []byte { return append(b, segment(b, 0)...) },
+		"two segments swapped": func(b, _ []byte) []byte {
+			return bytes.Join([][]byte{head(b), segment(b, 1), segment(b, 0), b[sealHead+2*lying:]}, nil)
+		},
+		"a segment of another object": func(b, other []byte) []byte { copy(segment(b, 1), segment(other, 1)); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openKeys(t, "file://"+dir, ring{"a", map[string]string{"a": "one", "b": "two"}})
+			putObject(t, s, "one", data)
+			putObject(t, s, "other", data)
+			one, err := os.ReadFile(filepath.Join(dir, "one"))
+			require.NoError(t, err)
+			other, err := os.ReadFile(filepath.Join(dir, "other"))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "one"), change(one, other), 0o600))
+			got, _, err := getObject(t.Context(), s, "one", 0, -1)
+			require.Error(t, err)
+			require.ErrorContains(t, err, "/one")
+			require.True(t, bytes.HasPrefix(data, got), "what was read before the error is right")
+			_, _, err = getObject(t.Context(), s, "one", sealSegment+3, 2*sealSegment)
+			if name != "more at the end" {
+				require.Error(t, err)
+			}
+		})
+	}
+}
+
+func TestSealed_AReplacedObjectIsNotReadWithTheHeadOfTheOldOne(t *testing.T) {
+	dir := t.TempDir()
+	s, elsewhere := openKeys(t, "file://"+dir, oldRing), openKeys(t, "file://"+dir, oldRing)
+	for _, text := range []string{"first", "other"} {
+		putObject(t, elsewhere, "object", []byte(text))
+		got, _, err := getObject(t.Context(), s, "object", 1, 3)
+		require.NoError(t, err)
+		require.Equal(t, text[1:4], string(got))
+	}
+}
+
+// An encrypted object costs a server the requests of a plain one, and one more before the first stretch from its middle.
+func TestSealed_RequestsToAServer(t *testing.T) {
+	server := s3test.New(t)
+	s := openKeys(t, server.URL(""), oldRing)
+	data := bytes.Repeat([]byte("0123456789"), 3*sealSegment/10)
+	putObject(t, s, "object", data)
+	server.Truncate(3)
+	got, _, err := getObject(t.Context(), s, "object", 0, -1)
+	require.NoError(t, err, "it goes on after broken connections")
+	require.True(t, bytes.Equal(data, got))
+	require.Zero(t, server.Truncating())
+	for _, c := range []struct{ from, length, requests int64 }{{0, -1, 1}, {0, 10, 1}, {0, 0, 1}, {sealSegment + 1, 10, 2}, {sealSegment - 1, 2, 1}, {7, -1, 1}} {
+		server.Requests()
+		got, size, err := getObject(t.Context(), s, "object", c.from, c.length)
+		require.NoError(t, err)
+		want := data[c.from:]
+		if c.length >= 0 {
+			want = want[:c.length]
+		}
+		require.True(t, bytes.Equal(want, got))
+		require.EqualValues(t, len(data), size)
+		require.Len(t, server.Requests(), int(c.requests), "%v", c)
+	}
+}
+
+// Keys are rotated by adding one that encrypts; the older ones go on to decrypt.
+func TestSealed_KeysRotate(t *testing.T) {
+	url := "file://" + t.TempDir()
+	putObject(t, openKeys(t, url, oldRing), "old", []byte("text"))
+	both := openKeys(t, url, ring{"b", map[string]string{"a": "one", "b": "two"}})
+	putObject(t, both, "new", []byte("text"))
+	for _, key := range []string{"old", "new"} {
+		got, _, err := getObject(t.Context(), both, key, 0, -1)
+		require.NoError(t, err)
+		require.Equal(t, "text", string(got))
+	}
+	late := openKeys(t, url, ring{"b", map[string]string{"b": "two"}})
+	_, _, err := getObject(t.Context(), late, "old", 0, -1)
+	var key *KeyError
+	require.ErrorAs(t, err, &key)
+	require.ErrorContains(t, err, "there is no key a")
+	_, _, err = getObject(t.Context(), openKeys(t, url, ring{"a", map[string]string{"a": "changed"}}), "old", 0, -1)
+	require.ErrorContains(t, err, "another of the same name")
+}
+
+// Nothing that a store with keys does leaves plain text on its disk, and a store without them says what is missing.
+func TestSealed_AMapsObjects(t *testing.T) {
+	dir := t.TempDir()
+	url := "file://" + dir
+	s := openKeys(t, url, oldRing)
+	const n = 3000
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "\"marker-%d\"\n", i)
+	}
+	spooled, err := Spool(strings.NewReader(lines.String()), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	src, err := s.PutSource(t.Context(), spooled)
+	require.NoError(t, err)
+	require.Equal(t, int64(lines.Len()), src.Bytes)
+	known, err := s.Source(t.Context(), src.URL, "maps/m/source.index")
+	require.NoError(t, err)
+	require.Equal(t, src, known)
+	var results []gpumux.Result
+	for item, err := range s.Items(t.Context(), src, 0, n) {
+		require.NoError(t, err)
+		results = append(results, gpumux.Result{Index: int64(len(results)), Value: item})
+	}
+	require.Len(t, results, n)
+	at := int64(2777)
+	for item, err := range s.Items(t.Context(), src, at, at+20) {
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%q", fmt.Sprintf("marker-%d", at)), string(item))
+		at++
+	}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		require.NotContains(t, string(data), "marker", path)
+		require.True(t, bytes.HasPrefix(data, []byte(sealMagic)), path)
+		return err
+	}))
+
+	without := openKeys(t, url, nil)
+	for name, read := range map[string]func() error{
+		"source": func() error { _, err := without.Source(t.Context(), src.URL, "maps/m/source.index"); return err },
+		"items": func() error {
+			for _, err := range without.Items(t.Context(), src, 0, 1) {
+				return err
+			}
+			return nil
+		},
+		"put": func() error { _, err := without.PutSource(t.Context(), spooled); return err },
+	} {
+		var key *KeyError
+		require.ErrorAs(t, read(), &key, name)
+		require.ErrorContains(t, read(), "GPUMUX_KEYS", name)
+	}
+}
+
+// People put sources into the store as they are; everything else in a store with keys is encrypted.
+func TestSealed_OnlyItemsMayBePlain(t *testing.T) {
+	dir := t.TempDir()
+	without, s := openKeys(t, "file://"+dir, nil), openKeys(t, "file://"+dir, oldRing)
+	putObject(t, without, "items.jsonl", []byte("1\n2\n3\n"))
+	putObject(t, without, "items.csv", []byte("a,b\n1,2\n"))
+	putObject(t, without, "results.jsonl", []byte("{\"index\":0,\"value\":1}\n"))
+	src, err := s.IndexSource(t.Context(), "items.jsonl", "maps/m/source.index")
+	require.NoError(t, err)
+	for item, err := range s.Items(t.Context(), src, 1, 2) {
+		require.NoError(t, err)
+		require.Equal(t, "2", string(item))
+	}
+	rows, err := s.IndexSource(t.Context(), "items.csv", "maps/c/source.index")
+	require.NoError(t, err)
+	lying, err := os.ReadFile(filepath.Join(dir, "maps/c/source.jsonl"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(lying, []byte(sealMagic)), "what gpumux writes is encrypted")
+	require.EqualValues(t, 1, rows.Items)
+	for _, offset := range []int64{0, 3} {
+		_, err = s.Read(t.Context(), "results.jsonl", offset, -1)
+		var key *KeyError
+		require.ErrorAs(t, err, &key)
+		require.ErrorContains(t, err, "not encrypted")
+	}
+}
+
+// A source from before there were keys, or under a key that is gone, is put again.
+func TestSealed_PutSourceReplacesWhatCannotBeRead(t *testing.T) {
+	url := "file://" + t.TempDir()
+	spooled, err := Spool(strings.NewReader("1\n2\n"), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	for _, keys := range []Keys{nil, oldRing, ring{"b", map[string]string{"b": "two"}}} {
+		s := openKeys(t, url, keys)
+		src, err := s.PutSource(t.Context(), spooled)
+		require.NoError(t, err)
+		again, err := s.Source(t.Context(), src.URL, "")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, again.Items)
+	}
+}
+
+func TestSealed_AFailedWriteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := openKeys(t, "file://"+dir, ring{strings.Repeat("x", 64), nil})
+	_, err := s.Create(t.Context(), "object")
+	require.ErrorContains(t, err, "64 bytes")
+	left, err := os.ReadDir(filepath.Join(dir, scratch))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	s = openKeys(t, "file://"+dir, ring{"a", nil})
+	_, err = s.Create(t.Context(), "object")
+	require.ErrorContains(t, err, "there is no key a")
+	require.False(t, errors.Is(err, os.ErrNotExist))
+}
+
+func FuzzSealed_Reading(f *testing.F) {
+	dir := f.TempDir()
+	s := openKeys(f, "file://"+dir, oldRing)
+	putObject(f, s, "object", []byte("text"))
+	whole, err := os.ReadFile(filepath.Join(dir, "object"))
+	require.NoError(f, err)
+	f.Add(whole, int64(0), int64(-1))
+	f.Add(whole[:sealHead], int64(1), int64(2))
+	f.Add([]byte(sealMagic), int64(0), int64(0))
+	f.Fuzz(func(t *testing.T, lying []byte, offset, length int64) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "fuzzed"), lying, 0o600))
+		s.sealedHeads = nil
+		got, _, err := getObject(t.Context(), s, "fuzzed", max(0, offset), length)
+		if err == nil && !bytes.Equal(lying, whole) {
+			require.Empty(t, got, "nothing passes that was not encrypted with the key")
+		}
+	})
+}
