@@ -47,7 +47,8 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 				}
 			}
 			var used float64
-			call := slot.Call{Task: python(dir, "burn"), Items: items(1), Done: func(d slot.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }}
+			done := func(d slot.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
+			call := slot.Call{Task: python(dir, "burn"), Items: items(1), Done: done}
 			require.NoError(b, s.Run(context.Background(), call))
 			call.Items = items(b.N)
 			b.ResetTimer()
