@@ -39,6 +39,7 @@ func TestWorker_Describe(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	require.Equal(t, gpumux.Describe{
+		Identity: w.identity, Modes: map[string]gpumux.Mode{},
 		Version: "1.2.3", Host: host, Store: "file://" + dir + "/store", Tasks: []string{"score:score", "sweep:fit"},
 		Pools: []gpumux.PoolInfo{{Name: "cpu", Slots: 2, Memory: 1 << 30, Mode: gpumux.Persistent, Devices: []string{"CPU"}}},
 	}, w.Describe())

@@ -106,4 +106,4 @@ func cutLast(text, separator string) (before, after string, ok bool) {
 	return text[:i], text[i+len(separator):], true
 }
 
-func (t *localTask) read(code edition.Code) { t.code, t.edition = code, code.Edition() }
+func (t *localTask) read(code edition.Code) { t.code, t.edition = code, code.Named() }

@@ -78,7 +78,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
 			return err
 		}
-		m.Edition, m.Input.Edition = local.whole(), local.edition
+		m.Edition, m.Input.Edition = local.whole(), local.code.Edition()
 	}
 	ctx := c.Context()
 	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {

@@ -33,6 +33,15 @@ func (c Code) Edition() string {
 	return of(files, words)
 }
 
+// Named is the edition of the code together with all other files that a command names, such as a configuration. A command may write
+// some of these itself, so it tells maps apart and not what one map may run.
+func (c Code) Named() string {
+	if len(c.Command) == 0 {
+		return c.Edition()
+	}
+	return of(c.command(func(int, string) bool { return true }))
+}
+
 // With is the edition of the code with modules that a process has loaded: Edition itself where it has them all, else that and,
 // after a plus, a hash of the others.
 func (c Code) With(loaded []string) string {
@@ -118,7 +127,7 @@ func of(files []*file, words []string) string {
 // parts are the files of the code, and the words that say the rest.
 func (c Code) parts() (files []*file, words []string) {
 	if len(c.Command) > 0 {
-		return c.command()
+		return c.command(c.script)
 	}
 	i := strings.LastIndexByte(c.Target, ':')
 	if i < 0 {
@@ -146,9 +155,22 @@ func (c Code) parts() (files []*file, words []string) {
 	return files, []string{function}
 }
 
-// command counts every word that names a file by what that holds, with what a Python file imports, and every other word by itself. A
-// program of the system is one of these: it differs between machines.
-func (c Code) command() (files []*file, words []string) {
+// scripts are the endings of files that are code wherever a command names them.
+var scripts = []string{".py", ".sh", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".lua", ".m"}
+
+// script reports whether a word of a command names code where it names a file: the program, the script of an interpreter, or a file
+// that ends like one. Others are data, and may be what the command writes.
+func (c Code) script(at int, word string) bool {
+	if at == 0 || slices.Contains(scripts, filepath.Ext(word)) {
+		return true
+	}
+	first := slices.IndexFunc(c.Command[1:], func(word string) bool { return !strings.HasPrefix(word, "-") }) + 1
+	return at == first && c.program() == ""
+}
+
+// command counts every word that is wanted and names a file by what that holds, with what a Python file imports, and every other word
+// by itself. A program of the system is one of these: it differs between machines.
+func (c Code) command(wanted func(at int, word string) bool) (files []*file, words []string) {
 	for i, word := range c.Command {
 		path := c.path(word)
 		if i == 0 {
@@ -160,7 +182,7 @@ func (c Code) command() (files []*file, words []string) {
 		}
 		file := look(path)
 		switch {
-		case file == nil:
+		case file == nil || !wanted(i, word):
 			words = append(words, word)
 		case strings.HasSuffix(path, ".py"):
 			files = append(files, withImports(filepath.Dir(path), path)...)

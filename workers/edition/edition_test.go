@@ -17,28 +17,52 @@ func write(t *testing.T, path, text string) {
 }
 
 // A command is written in more files than its first word: the script of an interpreter is its second, a configuration a later one.
-func TestEdition_CommandIsOfEveryFileThatItNames(t *testing.T) {
+func TestEdition_NamedIsOfEveryFileOfACommand(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"sim.py", "conf.yaml", "run.sh", "other"} {
 		write(t, filepath.Join(dir, name), "one")
 	}
 	for command, files := range map[string][]string{"sh": {"sim.py", "conf.yaml"}, "./run.sh": {"run.sh", "sim.py", "conf.yaml"}} {
 		code := Code{Dir: dir, Command: []string{command, "-u", "sim.py", "--config", "conf.yaml"}}
-		before := code.Edition()
+		before := code.Named()
 		require.Len(t, before, 6)
 		write(t, filepath.Join(dir, "other"), "two")
-		require.Equal(t, before, code.Edition(), "a file that the command does not name")
+		require.Equal(t, before, code.Named(), "a file that the command does not name")
 		for _, name := range files {
 			write(t, filepath.Join(dir, name), "two")
-			require.NotEqual(t, before, code.Edition(), "%s of %s", name, command)
+			require.NotEqual(t, before, code.Named(), "%s of %s", name, command)
 			write(t, filepath.Join(dir, name), "one")
 		}
-		require.Equal(t, before, code.Edition())
+		require.Equal(t, before, code.Named())
 	}
 	wc := Code{Command: []string{"sh", "-c", "wc -w"}}
 	require.NotEqual(t, wc.Edition(), Code{Command: []string{"sh", "-c", "wc -l"}}.Edition(), "what a shell is given is code")
 	require.Equal(t, wc.Edition(), Code{Command: []string{"/bin/sh", "-c", "wc -w"}}.Edition(), "a program of the system goes by its name")
 	require.Empty(t, Code{}.Edition())
+}
+
+// What a command reads and writes is not its code: a log that it makes must not end the map that it runs in.
+func TestEdition_DataOfACommandIsNotItsCode(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"sim.py", "run.sh", "tool.jl"} {
+		write(t, filepath.Join(dir, name), "one")
+	}
+	for command, files := range map[string][]string{"sh": {"sim.py", "tool.jl"}, "./run.sh": {"run.sh", "sim.py", "tool.jl"}} {
+		code := Code{Dir: dir, Command: []string{command, "sim.py", "--log", "sim.log", "--with", "tool.jl"}}
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "sim.log")))
+		before := code.Edition()
+		write(t, filepath.Join(dir, "sim.log"), "began")
+		require.Equal(t, before, code.Edition())
+		for _, name := range files {
+			write(t, filepath.Join(dir, name), "two")
+			require.NotEqual(t, before, code.Edition(), "%s of %s", name, command)
+			write(t, filepath.Join(dir, name), "one")
+		}
+	}
+	inline := Code{Dir: dir, Command: []string{"sh", "-c", "cat $0", "sim.log"}}
+	before := inline.Edition()
+	write(t, filepath.Join(dir, "sim.log"), "more")
+	require.Equal(t, before, inline.Edition())
 }
 
 // Workers that have the same code in different folders have the same edition of it.
