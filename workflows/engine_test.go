@@ -73,10 +73,15 @@ func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, e
 }
 
 // indices are the items that work stands for.
-func (w *worker) indices(work gpumux.Work) (all []int64) {
+func (w *worker) indices(work gpumux.Work) []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.among(work)
+}
+
+// among is indices for whoever holds the lock.
+func (w *worker) among(work gpumux.Work) (all []int64) {
 	if work.List != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		return w.lists[work.List.URL][work.Start:work.End]
 	}
 	for _, run := range work.Runs {
