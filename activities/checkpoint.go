@@ -31,6 +31,8 @@ type rest struct {
 }
 
 const (
+	// stateShare keeps what writing states costs at a twentieth of the time, which the reduce waits for.
+	stateShare = 20
 	// stateAge is the time after which the server has been told of a state, or the attempt that stored it is over.
 	stateAge = 2 * gpumux.HeartbeatTimeout
 	// clearLimit bounds the deletion of states at the end, which the result waits for.
@@ -138,7 +140,7 @@ func (k *keeper) read(c *checkpoint) error {
 
 // save keeps the state unless that was done a moment ago. One that cannot be kept costs its work if the worker dies, no more.
 func (k *keeper) save(next, count int64, stack []operand) {
-	if time.Since(k.saved) < max(diskEvery, writeShare*k.took) {
+	if time.Since(k.saved) < max(diskEvery, stateShare*k.took) {
 		return
 	}
 	began := time.Now()

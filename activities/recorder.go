@@ -13,11 +13,11 @@ import (
 
 const (
 	// diskEvery is how often finished items are stored: a killed worker loses no more than that. Where a write is a request to a
-	// server, serverEvery. A write may cost a twentieth of the time, or a third where a chunk waits for it to end.
+	// server, serverEvery, or hurryEvery when a chunk waits for it to end. A write may cost a quarter of the time.
 	diskEvery   = 250 * time.Millisecond
 	serverEvery = time.Second
-	writeShare  = 20
-	hurryShare  = 2
+	hurryEvery  = 250 * time.Millisecond
+	writeShare  = 4
 	// mostSaving bounds how long a write counts as having taken, so that a store which hung is soon written to again.
 	mostSaving = 500 * time.Millisecond
 	// unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
@@ -48,6 +48,8 @@ type recorder struct {
 	key   string
 	to    *store.Appender
 	every time.Duration
+	// hurry is the least pause between two writes.
+	hurry time.Duration
 
 	mu      sync.Mutex
 	streams map[*stream]bool
@@ -90,10 +92,10 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: to, every: serverEvery, streams: map[*stream]bool{}, less: make(chan struct{}), wake: make(chan struct{}, 1),
+			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*stream]bool{}, less: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
 		if rs.store.OnDisk() {
-			r.every = diskEvery
+			r.every, r.hurry = diskEvery, 0
 		}
 		rs.open[key] = r
 	}
@@ -231,8 +233,8 @@ func (r *recorder) run() {
 		case <-timer.C:
 		case <-r.wake:
 			timer.Stop()
-			if pause := max(min(r.every, hurryShare*took), delay); delay > 0 || !r.stands() {
-				time.Sleep(time.Until(last.Add(pause)))
+			if delay > 0 || !r.stands() {
+				time.Sleep(time.Until(last.Add(max(r.hurry, delay))))
 			}
 		}
 		if !r.take() {

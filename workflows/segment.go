@@ -120,6 +120,7 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
+		//lint:ignore SA1019 what stands in its place is not among a child's options
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work))),
 	}

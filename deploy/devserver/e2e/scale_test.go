@@ -332,7 +332,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		require.EqualValues(t, n, sum.Succeeded)
 		s.calledOnce(n)
 		t.Logf("%d of %d items ran while the store was asked", meanwhile, n)
-		require.Greater(t, meanwhile, n/2, "items do not wait for the store")
+		require.Greater(t, meanwhile, n/10, "items do not wait for the store, which is seldom asked")
 	})
 }
 
