@@ -58,7 +58,7 @@ func checkOutput(name string) error {
 		return fmt.Errorf("%q is neither a key nor a URL: %w", name, err)
 	}
 	if path.Clean("/"+u.Path) != "/"+strings.TrimPrefix(u.Path, "/") {
-		return fmt.Errorf("%q names no object: its path ends with a slash, or holds two in a row, . or ..", name)
+		return fmt.Errorf("%q names no object: in its path is \".\" or \"..\", two slashes in a row, or one at the end", name)
 	}
 	return CheckKey(path.Base(u.Path))
 }

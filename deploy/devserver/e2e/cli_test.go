@@ -314,7 +314,7 @@ func TestLocal_ARetryWithOtherOptionsRunsWhatFailed(t *testing.T) {
 	require.Empty(t, s.calls())
 	s.run(1, args...)
 	s.write("fixed", "")
-	p = s.run(0, append(args, "--retry", "--timeout", "10m", "--attempts", "2", "--mode", "fresh", "--slots", "2", "--memory", "2GiB")...)
+	s.run(0, append(args, "--retry", "--timeout", "10m", "--attempts", "2", "--mode", "fresh", "--slots", "2", "--memory", "2GiB")...)
 	require.Len(t, s.lines(s.file("r.jsonl")), 20)
 	require.NotContains(t, s.file("r.jsonl"), "fault")
 	for item, n := range s.calls() {

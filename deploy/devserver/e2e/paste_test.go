@@ -54,7 +54,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	for _, line := range []string{`follow it +(.*)`, `look at it +(.*)`, `results +(.*)`} {
 		s.paste(found(t, line, p.stderr.String()))
 	}
-	p = s.run(1, append([]string{"map", "step:odd", "--range", "0:4", "--pool", "cpu", "--id", "odd", "--out", "o.jsonl"}, address...)...)
+	s.run(1, append([]string{"map", "step:odd", "--range", "0:4", "--pool", "cpu", "--id", "odd", "--out", "o.jsonl"}, address...)...)
 	s.write("fixed", "")
 	p = s.run(1, append([]string{"wait", "odd"}, address...)...)
 	require.Contains(t, s.paste(found(t, `run the failed items again: (.*)`, p.stderr.String())), `"value":3`)
