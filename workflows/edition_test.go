@@ -45,7 +45,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 			odd++
 			result.Edition, value = "bbbbbb", []byte("2")
 		}
-		for _, i := range w.indices(c.Work) {
+		for _, i := range w.among(c.Work) {
 			result.Results = append(result.Results, gpumux.Result{Index: i, Value: value})
 		}
 		return result, nil
