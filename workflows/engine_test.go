@@ -102,7 +102,7 @@ func (w *worker) list(runs gpumux.Runs) gpumux.Work {
 		}
 	}
 	n := int64(len(w.lists[url]))
-	return gpumux.Work{List: &gpumux.Source{URL: url, Items: n}, End: n}
+	return gpumux.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
 }
 
 func cmpOr(r *gpumux.ChunkResult) *gpumux.ChunkResult {
