@@ -91,7 +91,10 @@ func (p *process) quicken(busy float64) {
 func (p *process) ahead(ended int) int {
 	most := 1
 	if p.pace > 0 && p.pace < longItem {
-		work := min(longAhead, max(aheadTime, time.Duration(ended)*p.pace/aheadShare))
+		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
+		if p.memory.tidy.budget == 0 {
+			work = min(longAhead, max(aheadTime, time.Duration(ended)*p.pace/aheadShare))
+		}
 		most = int(max(2, min(mostAhead, 1+work/p.pace)))
 	}
 	if p.board == nil {
