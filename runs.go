@@ -58,24 +58,53 @@ func (r Runs) After(n int64) Runs {
 // First is the first n items.
 func (r Runs) First(n int64) Runs { return r.Take(n, len(r)) }
 
-// Has reports whether an index is among them.
-func (r Runs) Has(index int64) bool {
-	at, _ := slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
+// Find is the run that an index is in, or would come before.
+func (r Runs) Find(index int64) (at int, inside bool) {
+	at, _ = slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
 		if run.End <= index {
 			return -1
 		}
 		return 1
 	})
-	return at < len(r) && r[at].Start <= index
+	return at, at < len(r) && r[at].Start <= index
 }
 
-// Add puts an index behind all others. It must be greater than they are.
+// Covers reports whether all items of a span are among them.
+func (r Runs) Covers(span Span) bool {
+	at, inside := r.Find(span.Start)
+	return inside && span.End <= r[at].End
+}
+
+// Has reports whether an index is among them.
+func (r Runs) Has(index int64) bool { return r.Covers(Span{index, index + 1}) }
+
+// Add puts an index among them, at no cost behind all others.
 func (r *Runs) Add(index int64) {
-	if n := len(*r); n > 0 && (*r)[n-1].End == index {
-		(*r)[n-1].End++
+	all, n := *r, len(*r)
+	if n == 0 || all[n-1].End < index {
+		*r = append(all, Span{index, index + 1})
 		return
 	}
-	*r = append(*r, Span{index, index + 1})
+	at, inside := n, false
+	if all[n-1].End > index {
+		at, inside = all.Find(index)
+	}
+	if inside {
+		return
+	}
+	before, behind := at > 0 && all[at-1].End == index, at < n && all[at].Start == index+1
+	switch {
+	case before && behind:
+		all[at-1].End = all[at].End
+		all = slices.Delete(all, at, at+1)
+	case before:
+		all[at-1].End++
+	case behind:
+		all[at].Start--
+	default:
+		all = slices.Insert(all, at, Span{index, index + 1})
+	}
+	*r = all
 }
 
 // Union is the items of both.

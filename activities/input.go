@@ -32,31 +32,21 @@ func (m memo) fits(items gpumux.Runs) error {
 		return fmt.Errorf("it names %d writers of parts", len(m.Written))
 	}
 	n := items.Len()
-	inside := func(run gpumux.Span) bool {
-		at, _ := slices.BinarySearchFunc(items, run.Start, func(r gpumux.Span, index int64) int {
-			if r.End <= index {
-				return -1
-			}
-			return 1
-		})
-		return at < len(items) && items[at].Start <= run.Start && run.End <= items[at].End
-	}
-	item := func(index int64) bool { return index >= 0 && inside(gpumux.Span{Start: index, End: index + 1}) }
 	seen := map[int64]bool{}
 	for _, r := range m.Results {
-		if !item(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+		if !items.Has(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
 			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
 		}
 		seen[r.Index] = true
 	}
 	for _, run := range m.Escalate {
 		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
-		if !inside(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
+		if !items.Covers(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
 			return fmt.Errorf("it sends items %d to %d to a larger slot", run.Start, run.End-1)
 		}
 	}
 	for index, s := range m.Suspects {
-		if !item(index) || s.Alone < 0 || s.Tries < s.Alone {
+		if !items.Has(index) || s.Alone < 0 || s.Tries < s.Alone {
 			return fmt.Errorf("it suspects item %d", index)
 		}
 	}

@@ -101,13 +101,8 @@ func newLedger(chunk gpumux.Chunk, items gpumux.Runs, m memo) *ledger {
 
 // at is an item's position in the chunk.
 func (l *ledger) at(index int64) (int64, bool) {
-	run, _ := slices.BinarySearchFunc(l.items, index, func(run gpumux.Span, index int64) int {
-		if run.End <= index {
-			return -1
-		}
-		return 1
-	})
-	if run == len(l.items) || l.items[run].Start > index {
+	run, inside := l.items.Find(index)
+	if !inside {
 		return 0, false
 	}
 	return l.before[run] + index - l.items[run].Start, true
@@ -332,11 +327,7 @@ func (l *ledger) escalateRest() {
 
 func (l *ledger) escalate(index, at int64) {
 	l.done[at] = true
-	if n := len(l.memo.Escalate); n == 0 || l.memo.Escalate[n-1].End <= index {
-		l.memo.Escalate.Add(index)
-		return
-	}
-	l.memo.Escalate = l.memo.Escalate.Union(gpumux.Runs{{Start: index, End: index + 1}})
+	l.memo.Escalate.Add(index)
 }
 
 // snapshot is the memo for a heartbeat, with what it waits for. Results that were stored, or grew too large, are not in it.

@@ -121,21 +121,30 @@ type jsonLines struct {
 	offset int64
 }
 
+// line is the next one, blank or not, and where it begins.
+func (l *jsonLines) line(large string) (line []byte, begin int64, err error) {
+	begin = l.offset
+	line, err = l.read()
+	l.number++
+	l.offset += int64(len(line))
+	if err == errLongLine {
+		return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), start(line),
+			"put large " + large + " into files and let the items be their paths"}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if begin == 0 {
+		line = bytes.TrimPrefix(line, []byte(bom))
+	}
+	return line, begin, nil
+}
+
 func (l *jsonLines) next() ([]byte, int64, error) {
 	for {
-		begin := l.offset
-		line, err := l.read()
-		l.number++
-		l.offset += int64(len(line))
-		if err == errLongLine {
-			return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), start(line),
-				"put large values into files and let the items be their paths"}
-		}
+		line, begin, err := l.line("values")
 		if err != nil {
 			return nil, 0, err
-		}
-		if begin == 0 {
-			line = bytes.TrimPrefix(line, []byte(bom))
 		}
 		if item := bytes.Trim(line, " \t\r\n"); len(item) > 0 {
 			return item, begin, nil
@@ -224,7 +233,7 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	}
 	switch format {
 	case Lines:
-		return &textLines{lineReader: lineReader{r: text}, name: name}, packed, nil
+		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
 	case CSV, TSV:
 		from, err = newCSVRows(text, name, format, delimiter)
 		return from, packed, err

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,8 +179,7 @@ func damagedBy(err error, url, key string) error {
 
 // setAside moves a damaged part out of the way, so that it stays for people to look at and its items run again.
 func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
-	folder, name, _ := cutLast(d.key, "/")
-	to := folder + "/damaged/" + name
+	to := path.Join(path.Dir(d.key), "damaged", path.Base(d.key))
 	err := s.copy(ctx, d.key, to)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody else was first
@@ -215,14 +215,6 @@ func partError(err error, url, key string) error {
 		return &DamagedError{url, err.Error(), key}
 	}
 	return err
-}
-
-func cutLast(text, sep string) (before, after string, found bool) {
-	at := strings.LastIndex(text, sep)
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+len(sep):], true
 }
 
 // WritePart stores results, in any order, as a part of their own.

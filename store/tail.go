@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 
 	"github.com/gpumux/gpumux"
@@ -18,7 +19,7 @@ type Tail struct {
 	folder    string
 	unordered bool
 	// given are the indexes that were handed out.
-	given spans
+	given gpumux.Runs
 	// seen are the parts that were looked at.
 	seen map[partName]*seen
 }
@@ -46,10 +47,10 @@ func (s *Store) Tail(folder string, o TailOptions) (*Tail, error) {
 }
 
 // Count is how many results were handed out.
-func (t *Tail) Count() int64 { return t.given.count() }
+func (t *Tail) Count() int64 { return t.given.Len() }
 
 // Gave reports whether a result was handed out.
-func (t *Tail) Gave(index int64) bool { return t.given.covers(index, index+1) }
+func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 
 // Each calls f with the line of every result that can be handed out now and was not before, each index once. A line ends with
 // its newline and is valid during the call. An error of f ends the call and is returned. A damaged part is passed over: what
@@ -89,7 +90,7 @@ func (t *Tail) news(ctx context.Context) ([]part, error) {
 	}
 	var parts []part
 	for _, name := range all {
-		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.covers(p.Least, p.Most+1) {
+		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(gpumux.Span{Start: p.Least, End: p.Most + 1}) {
 			parts = append(parts, part{name, p.head})
 		}
 	}
@@ -119,7 +120,7 @@ func (t *Tail) next(ctx context.Context, parts []part, f func(line []byte) error
 		if err != nil {
 			return err
 		}
-		switch next := t.given.count(); {
+		switch next := t.given.Len(); {
 		case c.index < next:
 		case c.index > next:
 			return nil
@@ -155,59 +156,12 @@ func (t *Tail) each(ctx context.Context, parts []part, f func(line []byte) error
 
 // done notes that a part was read to its end.
 func (t *Tail) done(c *cursor) {
-	_, name, _ := cutLast(c.key, "/")
-	if p, ok := parsePart(name); ok && t.seen[p] != nil {
+	if p, ok := parsePart(path.Base(c.key)); ok && t.seen[p] != nil {
 		t.seen[p].read = c.items
 	}
 }
 
 func (t *Tail) hand(c *cursor, f func(line []byte) error) error {
-	t.given.add(c.index)
+	t.given.Add(c.index)
 	return f(c.line)
-}
-
-// spans are sorted stretches that neither touch nor overlap.
-type spans []gpumux.Span
-
-func (s spans) find(index int64) (at int, inside bool) {
-	at, _ = slices.BinarySearchFunc(s, index, func(span gpumux.Span, index int64) int {
-		if span.End <= index {
-			return -1
-		}
-		return 1
-	})
-	return at, at < len(s) && s[at].Start <= index
-}
-
-func (s spans) covers(start, end int64) bool {
-	at, inside := s.find(start)
-	return inside && end <= s[at].End
-}
-
-func (s spans) count() (n int64) {
-	for _, span := range s {
-		n += span.End - span.Start
-	}
-	return n
-}
-
-func (s *spans) add(index int64) {
-	at, inside := s.find(index)
-	if inside {
-		return
-	}
-	all := *s
-	before, behind := at > 0 && all[at-1].End == index, at < len(all) && all[at].Start == index+1
-	switch {
-	case before && behind:
-		all[at-1].End = all[at].End
-		all = slices.Delete(all, at, at+1)
-	case before:
-		all[at-1].End++
-	case behind:
-		all[at].Start--
-	default:
-		all = slices.Insert(all, at, gpumux.Span{Start: index, End: index + 1})
-	}
-	*s = all
 }
