@@ -429,13 +429,14 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
-	w := &worker{items: 4000, slots: 500}
+	// The test environment stops for ever when more than 1,000 events wait, so the activities under way must stay below.
+	w := &worker{items: 4000, slots: 300}
 	w.register(env)
 	running, most := 0, 0
 	env.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
 		var in given
 		require.NoError(t, args.Get(&in))
-		require.Equal(t, 4, in.Carry.Abreast)
+		require.Equal(t, 3, in.Carry.Abreast)
 		running++
 		most = max(most, running)
 	})
@@ -444,7 +445,7 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	var s gpumux.Summary
 	require.NoError(t, env.GetWorkflowResult(&s))
 	require.EqualValues(t, 4000, s.Chunks)
-	require.Equal(t, 4, most)
+	require.Equal(t, 3, most)
 	seen := map[int64]bool{}
 	for _, c := range w.chunks {
 		require.False(t, seen[start(c)], "item %d", start(c))
