@@ -35,15 +35,22 @@ demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there i
 
 test: test-root test-server ## all tests
 
-# Vet is lint's. Without symbols the programs with the server in them link in much less time.
-GOTEST = $(GO) test -vet=off -ldflags '-s -w' $(TESTFLAGS)
+# A few tests that fail run once more, and the summary says so: the real processes and kills of the tests share a machine with
+# others. Vet is lint's. Without symbols the programs with the server in them link in much less time.
+GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
+GOTEST = $(GOTESTSUM) --format pkgname --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=3 --packages ./... -- \
+	-vet=off -ldflags '-s -w' $(TESTFLAGS)
 
-test-root: $(VENV)/ready
-	$(GOTEST) ./...
+$(GOTESTSUM): .ci/tools.mod .ci/tools.sum
+	$(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
+	@touch $@
 
-test-server: $(VENV)/ready
+test-root: $(VENV)/ready $(GOTESTSUM)
+	$(GOTEST)
+
+test-server: $(VENV)/ready $(GOTESTSUM)
 	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
-	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST) ./...
+	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST)
 
 race: $(VENV)/ready ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
