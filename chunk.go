@@ -9,6 +9,9 @@ import (
 // derive from it how soon everything that they run must be gone when they lose sight of the server.
 const HeartbeatTimeout = 10 * time.Second
 
+// HeartbeatEvery is how often a running activity says that it lives.
+const HeartbeatEvery = 2 * time.Second
+
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
 	// Map is the workflow's ID, for logs.
@@ -93,6 +96,13 @@ type ChunkResult struct {
 // EditionInput is the input of FindEdition.
 type EditionInput struct {
 	Task string `json:"task"`
+}
+
+// Edition is the answer of FindEdition.
+type Edition struct {
+	Edition string `json:"edition"`
+	// Slots is how many the workers of the queue have together, if all are like the one that answers; 0: not known.
+	Slots int `json:"slots,omitempty"`
 }
 
 // IndexInput is the input of IndexSource.

@@ -112,6 +112,8 @@ type Piece struct {
 	Rung int `json:"rung,omitempty"`
 	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
 	Pace Duration `json:"pace,omitempty"`
+	// Likely is what an item was expected to take when a chunk was made of the piece; 0: nobody knew.
+	Likely Duration `json:"-"`
 }
 
 // Range is the whole numbers Start up to but not including End.

@@ -60,7 +60,7 @@ type state struct {
 
 // beat heartbeats until stopped.
 func (k *keeper) beat() (stop func()) {
-	return every(func() time.Duration { return beatEvery }, k.tell)
+	return every(func() time.Duration { return gpumux.HeartbeatEvery }, k.tell)
 }
 
 func (k *keeper) tell() {

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// beatEvery is how often an activity says that it lives.
-	beatEvery = time.Second
 	// inlineResults is the most bytes of results that a chunk returns through the history.
 	inlineResults = 256 << 10
 	// largestResult is the most bytes of one result that can travel inline at all.
@@ -42,8 +40,8 @@ type Pool struct {
 	Slots  func() int
 	// Edition is that of a task's code, or a *gpumux.Fault where the task is unknown.
 	Edition func(task string) (string, error)
-	// Alone reports whether no other worker serves the queue. Default: nobody else does.
-	Alone func(ctx context.Context) bool
+	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
+	Workers func(ctx context.Context) int
 	// Log takes what people should know of faults. Default: the SDK's.
 	Log log.Logger
 	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before

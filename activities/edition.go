@@ -19,19 +19,23 @@ const (
 )
 
 // FindEdition says which edition of a task's code this worker has.
-func (p *Pool) FindEdition(_ context.Context, in gpumux.EditionInput) (string, error) {
+func (p *Pool) FindEdition(ctx context.Context, in gpumux.EditionInput) (gpumux.Edition, error) {
 	edition, err := p.Edition(in.Task)
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		return "", final(fault)
+		return gpumux.Edition{}, final(fault)
 	}
-	return edition, err
+	found := gpumux.Edition{Edition: edition}
+	if p.Workers != nil && p.Slots != nil {
+		found.Slots = p.Workers(ctx) * p.Slots()
+	}
+	return found, err
 }
 
 // elsewhere decides about work for an edition that this worker does not have: another worker may have it, if there is one, but not
 // for ever.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
-	if tries >= mostElsewhere || p.Alone == nil || p.Alone(ctx) {
+	if tries >= mostElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
 		return final(fault)
 	}
 	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it", "task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)

@@ -56,22 +56,22 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 // Another worker may have the edition, but not for ever, and not where there is none.
 func TestElsewhere_IsBounded(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		alone func(context.Context) bool
-		tries int
-		final bool
-		delay time.Duration
+		name    string
+		workers func(context.Context) int
+		tries   int
+		final   bool
+		delay   time.Duration
 	}{
-		{"Alone", func(context.Context) bool { return true }, 0, true, 0},
+		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
 		{"Unknown", nil, 0, true, 0},
-		{"First", func(context.Context) bool { return false }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) bool { return false }, mostElsewhere - 2, false, mostElsewhereDelay},
-		{"Last", func(context.Context) bool { return false }, mostElsewhere - 1, true, 0},
+		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
+		{"Later", func(context.Context) int { return 2 }, mostElsewhere - 2, false, mostElsewhereDelay},
+		{"Last", func(context.Context) int { return 2 }, mostElsewhere - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}
 			l := newLab(t, runner)
-			l.pool.Alone = c.alone
+			l.pool.Workers = c.workers
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 			l.env.SetHeartbeatDetails(memo{Elsewhere: c.tries})
 			_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"})
@@ -109,6 +109,7 @@ func TestReduce_HasOneEdition(t *testing.T) {
 func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	l := newLab(t, &coded{})
 	l.env.RegisterActivityWithOptions(l.pool.FindEdition, activity.RegisterOptions{Name: "edition"})
+	l.pool.Workers, l.pool.Slots = func(context.Context) int { return 3 }, func() int { return 8 }
 	l.pool.Edition = func(task string) (string, error) {
 		if task == "known" {
 			return "aaaaaa", nil
@@ -117,9 +118,9 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	}
 	encoded, err := l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "known"})
 	require.NoError(t, err)
-	var edition string
+	var edition gpumux.Edition
 	require.NoError(t, encoded.Get(&edition))
-	require.Equal(t, "aaaaaa", edition)
+	require.Equal(t, gpumux.Edition{Edition: "aaaaaa", Slots: 24}, edition)
 	_, err = l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "other"})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)

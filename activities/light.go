@@ -42,7 +42,7 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 
 // alive heartbeats with the same details until stopped.
 func alive(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return beatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
+	return every(func() time.Duration { return gpumux.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.

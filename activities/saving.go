@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux"
 )
 
 // firstBeat is when a chunk heartbeats first. Its results are stored from then on, because the next attempt learns from the
@@ -17,7 +19,7 @@ func (r *run) beat() (stop func()) {
 	pause := firstBeat
 	return every(func() time.Duration { return pause }, func() {
 		beat() // the first one returns when it was answered
-		pause = beatEvery
+		pause = gpumux.HeartbeatEvery
 		r.l.tell()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -96,6 +97,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.Logger = newTemporalLog(w.log)
 	o.MetricsHandler = w.sdkMetrics()
 	o.WorkerHeartbeatInterval = 10 * time.Second
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(patient))
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {

@@ -3,11 +3,9 @@ package workers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -40,8 +38,8 @@ func (w *Worker) options(name string) worker.Options {
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
 		// Cancellation of a map reaches a slot through heartbeats where the server has no faster way.
-		MaxHeartbeatThrottleInterval:     time.Second,
-		DefaultHeartbeatThrottleInterval: time.Second,
+		MaxHeartbeatThrottleInterval:     gpumux.HeartbeatEvery,
+		DefaultHeartbeatThrottleInterval: gpumux.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logQueue, name), zap.Error(err))
@@ -65,13 +63,20 @@ func (w *Worker) light() queue {
 	}}
 }
 
-// alone tells whether no other worker has asked a queue for work lately, as far as the server says so.
-func (w *Worker) alone(queue string) func(context.Context) bool {
-	return func(ctx context.Context) bool {
+// polling counts the workers that have asked a queue for work lately; 0 where the server does not say.
+func (w *Worker) polling(queue string) func(context.Context) int {
+	return func(ctx context.Context) int {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		asked, err := w.client.DescribeTaskQueue(ctx, queue, enums.TASK_QUEUE_TYPE_ACTIVITY)
-		return err == nil && !slices.ContainsFunc(asked.GetPollers(), func(p *taskqueue.PollerInfo) bool { return p.GetIdentity() != w.identity })
+		if err != nil {
+			return 0
+		}
+		workers := map[string]bool{w.identity: true}
+		for _, p := range asked.GetPollers() {
+			workers[p.GetIdentity()] = true
+		}
+		return len(workers)
 	}
 }
 
@@ -110,7 +115,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Alone: w.alone(name),
+				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Workers: w.polling(name),
 				Log:   ownLog(w.log.With(zap.String(logPool, p.Name))),
 				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
 			}).Register(r)

@@ -8,25 +8,30 @@ import (
 )
 
 const (
-	// A chunk aims for an eighth of the work that is left for a slot, at least target, so that starting it costs little, and at most
-	// longest, so that a map soon stands still when it is paused.
-	target  = 1500 * time.Millisecond
+	// A chunk is a third of a slot's share of what is left, so that all slots end together, and at most longest, so that a map soon
+	// stands still when it is paused.
 	longest = 10 * time.Second
-	// shortest is the work below which a chunk does not shrink toward the end: handing it out would cost more than waiting.
-	shortest = 50 * time.Millisecond
+	// Toward the end a chunk does not shrink below shortest, or perSlot for each slot, up to mostShort: handing it out would cost
+	// more than waiting. A small Temporal server hands out some 150 chunks a second.
+	shortest  = 50 * time.Millisecond
+	perSlot   = 7 * time.Millisecond
+	mostShort = time.Second
 	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
 	// be like the others.
 	growth = 8
-	// firstWindow is the window before any worker has told how many slots it has.
-	firstWindow = 8
+	// firstSlots is how many slots a map expects before it knows any better. Until a worker has told, the window doubles each time
+	// that nothing has finished for a while, firstWait at first: the items may take hours.
+	firstSlots = 4
+	firstWait  = time.Second
 	// leastWindow keeps a queue short even behind a single slot.
 	leastWindow = 4
 	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
 	mostPending = 1000
-	// patience is how many times as long as expected a chunk may take before it hands back what it has not begun, and at
-	// least leastLimit.
+	// patience is how many times as long as expected a chunk may take before it hands back what it has not begun, leastLimit at
+	// least and mostLate longer than expected at most.
 	patience   = 2
 	leastLimit = 200 * time.Millisecond
+	mostLate   = 1500 * time.Millisecond
 )
 
 // sizer decides how many items the next chunk has and how many chunks are in flight, from what finished chunks told.
@@ -37,6 +42,8 @@ type sizer struct {
 	largest     int64
 	slots       map[string]int
 	seen        int
+	// likely is how many slots there are likely to be before a chunk has told of any, widened how often the window has doubled since.
+	likely, widened int
 	// share is how many workflows fill the map's window together; 0 means this one alone.
 	share int
 	// beyond is how many items wait elsewhere.
@@ -52,22 +59,21 @@ func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
-	size, perItem, slots := int64(1), s.pace(piece), int64(max(s.seen, 1))
-	if s.largest > 0 {
-		size = s.largest * growth
-		if perItem > 0 {
-			share := (left + s.beyond) / (8 * slots)
-			size = min(size, max(int64(target/perItem), min(share, int64(longest/perItem))))
-		}
+	perItem, slots := s.pace(piece), int64(max(1, s.count()))
+	size := min((left+s.beyond)/(3*slots), gpumux.MaxChunk)
+	if s.largest == 0 {
+		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
 	}
-	// Toward the end the chunks shrink, so that no slot waits long for the last one. So do those of a piece that is slower
-	// than others.
-	size = min(size, (left+s.beyond)/(2*slots), gpumux.MaxChunk)
-	if piece.Pace > 0 {
-		size = min(size, piece.Len()/(2*slots))
+	size = min(size, s.largest*growth)
+	if perItem > 0 {
+		size = min(size, int64(longest/perItem))
 	}
-	if perItem > 0 && s.largest > 0 {
-		size = max(size, min(int64(shortest/perItem), s.largest*growth, gpumux.MaxChunk))
+	if piece.Pace > 0 { // slower than others, who knows for how long
+		size = min(size, piece.Len()/(2*slots), int64(mostLate/perItem))
+	}
+	if perItem > 0 {
+		least := min(max(shortest, time.Duration(slots)*perSlot), mostShort)
+		size = max(size, min(int64(least/perItem), s.largest*growth, gpumux.MaxChunk))
 	}
 	return max(1, size)
 }
@@ -84,18 +90,32 @@ func (s *sizer) limit(chunk gpumux.Piece) time.Duration {
 	if s.fixedChunk > 0 || items == 1 {
 		return 0
 	}
-	return max(leastLimit, min(patience*time.Duration(items)*s.pace(chunk), patience*longest))
+	likely := time.Duration(items) * s.pace(chunk)
+	return max(leastLimit, min(patience*likely, likely+mostLate))
 }
 
 // whole is the number of chunks that the map should have in flight: two per slot, so that a slot finds its next chunk waiting.
 func (s *sizer) whole() int {
-	switch {
-	case s.fixedWindow > 0:
+	if s.fixedWindow > 0 {
 		return s.fixedWindow
-	case s.seen == 0:
-		return firstWindow
 	}
-	return min(max(leastWindow, 2*s.seen), gpumux.MaxWindow)
+	return min(max(leastWindow, 2*s.count()), gpumux.MaxWindow)
+}
+
+// count is how many slots there are, as far as is known.
+func (s *sizer) count() int {
+	if s.seen > 0 {
+		return s.seen
+	}
+	return min(cmp.Or(s.likely, firstSlots), mostPending) << s.widened
+}
+
+// wait is how long to wait for a finished chunk before the window is widened; 0 means for ever.
+func (s *sizer) wait() time.Duration {
+	if s.fixedWindow > 0 || s.seen > 0 || s.whole() >= mostPending {
+		return 0
+	}
+	return firstWait << s.widened
 }
 
 // window is this workflow's part of them.

@@ -26,9 +26,11 @@ func (m *mapping) fix(ctx workflow.Context) error {
 			Priority: temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
 		}
 		future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), gpumux.FindEdition, gpumux.EditionInput{Task: m.in.Task})
-		if err := future.Get(ctx, &m.in.Edition); err != nil {
+		var found gpumux.Edition
+		if err := future.Get(ctx, &found); err != nil {
 			return err
 		}
+		m.in.Edition, m.e.sizer.likely = found.Edition, found.Slots
 	}
 	m.e.fix(m.in.Edition)
 	return nil

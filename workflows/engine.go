@@ -111,8 +111,7 @@ func (e *engine) run(ctx workflow.Context) error {
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
 			return nil
 		}
-		e.changed = false
-		if err := workflow.Await(ctx, func() bool { return e.changed }); err != nil {
+		if e.idle(ctx) != nil {
 			break
 		}
 	}
@@ -126,6 +125,20 @@ func (e *engine) run(ctx workflow.Context) error {
 		return e.fault
 	}
 	return ctx.Err()
+}
+
+// idle waits for a change. While no worker is known and there is work, it widens the window when none comes.
+func (e *engine) idle(ctx workflow.Context) error {
+	e.changed = false
+	wait := e.sizer.wait()
+	if wait == 0 || e.paused || len(e.todo) == 0 {
+		return workflow.Await(ctx, func() bool { return e.changed })
+	}
+	changed, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return e.changed })
+	if err == nil && !changed {
+		e.sizer.widened++
+	}
+	return err
 }
 
 // left is how many items are not handed out.
@@ -149,7 +162,7 @@ func (e *engine) cut() gpumux.Piece {
 	if e.items != nil {
 		size = min(size, e.fits(piece.Runs))
 	}
-	piece.Work = e.todo[at].Take(size)
+	piece.Work, piece.Likely = e.todo[at].Take(size), gpumux.Duration(e.sizer.pace(piece))
 	if e.todo[at].Len() == 0 {
 		e.todo = slices.Delete(e.todo, at, at+1)
 	}
@@ -242,10 +255,15 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
+	usual := cmp.Or(piece.Likely, gpumux.Duration(e.sizer.perItem))
 	e.sizer.learn(result)
 	items := piece.Len()
 	if result.Covered < items {
-		e.again(ctx, gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Pace: result.Pace})
+		rest := gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung}
+		if piece.Pace > 0 || usual > 0 && result.Pace > patience*usual {
+			rest.Pace = result.Pace
+		}
+		e.again(ctx, rest)
 	} else if piece.Pace > 0 && result.Ran > 0 {
 		e.hurry(result.Busy / gpumux.Duration(result.Ran))
 	}

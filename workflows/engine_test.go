@@ -39,7 +39,9 @@ type worker struct {
 	told  func(context.Context)
 	// edition is that of the code, asked how often a map wanted to know.
 	edition string
-	asked   int
+	// likely is how many slots FindEdition tells of.
+	likely int
+	asked  int
 }
 
 func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
@@ -119,9 +121,9 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(gpumux.RunChunk))
-	env.RegisterActivityWithOptions(func(context.Context, gpumux.EditionInput) (string, error) {
+	env.RegisterActivityWithOptions(func(context.Context, gpumux.EditionInput) (gpumux.Edition, error) {
 		w.asked++
-		return cmp.Or(w.edition, "e1"), nil
+		return gpumux.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
 	}, name(gpumux.FindEdition))
 	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
 		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
@@ -227,7 +229,7 @@ func TestMap_NoItems(t *testing.T) {
 	require.Empty(t, w.chunks)
 }
 
-func TestMap_ChunksGrowToWorkOfASecondAndShrinkAtTheEnd(t *testing.T) {
+func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	w := &worker{perItem: 10 * time.Millisecond}
 	env := run(t, w, square, 3000, workflows.Options{})
 	require.NoError(t, env.GetWorkflowError())
@@ -237,10 +239,34 @@ func TestMap_ChunksGrowToWorkOfASecondAndShrinkAtTheEnd(t *testing.T) {
 	for i, c := range w.chunks {
 		sizes[i] = c.Len()
 	}
-	require.EqualValues(t, 1, sizes[0], "the first chunk is small")
-	require.Greater(t, slices.Max(sizes), int64(149), "1.5 s of 10 ms items")
-	require.Less(t, slices.Max(sizes), int64(220), "an eighth of a slot's share")
+	require.EqualValues(t, 125, sizes[0], "a sixth of a share, while nobody knows how many slots there are")
+	require.EqualValues(t, 200*time.Millisecond, w.chunks[0].Limit, "which hands back what takes too long")
+	require.Less(t, slices.Max(sizes), int64(500), "a third of a slot's share")
 	require.Less(t, sizes[len(sizes)-1], int64(10), "the last chunk is small")
+}
+
+// Nothing tells how many slots there are while the first items of all take an hour.
+func TestMap_LongItemsReachAllSlots(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	const slots = 64
+	gate := make(chan struct{})
+	began := 0
+	w := &worker{slots: slots}
+	w.odd = func(gpumux.Chunk, string) (*gpumux.ChunkResult, error) {
+		w.mu.Lock()
+		if began++; began == slots {
+			close(gate)
+		}
+		w.mu.Unlock()
+		<-gate
+		return nil, nil
+	}
+	w.register(env)
+	env.ExecuteWorkflow(square, 1000, workflows.Options{})
+	require.NoError(t, env.GetWorkflowError())
 }
 
 func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {

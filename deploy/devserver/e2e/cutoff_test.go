@@ -161,6 +161,39 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 	}
 }
 
+// A server that answers nothing for some seconds costs nothing: what runs goes on.
+func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
+	t.Parallel()
+	const beats = 200 // 10 s
+	h := newHost(t)
+	h.write("cutoff.py", cutoffPy)
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
+		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
+	h.server()
+	l := newLink(t, "127.0.0.1:"+h.port)
+	direct := h.env
+	h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
+	h.worker()
+	h.env = direct
+	running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	count := func() (n int) {
+		for _, attempts := range h.beats() {
+			n += attempts[0].count
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
+	l.lose("to the worker")
+	before := count()
+	require.Eventually(t, func() bool { return count() > before+140 }, 2*time.Minute, 5*time.Millisecond, "3.5 s of two items")
+	l.lose()
+	require.Equal(t, 0, running.code(), running.stderr.String())
+	for item, attempts := range h.beats() {
+		require.Len(t, attempts, 1, "item %s", item)
+		require.Equal(t, beats, attempts[0].count)
+	}
+}
+
 // attempt is one process's effects of an item.
 type attempt struct {
 	pid         int
