@@ -480,6 +480,39 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	require.Len(t, seen, 4000)
 }
 
+// A window that is widened while segments run brings further ones at once.
+func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(20 * time.Second)
+	gate := make(chan struct{})
+	w := &worker{items: 2500}
+	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+		if start(c) >= 500 {
+			<-gate
+		}
+		return nil, nil
+	}
+	w.register(env)
+	began := 0
+	env.SetOnChildWorkflowStartedListener(func(*workflow.Info, workflow.Context, converter.EncodedValues) {
+		if began++; began == 3 {
+			close(gate)
+		}
+	})
+	// By then two segments wait for the gate, and nothing else happens.
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(gpumux.WindowUpdate, "", &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { t.Error(err) }, OnAccept: func() {}, OnComplete: func(any, error) {},
+		}, 750)
+	}, 2*time.Second)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
+		Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1, Window: 4,
+	})
+	require.NoError(t, env.GetWorkflowError())
+}
+
 func TestRegistered_AFailedSegmentFailsTheMap(t *testing.T) {
 	w := &worker{items: 3000, odd: func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
 		if start(c) != 2000 {

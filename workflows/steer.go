@@ -40,7 +40,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 		if err := contract.Decode(raw, &window); err != nil {
 			return invalid(err)
 		}
-		m.e.sizer.fixedWindow, m.e.changed = int(window), true
+		m.e.sizer.fixedWindow, m.e.changed, m.changed = int(window), true, true
 		m.tell(ctx, steering{Paused: m.e.paused, Window: int(window)})
 		m.show(ctx)
 		return nil
