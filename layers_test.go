@@ -32,10 +32,12 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/workers/slot/wire":       {""},
 		"/workers/slot/pyruntime":  {},
 		"/workers/edition":         {},
-		"/workers/slot":            {"", "/workers/edition", "/workers/slot/wire"},
-		"/workers":                 {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/workers/slot/diagnosis":  {"", "/workers/slot/wire"},
+		"/workers/slot/hygiene":    {""},
+		"/workers/slot":            {"", "/workers/edition", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/wire"},
+		"/workers":                 {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                 {"", "/codec", "/internal/contract", "/store"},
-		"/starter/bench":           {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/starter/bench":           {"", "/codec", "/internal/contract", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

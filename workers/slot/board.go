@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -92,7 +93,7 @@ func (p *process) ahead(ended int) int {
 	most := 1
 	if p.pace > 0 && p.pace < longItem {
 		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
-		if p.memory.tidy.budget == 0 {
+		if p.memory.tidy.Budget == 0 {
 			work = min(longAhead, max(aheadTime, time.Duration(ended)*p.pace/aheadShare))
 		}
 		most = int(max(2, min(mostAhead, 1+work/p.pace)))
@@ -101,7 +102,7 @@ func (p *process) ahead(ended int) int {
 		most = min(most, frameItems)
 	}
 	held, _ := p.held()
-	p.given = p.memory.tidy.ahead(held, most)
+	p.given = p.memory.tidy.Ahead(held, most)
 	return p.given
 }
 
@@ -114,7 +115,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 	if len(f.flight) == 0 || time.Since(f.began) < timeout {
 		return nil
 	}
-	e := &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
 	stacks := p.stacks()
 	p.charge = s.judge(p, *e)
 	p.charge.Traceback = stacks

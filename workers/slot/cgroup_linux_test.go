@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // tree makes the files that a cgroup tree shows, below a folder of the test's own.
@@ -223,34 +224,34 @@ func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 2\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.peak"), []byte("536870912\n"), 0o644))
 	p := &process{budget: 512 << 20, memory: memory{Watched: unwatched{}, group: &cgroup{dir: dir}}}
-	e := Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
+	e := diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
 	p.testify(&e, memoryKills())
 	require.True(t, e.OverBudget)
 	require.Equal(t, 2, e.OOMKills)
-	f := Diagnose(e).Fault
+	f := diagnosis.Diagnose(e).Fault
 	require.Equal(t, gpumux.Budget, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
 	// The kernel ran out of memory elsewhere, in the host or the worker's container, and took this process.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 0\noom_kill 1\n"), 0o644))
-	e = Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
+	e = diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
 	p.testify(&e, memoryKills())
 	require.False(t, e.OverBudget)
-	f = Diagnose(e).Fault
+	f = diagnosis.Diagnose(e).Fault
 	require.Equal(t, gpumux.HostOOM, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
 	// The exception of a task whose child was killed.
-	e = Evidence{Class: "concurrent.futures.process.BrokenProcessPool", Message: "A process in the process pool was terminated abruptly"}
+	e = diagnosis.Evidence{Class: "concurrent.futures.process.BrokenProcessPool", Message: "A process in the process pool was terminated abruptly"}
 	p.testify(&e, memoryKills())
 	require.False(t, e.OverBudget)
-	require.Equal(t, gpumux.HostOOM, Diagnose(e).Fault.Kind)
+	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
 
 	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from another.
 	p.memory.group = nil
-	e = Evidence{Exited: true, Signal: unix.SIGKILL}
+	e = diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL}
 	p.testify(&e, memoryKills())
 	require.Zero(t, e.OOMKills)
 	p.testify(&e, memoryKills()-1)
-	require.Equal(t, gpumux.HostOOM, Diagnose(e).Fault.Kind)
+	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
 }

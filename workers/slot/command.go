@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -93,7 +94,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		if err := s.lapsed(call); err != nil {
 			return none, err
 		}
-		return none, s.fail(p, &Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
+		return none, s.fail(p, &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
 	case <-ctx.Done():
 		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
 		return none, context.Cause(ctx)
@@ -106,7 +107,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 	}
 	status := p.ended.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
-		return none, s.fail(p, &Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.out.tail()}, "")
+		return none, s.fail(p, &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.out.tail()}, "")
 	}
 	s.tally(func(st *Stats) { st.Items++ })
 	done := Done{Busy: time.Since(began), Peak: p.memory.Peak(), Budget: int64(p.budget)}
@@ -178,9 +179,9 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
-		e := Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.budget)}
+		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.budget)}
 		p.testify(&e, s.kills)
-		d := Diagnose(e)
+		d := diagnosis.Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
 	case len(printed) > commandResult:

@@ -1,7 +1,7 @@
 // Package slot is the seat on a device: it runs the items of one call at a time in a task process of its own.
 //
 // It owns the task process from its start to the end of its whole process group, the state of the slot, the limits on an
-// item's time, and the diagnosis of every death. It never knows Temporal, the store or how many slots there are, and one
+// item's time, and the evidence of every death. It never knows Temporal, the store or how many slots there are, and one
 // slot's failure touches no other. A slot stops when Stop is called: it ends its process, waits until nothing of it is left,
 // and refuses further calls.
 //
@@ -19,9 +19,7 @@
 // descendants are known by), stray_linux.go and stray_other.go (those that left the process group), reach.go (whether a task's
 // files can be read), environ.go and interpreter.go (what a task process may see, and which Python it is), user.go,
 // user_linux.go and user_other.go (running as another user, and what keeps the worker from its tasks), watch.go (its memory),
-// cap.go (its frameworks' own limits), hygiene.go and trend.go (when it trims and when it is recycled for its memory), tidy.go
-// (how), cgroup_linux.go and cgroup_other.go (its limit in the kernel), exposure_linux.go and exposure_other.go (what the
+// cap.go (its frameworks' own limits), tidy.go (how it trims), cgroup_linux.go and cgroup_other.go (its limit in the kernel), exposure_linux.go and exposure_other.go (what the
 // kernel kills first), stats.go (counts), output.go (what it prints), stacks.go (where it hangs), command.go (tasks that are
-// plain programs), words.go (how they are called), diagnosis.go, diagnosis_rules.go, diagnosis_words.go, diagnosis_tail.go,
-// diagnosis_sizes.go and diagnosis_hints.go (from evidence to a fault), log.go (keys of log fields).
+// plain programs), words.go (how they are called), log.go (keys of log fields).
 package slot

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // death waits for the process's end after its wire ended and says how it went. A process that broke the wire but lives is
 // killed.
-func (p *process) death(err error) *Evidence {
-	e := &Evidence{}
+func (p *process) death(err error) *diagnosis.Evidence {
+	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
 	var version *wire.VersionError
 	switch {
@@ -27,7 +28,7 @@ func (p *process) death(err error) *Evidence {
 	case p.leaves():
 		e.Exited = true
 	default:
-		e.Protocol = closedWire
+		e.Protocol = diagnosis.ClosedWire
 	}
 	if !e.Exited {
 		p.destroy()
@@ -40,12 +41,6 @@ func (p *process) death(err error) *Evidence {
 	e.Tail = p.out.tail()
 	return e
 }
-
-// closedWire is how a process breaks the protocol whose wire ends while it lives.
-const closedWire = "the task process closed its wire and went on, which is not the task's own to close"
-
-// wireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
-const wireLost = 64
 
 // leaves says whether a process whose wire ended has ended or will. The kernel closes a dying process's files before the process
 // can be waited for: on a busy machine long before.
@@ -70,8 +65,8 @@ func cutOff(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-func raised(r wire.Raised) *Evidence {
-	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
+func raised(r wire.Raised) *diagnosis.Evidence {
+	return &diagnosis.Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
 }
 
 // end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.

@@ -14,11 +14,11 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// TestSlot_FaultsOfFrameworks stages every case of testdata/diagnosis.json in a real process: exceptions of the frameworks'
+// TestSlot_FaultsOfFrameworks stages every case of diagnosis/testdata/diagnosis.json in a real process: exceptions of the frameworks'
 // own names raised in a task, deaths with the frameworks' last words, commands that end with them.
 func TestSlot_FaultsOfFrameworks(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("testdata/diagnosis.json")
+	data, err := os.ReadFile("diagnosis/testdata/diagnosis.json")
 	require.NoError(t, err)
 	var raw []json.RawMessage
 	require.NoError(t, json.Unmarshal(data, &raw))

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // begin starts a process for the call: forked from a template where it may be, else a new interpreter or program. The
@@ -53,7 +54,7 @@ func (s *Slot) unforked(call Call, err error) error {
 }
 
 // unready takes down that a forked process did not get ready, and ends it.
-func (s *Slot) unready(p *process, e *Evidence) {
+func (s *Slot) unready(p *process, e *diagnosis.Evidence) {
 	why := e.Message
 	if why == "" && p.ended != nil {
 		why = p.ended.String()

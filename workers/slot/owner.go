@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // own is the owner goroutine: nothing else touches the process.
@@ -287,7 +288,7 @@ func (s *Slot) abandon(ctx context.Context, why string) {
 }
 
 // diagnose makes a fault of this slot from evidence.
-func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
+func (s *Slot) diagnose(p *process, e *diagnosis.Evidence) *gpumux.Fault {
 	p.gather(e, s.kills)
 	select {
 	case <-p.exited:
@@ -300,7 +301,7 @@ func (s *Slot) diagnose(p *process, e *Evidence) *gpumux.Fault {
 }
 
 // gather adds what the process leaves behind to the evidence; kills is memoryKills of a time before.
-func (p *process) gather(e *Evidence, kills int) {
+func (p *process) gather(e *diagnosis.Evidence, kills int) {
 	e.Budget, e.Peak, e.Target = int64(p.budget), p.memory.Peak(), p.task.Python
 	p.testify(e, kills)
 	if e.Tail == "" {
@@ -309,9 +310,9 @@ func (p *process) gather(e *Evidence, kills int) {
 }
 
 // judge makes a fault of this slot from all the evidence.
-func (s *Slot) judge(p *process, e Evidence) *gpumux.Fault {
+func (s *Slot) judge(p *process, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU = p.budget > s.o.Memory, s.o.Device == "CPU"
-	d := Diagnose(e)
+	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	fault.Blameless = d.Blameless
 	s.place(&fault, p.task)

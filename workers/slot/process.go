@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -276,7 +277,7 @@ func (p *process) speak() {
 
 // greet does the handshake and waits until the task is loaded.
 // The traceback goes with an exception of the task's module.
-func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *Evidence, traceback string) {
+func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *diagnosis.Evidence, traceback string) {
 	spoke := false
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Own: p.task.Own, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
@@ -313,11 +314,11 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 				return e, ""
 			}
 		case <-limit.C:
-			return &Evidence{TimedOut: true, Message: fmt.Sprintf("the task process was not ready after %s", o.StartLimit)}, ""
+			return &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("the task process was not ready after %s", o.StartLimit)}, ""
 		case <-ctx.Done():
-			return &Evidence{Canceled: true}, ""
+			return &diagnosis.Evidence{Canceled: true}, ""
 		case <-quit:
-			return &Evidence{Canceled: true}, ""
+			return &diagnosis.Evidence{Canceled: true}, ""
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // A machine may be so busy that a dead process is reaped seconds after its wire ended: it has not gone on for that.
@@ -22,7 +24,7 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{pid: dead.Process.Pid, out: out, exited: make(chan struct{})}
-		told := make(chan *Evidence, 1)
+		told := make(chan *diagnosis.Evidence, 1)
 		go func() { told <- p.death(io.EOF) }()
 		time.Sleep(10 * time.Second)
 		p.ended = await(dead.Process)

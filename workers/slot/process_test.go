@@ -59,7 +59,7 @@ func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
 		p := &process{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
 		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
 		require.Zero(t, watched.times)
-		p.memory.tidy.budget = 1 << 30
+		p.memory.tidy.Budget = 1 << 30
 		p.ahead(c.ended)
 		require.Equal(t, 1, watched.times)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -307,7 +308,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	text := p.out.upTo(m.Out)
 	e.Tail = text
 	p.testify(e, s.kills)
-	d := Diagnose(*e)
+	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {
 		return s.fail(p, e, m.Raised.Traceback)
 	}
@@ -331,7 +332,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
-func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
+func (s *Slot) fail(p *process, e *diagnosis.Evidence, traceback string) error {
 	fault := s.diagnose(p, e)
 	fault.Traceback = traceback
 	p.charge = fault
@@ -343,9 +344,9 @@ func (s *Slot) fail(p *process, e *Evidence, traceback string) error {
 }
 
 // deaf is the evidence of a process that was told more than it reads.
-func (p *process) deaf() *Evidence { return p.broke("it asks for more than it reads") }
+func (p *process) deaf() *diagnosis.Evidence { return p.broke("it asks for more than it reads") }
 
 // broke is the evidence of a process that speaks, but not the protocol.
-func (p *process) broke(format string, args ...any) *Evidence {
-	return &Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.out.tail()}
+func (p *process) broke(format string, args ...any) *diagnosis.Evidence {
+	return &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.out.tail()}
 }

@@ -3,25 +3,19 @@ package slot
 import (
 	"maps"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/slot/hygiene"
 )
 
-// reason is why a process that could have gone on was replaced.
-type reason string
-
-// The reasons for which a process is recycled.
+// Further reasons for which a process is recycled: it ran as many items as its task allows, or got as old.
 const (
-	// recycledItems: it ran as many items as its task allows; recycledAge: it got as old.
-	recycledItems reason = "items"
-	recycledAge   reason = "age"
-	// recycledLeak: what it holds between items grows and would have passed the budget soon.
-	recycledLeak reason = "leak"
-	// recycledFull: it holds most of its budget and trims give little back.
-	recycledFull reason = "full"
+	recycledItems hygiene.Reason = "items"
+	recycledAge   hygiene.Reason = "age"
 )
 
 // Recycles are the reasons for which a process is recycled.
 func Recycles() []string {
-	return []string{string(recycledItems), string(recycledAge), string(recycledLeak), string(recycledFull)}
+	return []string{string(recycledItems), string(recycledAge), string(hygiene.ForLeak), string(hygiene.ForFull)}
 }
 
 // Stats are what a slot has done since it began.
@@ -52,7 +46,7 @@ func (s *Slot) tally(change func(*Stats)) {
 }
 
 // recycled counts and logs that a process which could go on is replaced.
-func (s *Slot) recycled(p *process, why reason, text string) {
+func (s *Slot) recycled(p *process, why hygiene.Reason, text string) {
 	s.tally(func(st *Stats) {
 		if st.Recycled == nil {
 			st.Recycled = map[string]int64{}

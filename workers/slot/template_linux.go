@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/edition"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 const canFork = true
@@ -121,13 +122,13 @@ func (t *template) start() *process {
 		close(t.lingering)
 	})
 	before, err := current(context.Background(), t.quit, t.o, t.task, nil)
-	evidence, trace := &Evidence{Canceled: true}, ""
+	evidence, trace := &diagnosis.Evidence{Canceled: true}, ""
 	if err == nil {
 		evidence, trace = p.greet(context.Background(), t.o, t.call, t.quit)
 	}
 	if evidence == nil {
 		if t.edition, err = current(context.Background(), t.quit, t.o, t.task, p.modules); err != nil {
-			evidence = &Evidence{Canceled: true}
+			evidence = &diagnosis.Evidence{Canceled: true}
 		} else if edition.Shown(t.edition) != before {
 			t.edition = before // nobody knows which text was read; it is outdated already
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // Fresh is how a process for one item comes to be.
@@ -315,7 +317,7 @@ func lineageKey(task Task, o Options) string {
 // unimported is the error of a task whose import failed in its template.
 type unimported struct {
 	process  *process
-	evidence Evidence
+	evidence diagnosis.Evidence
 	trace    string
 }
 

@@ -7,7 +7,15 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/hygiene"
 	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+const (
+	// idleAfter is how long a slot waits for its next call before it takes itself for idle.
+	idleAfter = 50 * time.Millisecond
+	// trimLimit is how long a trim may take before its process is taken for stuck.
+	trimLimit = time.Minute
 )
 
 // errLost says that the process ended while no item ran.
@@ -17,7 +25,7 @@ var errLost = errors.New("the task process ended between two items")
 func (s *Slot) wantsTrim(p *process) bool {
 	if !p.memory.draining && p.trims {
 		held, _ := p.held()
-		p.memory.draining = p.memory.tidy.due(held, false)
+		p.memory.draining = p.memory.tidy.Due(held, false)
 	}
 	return p.memory.draining
 }
@@ -41,7 +49,7 @@ func (s *Slot) between(ctx context.Context, p *process, f *flow) (again bool, er
 // rest is called when no call has come for a moment.
 func (s *Slot) rest() {
 	p := s.process
-	if p == nil || !p.trims || !p.memory.tidy.due(p.memory.Held(), true) {
+	if p == nil || !p.trims || !p.memory.tidy.Due(p.memory.Held(), true) {
 		return
 	}
 	if s.trim(context.Background(), p) == nil && p.memory.why != "" {
@@ -59,7 +67,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 		s.drop(why)
 		return errLost
 	}
-	if !p.say(wire.Trim{Hard: p.memory.tidy.hard()}) {
+	if !p.say(wire.Trim{Hard: p.memory.tidy.Hard()}) {
 		return lost("it did not read what it was told before it was to trim")
 	}
 	for {
@@ -104,7 +112,7 @@ func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 	})
 	s.log.Debug("task process trimmed", logPID.int(p.pid),
 		logWhy.text(fmt.Sprintf("%s before, %s after, in %s", gpumux.Size(before), gpumux.Size(after), took.Round(time.Microsecond))))
-	if why, text := p.memory.tidy.trimmed(before, after, took); why != "" {
+	if why, text := p.memory.tidy.Trimmed(before, after, took); why != "" {
 		p.recycle(why, text)
 	}
 }
@@ -116,9 +124,9 @@ func (s *Slot) ended(p *process, items int, busy float64, peak int64) {
 	if !fresh {
 		held = 0
 	}
-	p.memory.tidy.ended(p.ran, duration(busy), held, peak)
-	if text := p.memory.tidy.leak; text != "" && !p.trims {
-		p.recycle(recycledLeak, text)
+	p.memory.tidy.Ended(p.ran, duration(busy), held, peak)
+	if text := p.memory.tidy.Leak; text != "" && !p.trims {
+		p.recycle(hygiene.ForLeak, text)
 	}
 }
 

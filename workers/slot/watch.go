@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/hygiene"
 )
 
 // Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
@@ -62,16 +64,16 @@ type memory struct {
 	read time.Time
 	// group is the process's cgroup, or nil.
 	group *cgroup
-	tidy  hygiene
+	tidy  hygiene.Hygiene
 	// draining says that a trim waits until no item is in flight.
 	draining bool
 	// why and text say why the process is to be recycled, once it is.
-	why  reason
+	why  hygiene.Reason
 	text string
 }
 
 // recycle lets the process end when it has run the items that it was given.
-func (p *process) recycle(why reason, text string) {
+func (p *process) recycle(why hygiene.Reason, text string) {
 	if p.memory.why == "" {
 		p.memory.why, p.memory.text, p.limit = why, text, p.sent
 	}
@@ -79,7 +81,7 @@ func (p *process) recycle(why reason, text string) {
 
 // watch lets the watch follow the process that has just started.
 func (p *process) watch(o Options) {
-	p.memory.tidy.budget = int64(o.Memory)
+	p.memory.tidy.Budget = int64(o.Memory)
 	p.memory.Watched = unwatched{}
 	if o.Watch == nil {
 		return
@@ -122,7 +124,7 @@ func (p *process) peak(now time.Time, busy float64, told int64) int64 {
 
 // held is what the process holds, read again when the last reading is not a moment old. Without a budget nobody needs to know.
 func (p *process) held() (bytes int64, fresh bool) {
-	if p.memory.tidy.budget == 0 {
+	if p.memory.tidy.Budget == 0 {
 		return 0, false
 	}
 	if now := time.Now(); now.Sub(p.memory.read) >= peakItem {
@@ -132,7 +134,7 @@ func (p *process) held() (bytes int64, fresh bool) {
 }
 
 // testify adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
-func (p *process) testify(e *Evidence, before int) {
+func (p *process) testify(e *diagnosis.Evidence, before int) {
 	if over := p.memory.over.Load(); over > 0 {
 		e.HostLeft = p.memory.left.Load()
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over, e.Peak)

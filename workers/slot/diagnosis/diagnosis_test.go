@@ -1,4 +1,4 @@
-package slot
+package diagnosis
 
 import (
 	"encoding/json"
@@ -279,9 +279,9 @@ func TestDiagnose_Hints(t *testing.T) {
 	require.Contains(t, killed.Hint, "from outside")
 	require.Equal(t, "signal SIGKILL", killed.Exit)
 	require.Contains(t, Diagnose(Evidence{Exited: true}).Fault.Hint, "os._exit")
-	old := Evidence{Exited: true, ExitCode: wireLost, Loading: true, Silent: "python3.8", Tail: "gpumux: python3.8 is Python 3.8.1; gpumux needs 3.9 or newer\n"}
+	old := Evidence{Exited: true, ExitCode: WireLost, Loading: true, Silent: "python3.8", Tail: "gpumux: python3.8 is Python 3.8.1; gpumux needs 3.9 or newer\n"}
 	require.Contains(t, Diagnose(old).Fault.Hint, "version 3.9 or newer")
-	require.Contains(t, Diagnose(Evidence{Exited: true, ExitCode: wireLost}).Fault.Hint, "os.closerange")
+	require.Contains(t, Diagnose(Evidence{Exited: true, ExitCode: WireLost}).Fault.Hint, "os.closerange")
 	require.Contains(t, Diagnose(Evidence{Class: "RuntimeError", Message: "Cannot re-initialize CUDA in forked subprocess. To use …"}).Fault.Hint, "spawn")
 }
 

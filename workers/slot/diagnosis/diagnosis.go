@@ -1,4 +1,6 @@
-package slot
+// Package diagnosis says what ended an item: from evidence, which is an exception or the death of a process with its last output, to
+// a fault with its kind, its sizes and a hint. It is pure: it asks no system, and keeps nothing.
+package diagnosis
 
 import (
 	"cmp"
@@ -9,6 +11,12 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
+
+// ClosedWire is how a process breaks the protocol whose wire ends while it lives.
+const ClosedWire = "the task process closed its wire and went on, which is not the task's own to close"
+
+// WireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
+const WireLost = 64
 
 // Evidence is everything that is known about how an item ended badly. The zero value of a field means "not seen".
 type Evidence struct {
@@ -176,7 +184,7 @@ func fromDeath(e Evidence) Diagnosis {
 	case e.Silent != "":
 		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
 			after(cmp.Or(words, lastLine(e.Tail)))))
-	case e.Loading && !shell && e.ExitCode != wireLost:
+	case e.Loading && !shell && e.ExitCode != WireLost:
 		module := "the task's module"
 		if place, _, ok := strings.Cut(e.Target, ":"); ok {
 			module = place

@@ -1,4 +1,4 @@
-package slot
+package diagnosis
 
 import (
 	"regexp"

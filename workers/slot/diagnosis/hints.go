@@ -1,4 +1,4 @@
-package slot
+package diagnosis
 
 import (
 	"fmt"
@@ -61,7 +61,7 @@ func roomFor(bytes int64) gpumux.Size {
 func deathHint(e Evidence) string {
 	sig, _ := deadlySignal(e)
 	switch {
-	case e.Protocol == closedWire, e.Exited && sig == 0 && e.Silent == "" && e.ExitCode == wireLost:
+	case e.Protocol == ClosedWire, e.Exited && sig == 0 && e.Silent == "" && e.ExitCode == WireLost:
 		return "keep the task from closing or replacing descriptors that it has not opened (os.closerange, os.dup2); libraries that" +
 			" make a daemon of the process do it: start those as a program of their own"
 	case !e.Exited:

@@ -1,4 +1,6 @@
-package slot
+// Package hygiene decides from sizes and times when a task process trims, how many items it is given ahead and when it is recycled for
+// its memory. It measures nothing, ends nothing, and is for one goroutine.
+package hygiene
 
 import (
 	"fmt"
@@ -24,18 +26,24 @@ const (
 	fewAhead = 8
 	// sureAhead is how many items it takes to believe that they hold less than those before a trim did.
 	sureAhead = 16
-	// idleAfter is how long a slot waits for its next call before it takes itself for idle.
-	idleAfter = 50 * time.Millisecond
-	// trimLimit is how long a trim may take before its process is taken for stuck.
-	trimLimit = time.Minute
 )
 
-// hygiene decides when a task process trims, how many items it is given ahead, and when it is recycled for its memory. It is
+// Reason is why a process is recycled.
+type Reason string
+
+const (
+	// ForLeak: what it holds between items grows and would have passed the budget soon.
+	ForLeak Reason = "leak"
+	// ForFull: it holds most of its budget and trims give little back.
+	ForFull Reason = "full"
+)
+
+// Hygiene decides when a task process trims, how many items it is given ahead, and when it is recycled for its memory. It is
 // the rule of CUDA.jl's early collection, with the gap between calls in the place of a thread that is about to block: clean up
 // where pressure is high and the yield is good, for about 5 % of the busy time.
-type hygiene struct {
-	// budget is in bytes; 0 means that there is nothing to decide.
-	budget int64
+type Hygiene struct {
+	// Budget is in bytes; 0 means that there is nothing to decide.
+	Budget int64
 	// busy is the time that items took since the last trim, cost a mean of what trims took.
 	busy, cost time.Duration
 	// first is what was held after the first item, floor after the last trim.
@@ -50,20 +58,20 @@ type hygiene struct {
 	rate, base float64
 	from       int
 	trend      trend
-	// leak says what looks like one. Garbage does too, until it is collected, so that a trim has to prove it.
-	leak string
+	// Leak says what looks like one. Garbage does too, until it is collected, so that a trim has to prove it.
+	Leak string
 }
 
-func (h *hygiene) pressure(held int64) float64 {
-	if h.budget == 0 {
+func (h *Hygiene) pressure(held int64) float64 {
+	if h.Budget == 0 {
 		return 0
 	}
-	return float64(held) / float64(h.budget)
+	return float64(held) / float64(h.Budget)
 }
 
-// due says whether to trim now, with held bytes in use; idle says that no item waits.
-func (h *hygiene) due(held int64, idle bool) bool {
-	if h.leak != "" {
+// Due reports whether to trim now, with held bytes in use; idle says that no item waits.
+func (h *Hygiene) Due(held int64, idle bool) bool {
+	if h.Leak != "" {
 		return true
 	}
 	pressure, from := h.pressure(held), tidyBusy
@@ -73,7 +81,7 @@ func (h *hygiene) due(held int64, idle bool) bool {
 	if pressure < from || h.busy == 0 {
 		return false
 	}
-	if h.floor > 0 && held-h.floor < int64(leastGrowth*float64(h.budget)) && pressure <= full {
+	if h.floor > 0 && held-h.floor < int64(leastGrowth*float64(h.Budget)) && pressure <= full {
 		return false
 	}
 	share := tidyShare
@@ -85,11 +93,11 @@ func (h *hygiene) due(held int64, idle bool) bool {
 	return float64(h.cost) <= share*float64(h.busy)
 }
 
-// hard says that the next trim should take what is costly to make again: the last one gave little back.
-func (h *hygiene) hard() bool { return h.poor > 0 }
+// Hard reports that the next trim should take what is costly to make again: the last one gave little back.
+func (h *Hygiene) Hard() bool { return h.poor > 0 }
 
-// trimmed takes in a trim. It says why the process should be recycled, or nothing.
-func (h *hygiene) trimmed(before, after int64, took time.Duration) (why reason, text string) {
+// Trimmed takes in a trim. It says why the process should be recycled, or nothing.
+func (h *Hygiene) Trimmed(before, after int64, took time.Duration) (why Reason, text string) {
 	h.freed = max(0, h.pressure(before-after))
 	if h.cost == 0 {
 		h.cost = took
@@ -98,8 +106,8 @@ func (h *hygiene) trimmed(before, after int64, took time.Duration) (why reason, 
 	}
 	h.busy, h.floor = 0, after
 	h.base, h.from = float64(after), h.ran
-	if text, h.leak = h.leak, ""; text != "" && float64(before-after) < h.trend.rise()/2 {
-		return recycledLeak, text
+	if text, h.Leak = h.Leak, ""; text != "" && float64(before-after) < h.trend.rise()/2 {
+		return ForLeak, text
 	}
 	if h.freed >= goodYield {
 		h.trend.forget()
@@ -113,16 +121,16 @@ func (h *hygiene) trimmed(before, after int64, took time.Duration) (why reason, 
 	if h.poor < poorTrims || h.pressure(after-h.first) < goodYield {
 		return "", ""
 	}
-	return recycledFull, fmt.Sprintf("%s of %s are held, and %d trims in a row gave little back",
-		gpumux.Size(after), gpumux.Size(h.budget), h.poor)
+	return ForFull, fmt.Sprintf("%s of %s are held, and %d trims in a row gave little back",
+		gpumux.Size(after), gpumux.Size(h.Budget), h.poor)
 }
 
-// ended takes in an item that took busy and peaked at peak (0: unknown), after which held bytes were in use (0: unknown). ran
+// Ended takes in an item that took busy and peaked at peak (0: unknown), after which held bytes were in use (0: unknown). ran
 // is how many items the process has run.
-func (h *hygiene) ended(ran int, busy time.Duration, held, peak int64) {
+func (h *Hygiene) Ended(ran int, busy time.Duration, held, peak int64) {
 	h.busy += busy
 	h.ran = ran
-	if h.budget == 0 || held == 0 {
+	if h.Budget == 0 || held == 0 {
 		return
 	}
 	if h.first == 0 {
@@ -131,22 +139,22 @@ func (h *hygiene) ended(ran int, busy time.Duration, held, peak int64) {
 	}
 	h.trend.add(ran, held, peak)
 	slope, rising := h.trend.slope()
-	if !rising || h.pressure(held) < tidyIdle || h.trend.rise() < goodYield*float64(h.budget) {
+	if !rising || h.pressure(held) < tidyIdle || h.trend.rise() < goodYield*float64(h.Budget) {
 		return
 	}
 	// As many items again as make a sure fit, and those that are on their way.
 	soon := max(h.given, ran/8, 4)
-	if float64(held)+float64(h.trend.swing)+slope*float64(soon) < float64(h.budget) {
+	if float64(held)+float64(h.trend.swing)+slope*float64(soon) < float64(h.Budget) {
 		return
 	}
-	h.leak = fmt.Sprintf("%s of %s are held between items, %s more with each; the budget would be passed within %d items",
-		gpumux.Size(held), gpumux.Size(h.budget), gpumux.Size(slope), soon)
+	h.Leak = fmt.Sprintf("%s of %s are held between items, %s more with each; the budget would be passed within %d items",
+		gpumux.Size(held), gpumux.Size(h.Budget), gpumux.Size(slope), soon)
 }
 
-// ahead is how many items the process may be given ahead of its work, at most most. It starts with one and doubles, so that one
+// Ahead is how many items the process may be given ahead of its work, at most most. It starts with one and doubles, so that one
 // that leaks is found out before it holds more items than its budget can take, and falls back when memory gets short.
-func (h *hygiene) ahead(held int64, most int) int {
-	if h.budget == 0 || held == 0 { // nobody limits, or nobody measures
+func (h *Hygiene) Ahead(held int64, most int) int {
+	if h.Budget == 0 || held == 0 { // nobody limits, or nobody measures
 		return most
 	}
 	h.given = min(most, max(1, 2*h.given))
@@ -164,7 +172,7 @@ func (h *hygiene) ahead(held int64, most int) int {
 		h.rate = rate
 	}
 	if h.rate > 0 {
-		h.given = max(1, min(h.given, int(float64(h.budget-held)/4/h.rate)))
+		h.given = max(1, min(h.given, int(float64(h.Budget-held)/4/h.rate)))
 	}
 	return h.given
 }
