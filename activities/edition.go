@@ -25,11 +25,14 @@ func (p *Pool) FindEdition(ctx context.Context, in gpumux.EditionInput) (gpumux.
 	if errors.As(err, &fault) {
 		return gpumux.Edition{}, final(fault)
 	}
+	if err != nil {
+		return gpumux.Edition{}, err
+	}
 	found := gpumux.Edition{Edition: edition}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}
-	return found, err
+	return found, nil
 }
 
 // elsewhere decides about work for an edition that this worker does not have: another worker may have it, if there is one, but not

@@ -16,8 +16,8 @@ import (
 // The server hands a chunk on gpumux.HeartbeatTimeout after the last heartbeat that it got, and at the moment when it last
 // answered the worker that was at most gpumux.HeartbeatEvery old, which is two seconds: the SDK holds one back for as long after
 // another, and no longer. So everything that runs here must be gone gpumux.HeartbeatTimeout - 2 s after the last answer. The worker
-// ends its calls a second before. If it does not, because it is stopped or starved, the fence ends its task processes half a second later, which
-// leaves it half a second.
+// ends its calls a second before. If it does not, because it is stopped or starved, the fence ends its task processes half a second
+// later, which leaves it half a second.
 const (
 	lease  = gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery - time.Second
 	fenced = lease + 500*time.Millisecond

@@ -180,12 +180,18 @@ func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Resul
 	return workflows.Map[int, int](ctx, "square", items, o)
 }
 
-func run(t *testing.T, w *worker, f any, args ...any) *testsuite.TestWorkflowEnvironment {
-	t.Helper()
+// environment fails a test in which nothing happens for so long.
+func environment(limit time.Duration) *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env.SetTestTimeout(limit)
+	return env
+}
+
+func run(t *testing.T, w *worker, f any, args ...any) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
+	env := environment(20 * time.Second)
 	w.register(env)
 	env.ExecuteWorkflow(f, args...)
 	require.True(t, env.IsWorkflowCompleted())
@@ -247,10 +253,7 @@ func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 
 // Nothing tells how many slots there are while the first items of all take an hour.
 func TestMap_LongItemsReachAllSlots(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env := environment(time.Minute)
 	const slots = 64
 	gate := make(chan struct{})
 	began := 0
@@ -451,10 +454,7 @@ func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 }
 
 func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env := environment(time.Minute)
 	// The test environment stops for ever when more than 1,000 events wait, so the activities under way must stay below.
 	w := &worker{items: 4000, slots: 300}
 	w.register(env)
@@ -482,10 +482,7 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 
 // A window that is widened while segments run brings further ones at once.
 func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(20 * time.Second)
+	env := environment(20 * time.Second)
 	gate := make(chan struct{})
 	w := &worker{items: 2500}
 	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {

@@ -3,14 +3,11 @@ package workflows_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	sdklog "go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
 )
@@ -65,10 +62,7 @@ func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
 				}
 				return &r, nil
 			}
-			var suite testsuite.WorkflowTestSuite
-			suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-			env := suite.NewTestWorkflowEnvironment()
-			env.SetTestTimeout(2 * time.Minute)
+			env := environment(2 * time.Minute)
 			w.register(env)
 			env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
 				Task: "square", Source: "sources/x.jsonl", Output: "maps/x/results.jsonl", Ladder: []string{"small", "large"},

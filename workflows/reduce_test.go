@@ -3,7 +3,6 @@ package workflows_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,9 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
 )
@@ -62,10 +59,7 @@ func (r *reducer) run(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 
 func reduceMap(t *testing.T, r *reducer, in gpumux.MapInput) (*worker, gpumux.Summary, error) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(time.Minute)
+	env := environment(time.Minute)
 	w := &worker{}
 	w.register(env)
 	env.RegisterActivityWithOptions(r.run, activity.RegisterOptions{Name: gpumux.Reduce})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -137,14 +138,7 @@ func tasksOf(workers []starter.Worker) []offeredTask {
 			add(&t.Workers, w.Identity)
 			for _, pool := range w.Offer.Pools {
 				add(&t.Pools, pool.Name)
-				mode := w.Offer.Modes[name]
-				if mode == "" {
-					mode = pool.Mode
-				}
-				if mode == "" {
-					mode = gpumux.Persistent
-				}
-				add(&t.Modes, string(mode))
+				add(&t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.Persistent)))
 			}
 		}
 	}

@@ -99,6 +99,20 @@ func (l *link) lose(directions ...string) {
 	l.moved.Broadcast()
 }
 
+// behind starts a server and a worker that reaches it through a link; its items last so many beats.
+func (h *host) behind(beats int) (*link, *program) {
+	h.t.Helper()
+	h.write("cutoff.py", cutoffPy)
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
+		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
+	h.server()
+	l := newLink(h.t, "127.0.0.1:"+h.port)
+	direct := h.env
+	h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
+	defer func() { h.env = direct }()
+	return l, h.worker()
+}
+
 // A worker that the network cuts off goes on running; so does the one that gets its chunks. The effects of no item are from both at
 // once, and each result counts once.
 func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
@@ -110,15 +124,7 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			h.write("cutoff.py", cutoffPy)
-			h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
-				"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
-			h.server()
-			l := newLink(t, "127.0.0.1:"+h.port)
-			direct := h.env
-			h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
-			first := h.worker()
-			h.env = direct
+			l, first := h.behind(beats)
 			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 			require.Eventually(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
@@ -166,15 +172,7 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 	t.Parallel()
 	const beats = 200 // 10 s
 	h := newHost(t)
-	h.write("cutoff.py", cutoffPy)
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
-		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
-	h.server()
-	l := newLink(t, "127.0.0.1:"+h.port)
-	direct := h.env
-	h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
-	h.worker()
-	h.env = direct
+	l, _ := h.behind(beats)
 	running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	count := func() (n int) {
 		for _, attempts := range h.beats() {

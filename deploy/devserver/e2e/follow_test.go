@@ -110,15 +110,21 @@ func (s *shell) at(there *site) {
 	s.env = append(s.env, "TEMPORAL_ADDRESS="+devservertest.Run(s.t).Address(), "TEMPORAL_NAMESPACE="+there.namespace)
 }
 
-func TestResults_FollowOnTheCommandLine(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+// gated is a map of 200 items of which some 90 get a result while its gates are closed, and a shell that knows it.
+func gated(t *testing.T) (s *site, here *shell, id string) {
+	t.Helper()
+	s = newSite(t)
 	h := s.hand()
 	s.serve(h.config(2))
-	here := newShell(t)
+	here = newShell(t)
 	here.at(s)
 	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")
-	id := strings.TrimSpace(p.stdout.String())
+	return s, here, strings.TrimSpace(p.stdout.String())
+}
+
+func TestResults_FollowOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s, here, id := gated(t)
 	require.Contains(t, here.run(2, "results", id).stderr.String(), "--follow gives its results as they come")
 	require.Contains(t, here.run(2, "results", id, "--unordered").stderr.String(), "goes with --follow")
 
@@ -146,13 +152,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 // What a cancelled map has finished is not lost to its user.
 func TestResults_OfACancelledMap(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
-	here := newShell(t)
-	here.at(s)
-	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")
-	id := strings.TrimSpace(p.stdout.String())
+	_, here, id := gated(t)
 	require.Eventually(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)
@@ -161,7 +161,7 @@ func TestResults_OfACancelledMap(t *testing.T) {
 	refused := here.run(1, "results", id)
 	require.Empty(t, refused.stdout.String())
 	require.Contains(t, refused.stderr.String(), "--partial gives the results that it has")
-	p = here.run(1, "results", id, "--partial", "--out", "some.jsonl.gz")
+	p := here.run(1, "results", id, "--partial", "--out", "some.jsonl.gz")
 	require.Contains(t, p.stderr.String(), "was cancelled: it has ")
 	require.Regexp(t, ` (9\d|1\d\d) of 200 results so far`, p.stderr.String())
 	require.Equal(t, "\x1f\x8b", here.file("some.jsonl.gz")[:2])
