@@ -20,9 +20,11 @@ const (
 	// be like the others.
 	growth = 8
 	// firstSlots is how many slots a map expects before it knows any better. Until a worker has told, the window doubles each time
-	// that nothing has finished for a while, firstWait at first: the items may take hours.
+	// that nothing has finished for a while, firstWait at first: the items may take hours. It ends at widest, so that a map which
+	// waits for others does not fill the queue.
 	firstSlots = 4
 	firstWait  = time.Second
+	widest     = 256
 	// leastWindow keeps a queue short even behind a single slot.
 	leastWindow = 4
 	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
@@ -112,7 +114,7 @@ func (s *sizer) count() int {
 
 // wait is how long to wait for a finished chunk before the window is widened; 0 means for ever.
 func (s *sizer) wait() time.Duration {
-	if s.fixedWindow > 0 || s.seen > 0 || s.whole() >= mostPending {
+	if s.fixedWindow > 0 || s.seen > 0 || s.likely > 0 || s.whole() >= widest {
 		return 0
 	}
 	return firstWait << s.widened
