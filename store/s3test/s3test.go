@@ -34,6 +34,7 @@ type Server struct {
 	truncate int
 	refuse   bool
 	trouble  func(*http.Request) int
+	slow     time.Duration
 }
 
 type object struct {
@@ -127,6 +128,13 @@ func (s *Server) Trouble(trouble func(*http.Request) int) {
 	s.trouble = trouble
 }
 
+// Slow makes every answer from now on take so much longer.
+func (s *Server) Slow(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = by
+}
+
 func refusal(w http.ResponseWriter, status int, code string) {
 	w.WriteHeader(status)
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s</Message></Error>", code, code)
@@ -135,8 +143,9 @@ func refusal(w http.ResponseWriter, status int, code string) {
 // ServeHTTP is http.Handler's.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	trouble := s.trouble
+	trouble, slow := s.trouble, s.slow
 	s.mu.Unlock()
+	time.Sleep(slow)
 	if trouble != nil && r.Method == http.MethodPut {
 		if status := trouble(r); status != 0 {
 			http.Error(w, "", status)
