@@ -17,7 +17,7 @@ const (
 	// slot can take it if it turns out to be long. Next to an item of longItem the moment in which the next one is on its way is
 	// nothing.
 	aheadTime  = 8 * time.Millisecond
-	longAhead  = 32 * time.Millisecond
+	longAhead  = 64 * time.Millisecond
 	aheadShare = 24
 	mostAhead  = 8192
 	longItem   = 100 * time.Millisecond
