@@ -53,7 +53,7 @@ func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
 	}{
 		{0, 0, 1}, {time.Microsecond, 0, 8001}, {time.Microsecond, 1 << 20, mostAhead}, {100 * time.Microsecond, 0, 81},
 		{time.Millisecond, 0, 9}, {time.Millisecond, 240, 11}, {time.Millisecond, 480, 21}, {time.Millisecond, 1 << 20, 65},
-		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 3}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
+		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 5}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
 		watched := &sparing{}
 		p := &process{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
