@@ -21,9 +21,4 @@
 //	lease         a slot held by one workflow for several calls
 //	resident      a value kept in a task process between items
 //	store         where large inputs and results live: a blob URL
-//
-// Files: gpumux.go (a map's input, results and summary), decode.go (inputs from JSON, with their mistakes in words),
-// validate.go (what an input may ask for), chunk.go (what one activity is given and gives back), fault.go (kinds of failure),
-// reduce.go (one value of many), peak.go (how much memory items needed), queue.go (names at the Temporal server), key.go (names
-// in the store, and IDs of maps), size.go (bytes and durations as people write them), markdown.go (others' text in Markdown).
 package gpumux

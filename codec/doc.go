@@ -12,6 +12,4 @@
 //	options := client.Options{…}
 //	codec.Apply(&options, keys)
 //	c, err := client.Dial(options)
-//
-// Files: keys.go (keys in files), payload.go (the payload codec), client.go (a client that uses one), handler.go (the codec server).
 package codec

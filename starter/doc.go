@@ -19,10 +19,4 @@
 //
 // A small map whose workers' store cannot be reached from here has no folder: its results travel inside the summary, and
 // nothing of it goes on after it was cancelled or failed.
-//
-// Files: connect.go (the client), identity.go (IDs and fingerprints), run.go (one run as the server describes it), starter.go
-// (Start), searched.go (search attributes), input.go (where the items travel), offer.go (what a worker says of itself, and its
-// store), workers.go (what all of them say), handle.go (Watch, Wait and steering), outcome.go (how maps end), causes.go
-// (failures by cause), results.go, follow.go (results while they come), retry.go, list.go, detail.go, serving.go (who polls),
-// sealed.go (what was encoded by the workers' codec), stuck.go (what is tried again), abandoned.go (chunks of dead workers).
 package starter

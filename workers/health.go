@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/contact"
 )
 
 // standing is what a worker knows of its own state without asking anybody. Any goroutine may use it.
@@ -35,11 +37,8 @@ func (w *Worker) health() error {
 	w.well.mu.Lock()
 	reasons := append([]error(nil), w.well.ended...)
 	w.well.mu.Unlock()
-	if silent := w.contact.silence(); silent > lease {
+	if silent := w.contact.Silence(); silent > contact.Lease {
 		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
-	}
-	if w.fence.Lacks() {
-		reasons = append(reasons, errors.New("there is no warden, so no task process starts"))
 	}
 	return errors.Join(reasons...)
 }

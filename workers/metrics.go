@@ -35,8 +35,7 @@ type metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
-	// lost is how many wardens were lost, version what the worker says of itself, health why it cannot do its work, or nil.
-	lost    func() int64
+	// version is what the worker says of itself, health why it cannot do its work, or nil.
 	version string
 	health  func() error
 
@@ -75,7 +74,7 @@ type faulty struct {
 }
 
 func newMetrics(log *zap.Logger) *metrics {
-	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, lost: func() int64 { return 0 },
+	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit,
 		health: func() error { return nil }, faults: map[faulty]int64{}}
 }
 
@@ -182,7 +181,6 @@ var (
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
-	descWardens   = prometheus.NewDesc("gpumux_wardens_lost_total", "Wardens that ended, were stopped or did not answer, and were replaced.", nil, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
 	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
@@ -190,7 +188,7 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, each := range []*prometheus.Desc{
-		descBuild, descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descWardens, descFree,
+		descBuild, descSlots, descOpen, descItems, descProcesses, descTrims, descFreed, descPeak, descRecycles, descFaults, descFree,
 		descTotal,
 	} {
 		to <- each
@@ -238,7 +236,6 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.name, kind}]), p.name, string(kind))
 		}
 	}
-	value(descWardens, prometheus.CounterValue, float64(g.lost()))
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
 			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)

@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/contact"
 )
 
 // shown serves the metrics and returns what a scrape finds.
@@ -172,9 +172,9 @@ func TestMetrics_Address(t *testing.T) {
 
 // A worker that cannot do its work says why to whoever probes it.
 func TestMetrics_HealthSaysWhy(t *testing.T) {
-	w := &Worker{fence: slot.NewFence(nil)}
+	w := &Worker{}
 	now := time.Hour
-	w.contact = startContact(&contact{log: zap.NewNop(), now: func() time.Duration { return now }})
+	w.contact = contact.New(nil, func() time.Duration { return now }, zap.NewNop())
 	m := newMetrics(zap.NewNop())
 	m.health = w.health
 	url := strings.Replace(served(t, m, nil, nil), "/metrics", "/healthz", 1)
@@ -187,7 +187,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "the worker is starting")
 	w.well.serving.Store(true)
 	expect(http.StatusOK, "ok")
-	now += lease + 2*time.Second
+	now += contact.Lease + 2*time.Second
 	w.well.end(errors.New("queue gpumux is served no more: gone"))
 	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
 	w.well.stopping.Store(true)

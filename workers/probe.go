@@ -32,9 +32,9 @@ func (w *Worker) prove(ctx context.Context) {
 	}) {
 		return
 	}
-	tries := map[string]slot.Options{meansWatch: {Watch: w.watch, Fence: w.fence}}
+	tries := map[string]slot.Options{meansWatch: {Watch: w.watch, Sweeper: w.sweeper}}
 	if w.cgroups != nil {
-		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups, Fence: w.fence}
+		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups, Sweeper: w.sweeper}
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -117,7 +117,7 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 			(&activities.Pool{
 				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Workers: w.polling(name),
 				Log:   ownLog(w.log.With(zap.String(logPool, p.Name))),
-				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.doubt,
+				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
 		}}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -24,7 +25,7 @@ type runner struct {
 	// halt ends with errPoolStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
-	contact *contact
+	contact *contact.Contact
 	// size measures the calls of a pool with slots: auto; nil otherwise.
 	size       *sizing
 	allowances *allowances
@@ -46,7 +47,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	held := r.contact.held()
+	held := r.contact.Held()
 	for _, end := range []context.Context{r.halt, held} {
 		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	}
@@ -56,23 +57,14 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		return err
 	}
 	defer r.pool.give(pl)
-	end, err := r.contact.begin(held)
-	var alone *unfenced
-	if errors.As(err, &alone) {
-		return &gpumux.Fault{
-			Kind: gpumux.Crash, Op: "start", Task: task.Name, Device: pl.group, Blameless: true, Message: err.Error(),
-			Hint: "the worker's log says what became of its warden; the chunk is tried again until it has one",
-		}
-	}
-	if err != nil {
+	if err := r.contact.Check(held); err != nil {
 		return err
 	}
-	defer end()
 	stint := r.size.begin(pl, task.Name, call.Whole)
 	defer stint.end()
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Held: func() error { return r.contact.check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
+		Held: func() error { return r.contact.Check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
 			if d.Peak > 0 && pl.peak != nil {
 				pl.peak.take(d.Peak)
 			}
@@ -102,8 +94,8 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	err = pl.Run(ctx, in)
 	if err != nil {
-		// A process that the fence ended took no item with it that was still this worker's.
-		err = cmp.Or(r.contact.check(held), err)
+		// A call that lapsed took no item with it that was still this worker's.
+		err = cmp.Or(r.contact.Check(held), err)
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {

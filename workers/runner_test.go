@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -24,25 +25,12 @@ func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
 	log, tasks := zap.NewNop(), tasksIn("", "t")
 	return &runner{
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
-		contact:    startContact(&contact{now: now, fence: &barrier{}, log: log}),
+		contact:    contact.New(nil, now, log),
 		allowances: openAllowances("", tasks, log), metrics: newMetrics(log), lost: func(string, string) {},
 	}, fakes
 }
 
-// A call that no fence guards is not run, and blames nobody.
-func TestRunner_ACallWithoutAFenceBlamesNobody(t *testing.T) {
-	r, fakes := newRunner(func() time.Duration { return time.Hour })
-	r.contact.fence.(*barrier).fail(errors.New("no warden"))
-	fakes[0].run = func(context.Context, slot.Call) error { panic("it ran") }
-	var fault *gpumux.Fault
-	require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}), &fault)
-	require.True(t, fault.Blameless)
-	require.Equal(t, "start", fault.Op)
-	require.Contains(t, fault.Error(), "no warden")
-	require.Equal(t, 2, r.pool.free(""), "the slot is free again")
-}
-
-// A process that the fence ended while the worker stood still is no fault of its item's.
+// A process that ended while the worker stood still is no fault of its item's.
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	clock := time.Hour
 	r, fakes := newRunner(func() time.Duration { return clock })
@@ -54,12 +42,12 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 		return crash
 	}
 	err := r.Run(t.Context(), activities.Call{Task: "t"})
-	require.ErrorIs(t, err, errSilence)
+	require.ErrorIs(t, err, slot.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
 	require.Empty(t, r.metrics.faults)
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), errSilence, "nothing begins before the server has answered")
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), slot.ErrLapsed, "nothing begins before the server has answered")
 
-	r.contact.answer(clock, nil)
+	r, fakes = newRunner(func() time.Duration { return clock })
 	fakes[0].run = func(context.Context, slot.Call) error { return crash }
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
 }

@@ -72,10 +72,10 @@ func (w *Worker) shutdown() error {
 		}
 	}
 
-	if w.fence != nil && errors.Join(errs...) == nil {
-		// What did not end is the warden's, once this program has.
-		if err := await(stopping, w.fence.Close); err != nil {
-			errs = append(errs, fmt.Errorf("the warden has not ended %s after it was to: %w", limit, err))
+	if w.sweeper != nil && errors.Join(errs...) == nil {
+		// What did not end is the sweeper's, once this program has.
+		if err := await(stopping, w.sweeper.Close); err != nil {
+			errs = append(errs, fmt.Errorf("the sweeper has not ended %s after it was to: %w", limit, err))
 		}
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
@@ -110,7 +111,7 @@ func startPlant(
 	s.meter.length = 300 * time.Millisecond
 	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
 		pool: pl, tasks: tasks, halt: t.Context(), size: s, lost: func(string, string) {}, log: log,
-		contact:    startContact(&contact{now: func() time.Duration { return 0 }, fence: &barrier{}, log: log}),
+		contact:    contact.New(nil, func() time.Duration { return 0 }, log),
 		allowances: openAllowances("", tasks, log), metrics: newMetrics(log),
 	}}
 	ctx, cancel := context.WithCancel(context.Background())

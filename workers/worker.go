@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
@@ -88,7 +89,7 @@ type Worker struct {
 	cgroups    *slot.Cgroups    // nil where there are none
 	broken     map[string]error // means on the CPU that do not hold, by name
 	templates  *slot.Templates
-	fence      *slot.Fence
+	sweeper    *slot.Sweeper
 	hostPIDs   bool             // the driver's process numbers are ours
 	telling    sync.RWMutex     // guards enforced and unseen once the worker has started
 	enforced   map[string]means // by pool
@@ -98,7 +99,7 @@ type Worker struct {
 	guarding   context.CancelFunc
 	guards     sync.WaitGroup
 	client     client.Client
-	contact    *contact
+	contact    *contact.Contact
 	serving    []worker.Worker
 }
 
@@ -167,9 +168,9 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.fence = slot.NewFence(w.log)
+	w.sweeper = slot.NewSweeper(w.log)
 	w.metrics = newMetrics(w.log)
-	w.metrics.lost, w.metrics.version, w.metrics.health = w.fence.Lost, w.o.Version, w.health
+	w.metrics.version, w.metrics.health = w.o.Version, w.health
 	if w.store, err = store.OpenWith(ctx, w.storeURL, store.Options{Keys: w.objects}); err != nil {
 		return err
 	}
@@ -197,7 +198,10 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.sayMeans()
 	w.telling.Unlock()
-	w.contact = newContact(w.client, w.fence, w.log)
+	w.contact = contact.New(func(ctx context.Context) error {
+		_, err := w.client.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err
+	}, contact.Uptime, w.log)
 	w.templates = slot.NewTemplates(w.log)
 	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
 	var queues []queue
@@ -211,7 +215,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 		queues = append(queues, w.queues(p, pl, watch, size)...)
 	}
-	w.guards.Go(func() { w.contact.run(guarding) })
+	w.guards.Go(func() { w.contact.Run(guarding) })
 	w.guards.Go(func() { watch.run(guarding) })
 	for _, size := range w.sizings {
 		w.guards.Go(func() { size.run(guarding) })
@@ -308,7 +312,7 @@ func (w *Worker) open(p placement, runtime string) *pool {
 			seat := slot.New(slot.Options{
 				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
 				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
-				Templates: w.templates, Fence: w.fence, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+				Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) {
 					w.allowances.capped(p.Name, kind, len(g.devices), c)
 					if c.Unseen {

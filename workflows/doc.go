@@ -6,9 +6,4 @@
 // comes from its input and from finished activities, so that a replay decides the same. It stops with the workflow.
 //
 // Importing it costs the Temporal SDK and nothing else: no cgo, no NVML, no processes, no logging library.
-//
-// Files: map.go (Map for workflow code), registered.go (gpumux.Map), given.go (what it is given, and what answers can be),
-// engine.go (the loop that keeps a window of chunks in flight), segment.go (large maps: child workflows for stretches of it),
-// chunking.go (sizes of chunks and of the window), collector.go (results that travel inline), edition.go (one edition of the
-// task's code), reduce.go (one value of all results), progress.go (what people see), steer.go (pause, resume, window).
 package workflows

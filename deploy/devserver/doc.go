@@ -6,10 +6,4 @@
 // at any moment finds its state again at the next start.
 //
 // It is for one machine: `gpumux dev`, `gpumux map --local` and tests. A fleet has a Temporal cluster of its own.
-//
-// Files: server.go (Options, Start, Stop), config.go (the server's configuration), settings.go (its dynamic configuration),
-// port.go (the loopback ports), folder.go (the data folder and its lock), database.go (the SQLite database), schema.go (its tables, and
-// whether they are ours), ready.go (when a server counts as started), token.go (who may call), ui.go (the Web UI), gate.go (who may
-// open it), log.go (what of the server's log is passed on). The folder devservertest holds one shared memory server for the tests of a
-// package.
 package devserver

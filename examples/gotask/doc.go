@@ -2,6 +2,4 @@
 //
 // It owns the task primes. It never talks to Temporal and opens no port: the worker speaks with it over the wire
 // (docs/wire.md). It ends when the worker says so or is gone.
-//
-// Files: main.go (the task and its loop).
 package main

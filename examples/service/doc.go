@@ -2,6 +2,4 @@
 //
 // It owns the workflow Languages and a worker for it. It never runs a task itself: the slots are at the gpumux workers, which
 // may be on other machines. `service` serves until Ctrl-C; `service TEXT…` starts the workflow, prints its result and ends.
-//
-// Files: languages.go (the workflow), main.go (the worker and the caller).
 package main

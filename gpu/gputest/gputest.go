@@ -5,8 +5,6 @@
 // It owns the library's source, the built copy in the temporary folder and the state file of
 // each test. It never loads the library itself and imports nothing of the product, so every
 // package may use it. A Machine ends with its test; the built copy stays for the next run.
-//
-// Files: gputest.go (building, machines), state.go (what a machine is made of).
 package gputest
 
 import (

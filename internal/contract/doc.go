@@ -3,6 +3,4 @@
 // It owns the way from a payload to a checked input: anybody who may use the namespace can send any bytes to any workflow and
 // activity, so nothing is done before the whole input was read and found good. It never decides what a good input is, which each
 // input's Validate does, nor how its error is told. It holds no state and so never has to stop.
-//
-// Files: input.go (from a payload to an input), headers.go (headers of others, passed on).
 package contract

@@ -11,9 +11,4 @@
 // is that from the end of the slot's previous item to its own end, so all that lies between counts; the first item of a slot
 // has none. Bare processes have the environment of a slot and are measured before and after the maps, so that a machine that
 // grows slower shows in both.
-//
-// Files: bench.go (Run), target.go (the device and its environment), python.go (asking Python), workload.go (what runs),
-// bare.go (bare processes), served.go (a worker and its maps), ways.go (one workload in all ways), sweep.go (numbers of
-// slots), compare.go (trivial items against other tools), activity.go (an activity per item), sample.go (times), report.go
-// (what came out), advice.go (what to do with it), table.go (text), chart.go and page.go (HTML).
 package bench

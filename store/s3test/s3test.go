@@ -3,8 +3,6 @@
 //
 // It owns its objects in memory and a port on loopback. It never checks signatures beyond the name of the key and imports
 // nothing of the product, so every package may use it. A Server ends with its test.
-//
-// Files: s3test.go (objects and troubles), list.go (listing), body.go (bodies in chunks).
 package s3test
 
 import (

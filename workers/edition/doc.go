@@ -3,6 +3,4 @@
 // It owns what counts as a task's code: its file and the modules beside it that it imports, the files that a command names, a
 // program's own binary. It is the same on every machine that has the same code, wherever the files lie. It never runs anything, and
 // what it has read once it reads again only when the file has changed. Nothing here runs by itself.
-//
-// Files: edition.go (from a task to its edition), imports.go (which modules a Python file imports), file.go (one file, read once).
 package edition

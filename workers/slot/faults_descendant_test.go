@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,16 +115,44 @@ func abandoned() {
 	os.Exit(1)
 }
 
+// A sweeper that somebody killed before has a successor, which knows what was started before it.
 func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
-	worker, out := s.program("abandoned", s.task("daemon"))
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "running", strings.TrimSpace(line))
-	require.Eventually(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
-	require.NoError(t, worker.Process.Kill())
-	io.Copy(io.Discard, out)
-	worker.Wait()
-	require.Eventually(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SweeperLost=%t", lost), func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			worker, out := s.program("abandoned", s.task("daemon"))
+			line, err := bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "running", strings.TrimSpace(line))
+			require.Eventually(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
+			if lost {
+				first := sweeperOf(worker.Process.Pid)
+				require.NotZero(t, first)
+				require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+				require.Eventually(t, func() bool { now := sweeperOf(worker.Process.Pid); return now != 0 && now != first },
+					time.Minute, time.Millisecond)
+			}
+			require.NoError(t, worker.Process.Kill())
+			io.Copy(io.Discard, out)
+			worker.Wait()
+			require.Eventually(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
+		})
+	}
+}
+
+// sweeperOf is the sweeper among a program's children, or 0.
+func sweeperOf(program int) int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", program))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(children)) {
+			if words, _ := os.ReadFile("/proc/" + field + "/cmdline"); strings.Contains(string(words), "gpumux-sweeper") {
+				pid, _ := strconv.Atoi(field)
+				return pid
+			}
+		}
+	}
+	return 0
 }

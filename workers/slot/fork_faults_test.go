@@ -172,7 +172,7 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 }
 
 // A child that dies because the call's time is over says nothing about forking, and no other interpreter starts for it.
-func TestFork_AChildThatTheFenceEndsIsNoReasonToSpawn(t *testing.T) {
+func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
 	f := newForge(t, `
 import gpumux.wire
 open(os.environ["DIR"] + "/imports", "a").write("x")

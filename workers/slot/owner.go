@@ -341,7 +341,6 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	s.place(fault, task)
 	fault.Op = "start"
 	var program *programError
-	var alone *unguarded
 	var away *unreachableError
 	var silent *silentError
 	switch {
@@ -349,8 +348,6 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 		fault.Blameless, fault.Hint = true, unreachableHint
 	case errors.As(err, &silent):
 		fault.Hint = silent.hint()
-	case errors.As(err, &alone):
-		fault.Blameless, fault.Hint = true, unguardedHint
 	case scarce(err):
 		// It passes, and no item is to blame.
 		fault.Blameless = true

@@ -156,7 +156,7 @@ func (p *process) disconnect() {
 // begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
 // everything else that it prints to the output file.
 func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdout *os.File) error {
-	mark, err := o.Fence.guard()
+	mark, err := o.Sweeper.mark()
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	}
 	task := p.task
 	cmd := command(task, argv, mark)
-	cmd.Env = environ(task, o.Home, o.Env, map[string]string{workerToken: o.Fence.token, processToken: mark.token})
+	cmd.Env = environ(task, o.Home, o.Env, map[string]string{workerToken: o.Sweeper.token, processToken: mark.token})
 	cmd.ExtraFiles = extra
 	cmd.Stderr = out.file
 	cmd.Stdout = out.file
@@ -184,7 +184,7 @@ func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdou
 	}
 	p.program = argv[0]
 	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
-	if err := enlist(p.pid, o.Fence.number, mark.number); err != nil {
+	if err := enlist(p.pid, o.Sweeper.number, mark.number); err != nil {
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}
 	p.watch(o)

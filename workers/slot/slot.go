@@ -40,8 +40,8 @@ type Options struct {
 	Loaded func(task string, bytes int64)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *Templates
-	// Fence ends its processes where this program cannot. Default: one that all slots without one share, with no deadline.
-	Fence *Fence
+	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.
+	Sweeper *Sweeper
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -106,8 +106,8 @@ func New(o Options) *Slot {
 	if o.patience == 0 {
 		o.patience = lingerLimit
 	}
-	if o.Fence == nil {
-		o.Fence = sharedFence()
+	if o.Sweeper == nil {
+		o.Sweeper = sharedSweeper()
 	}
 	s := &Slot{
 		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,

@@ -37,8 +37,6 @@ func TestMain(m *testing.M) {
 		faulty()
 	case "abandoned":
 		abandoned()
-	case "fenced":
-		fenced()
 	case "starved":
 		starved()
 	case "forking":
@@ -157,7 +155,7 @@ func newSlot(t *testing.T) *slot.Slot {
 	return s
 }
 
-// descendants are the living children of this process, without the warden.
+// descendants are the living children of this process, without the sweeper.
 func descendants(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("ps", "--no-headers", "-o", "pid,stat,args", "--ppid", strconv.Itoa(os.Getpid())).Output()
@@ -167,7 +165,7 @@ func descendants(t *testing.T) []string {
 	require.NoError(t, err)
 	var list []string
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-		if !strings.Contains(line, "gpumux-warden") && !strings.Contains(line, " ps ") && !strings.Contains(line, "defunct") {
+		if !strings.Contains(line, "gpumux-sweeper") && !strings.Contains(line, " ps ") && !strings.Contains(line, "defunct") {
 			list = append(list, line)
 		}
 	}

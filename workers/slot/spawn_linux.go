@@ -15,10 +15,10 @@ import (
 // spawners start processes from threads that never end: the kernel sends the parent-death signal when the thread that forked is
 // gone, not when the process is. What a process may do comes from the thread that forked it.
 var (
-	// wardenSpawner keeps all that the worker may: a warden has to end processes of other users.
-	wardenSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(nil) })
-	taskSpawner   = sync.OnceValue(func() chan<- func() { return newSpawner(dropAmbient) })
-	userSpawner   = sync.OnceValue(func() chan<- func() { return newSpawner(dropPrivileges) })
+	// sweeperSpawner keeps all that the worker may: a sweeper has to end processes of other users.
+	sweeperSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(nil) })
+	taskSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropAmbient) })
+	userSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropPrivileges) })
 	// watched is done once, before the first process starts.
 	watched = sync.OnceFunc(func() {
 		// Descendants whose parent died come to the worker instead of init, so that none gets out of sight.

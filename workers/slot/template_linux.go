@@ -188,7 +188,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	case t.used <- struct{}{}:
 	default:
 	}
-	mark, err := o.Fence.guard()
+	mark, err := o.Sweeper.mark()
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	if err := adopt(pid, mark.token); err != nil {
 		return nil, err
 	}
-	if err := enlist(pid, o.Fence.number, mark.number); err != nil {
+	if err := enlist(pid, o.Sweeper.number, mark.number); err != nil {
 		mark.number = 0 // it has the template's, by which nobody finds it
 		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
 	}

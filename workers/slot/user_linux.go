@@ -63,7 +63,7 @@ var needed = []struct {
 func CheckUsers() error {
 	field := "CapEff:"
 	if os.Geteuid() != 0 {
-		field = "CapAmb:" // the warden, a program of its own, has no others
+		field = "CapAmb:" // the sweeper, a program of its own, has no others
 	}
 	status, err := os.ReadFile(procfs + "/self/status")
 	if err != nil {

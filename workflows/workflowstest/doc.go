@@ -3,6 +3,4 @@
 // It owns the stand-ins of the activity gpumux.RunChunk and of the workflow gpumux.Map in a test environment of the Temporal SDK,
 // and answers as workers do: a result per item, a fault for an item that fails, an error that names the tasks for one that nobody
 // knows. It never cuts, retries or reduces. What it holds belongs to one environment and goes with it.
-//
-// Files: tasks.go (the stand-ins).
 package workflowstest

@@ -45,9 +45,9 @@ def careful(i):
     return i
 `
 
-// A worker that is stopped, not killed, loses its chunks to others after a while. Its task processes are gone by then, so that no
-// item runs twice at once, and when it goes on it drops what was left of its chunks and serves as before.
-func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
+// A worker that is stopped, not killed, loses its chunks to others after a while. When it goes on it drops what was left of them, so
+// that each item counts once, and serves as before.
+func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	t.Parallel()
 	h := newCareful(t, 2, 0.4)
 	h.server()
@@ -60,9 +60,6 @@ func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
 
 	lost := h.busy(first)
 	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
-	for pid := range lost {
-		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 2*time.Millisecond, "task process %d outlived the worker's time", pid)
-	}
 	mine := map[string]bool{}
 	for _, item := range lost {
 		mine[item] = true
@@ -79,9 +76,8 @@ func TestStopped_AWorkerThatIsStoppedRunsNothingTwiceAtOnce(t *testing.T) {
 
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	h.complete("r.jsonl", n)
-	require.Equal(t, 1, strings.Count(first.stderr.String(), "; its task processes were ended because their items may run elsewhere"), first.stderr.String())
+	require.Equal(t, 1, strings.Count(first.stderr.String(), "; what ran on it is given up, since its items may run elsewhere"), first.stderr.String())
 	require.NotContains(t, first.stderr.String(), "a call failed", "nobody is to blame")
-	require.NotContains(t, h.file("calls"), "overlap")
 
 	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 0, second.code(), second.stderr.String())
@@ -139,7 +135,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	// The only slot of the other worker is taken, so this runs in the one that was stopped, once it is done with what waited there.
 	require.NoError(t, begin(20).Get(t.Context(), nil))
 	require.Len(t, h.runners(second), 1)
-	require.Equal(t, 1, strings.Count(first.stderr.String(), "; nothing ran on it"), first.stderr.String())
+	require.Equal(t, 1, strings.Count(first.stderr.String(), "this worker was stopped for"), first.stderr.String())
 	require.NoError(t, os.Remove(h.path("hold10")))
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.NotContains(t, h.file("calls"), "overlap")

@@ -9,8 +9,6 @@
 // of NVML, one of its own in the place of the CUDA driver, and imitated frameworks. That shows that the tests can pass and that the
 // wiring holds, and nothing about GPUs.
 //
-// Files:
-//
 //	machine_test.go     the machine that the tests run on
 //	inventory_test.go   the driver's word beside nvidia-smi's
 //	memory_test.go      budgets, caps, what is given back

@@ -6,8 +6,6 @@
 // It never changes the host's cgroups, and its files only in .kernel; outside of the machine the tests are skipped.
 // It stops with its last step, and at its time limit with the machine and all that runs in it.
 //
-// Files:
-//
 //	machine_test.go  the cgroups, workers and maps of a test
 //	budget_test.go   budgets that the kernel enforces
 //	scarce_test.go   a container and a host that run out of memory

@@ -59,6 +59,8 @@ type cluster struct {
 	now map[*host]*program
 	// stored is when an item was first seen to have a result, by the clock of the task.
 	stored map[int64]time.Duration
+	// stopped are the hosts whose worker stood still while its task processes ran on.
+	stopped map[string]bool
 }
 
 // program is a command that runs on a host. It is the first process of a process namespace, so its death is everybody's there.
@@ -74,7 +76,8 @@ func newCluster(t *testing.T, n *network) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cluster{network: n, dir: dir, binary: executable(t), server: n.hosts[0], store: n.hosts[1], client: n.hosts[2],
-		workers: n.hosts[3:], objects: s3test.New(t), now: map[*host]*program{}, stored: map[int64]time.Duration{}}
+		workers: n.hosts[3:], objects: s3test.New(t), now: map[*host]*program{}, stored: map[int64]time.Duration{},
+		stopped: map[string]bool{}}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.py"), []byte(hostsPy), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ran"), nil, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.yaml"), fmt.Appendf(nil, "temporal: {address: \"%s:%d\"}\nstore: %q\n"+
@@ -179,6 +182,9 @@ func (c *cluster) work(h *host) (stop func()) {
 func (c *cluster) signal(h *host, signal syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if signal == syscall.SIGSTOP {
+		c.stopped[h.name] = true
+	}
 	_ = c.now[h].Process.Signal(signal) // one that has just ended is started again
 }
 
@@ -237,8 +243,8 @@ type attempt struct {
 	begin, end time.Duration
 }
 
-// attempts reads what the task noted, and the items that ran at two places at the same time.
-func (c *cluster) attempts() (all map[int64][]attempt, beside []string) {
+// attempts reads what the task noted, and which items ran at two places at the same time.
+func (c *cluster) attempts() (all map[int64][]attempt, beside []int64) {
 	c.t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.dir, "ran"))
 	require.NoError(c.t, err)
@@ -260,7 +266,7 @@ func (c *cluster) attempts() (all map[int64][]attempt, beside []string) {
 				}
 			}
 		case "beside":
-			beside = append(beside, line)
+			beside = append(beside, item)
 		}
 	}
 	return all, beside

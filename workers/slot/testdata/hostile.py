@@ -86,8 +86,8 @@ def namespaces():
         raise OSError("no namespaces here")
 
 
-def wardens():
-    """The processes that guard this one."""
+def sweepers():
+    """The processes that end what this one leaves behind when the worker is gone."""
     mark = b"\0GPUMUX_WORKER=" + os.environ["GPUMUX_WORKER"].encode() + b"\0"
     for each in os.listdir("/proc"):
         try:
@@ -98,8 +98,8 @@ def wardens():
             pass
 
 
-def kill_wardens():
-    for pid in wardens():
+def kill_sweepers():
+    for pid in sweepers():
         os.kill(pid, signal.SIGKILL)
 
 
@@ -108,7 +108,7 @@ WAYS = {
     "subreaper": lambda: away(subreaper),
     "traced child": lambda: away(traced_child),
     "namespaces": namespaces,
-    "wardens": kill_wardens,
+    "sweeper": kill_sweepers,
     "traced": lambda: (libc.prctl(0x59616D61, -1, 0, 0, 0), away(trace(os.getpid()))),
     "vfork": lambda: ctypes.CDLL(os.environ["NATIVE"]).borrow(),
     "stop group": lambda: os.killpg(0, signal.SIGSTOP),

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Kills every descendant of a worker's task processes once the worker is gone, however it died. The kernel kills the task
+# processes themselves at that moment. Standard input ends with the worker.
+#
+# Arguments: the mark in the environment (NAME=value), the mark in the hard limit on file locks (0 for none), the worker's own
+# process group.
+trap '' TERM INT HUP
+token=$1 number=$2 own=$3
+
+# The limit is preferred: it survives a cleared environment, and reading it waits for nobody.
+marked() {
+  if [ "$number" != 0 ]; then
+    grep -lE "^Max file locks +[0-9]+ +$number " /proc/[0-9]*/limits
+  else
+    grep -lzxF "$token" /proc/[0-9]*/environ
+  fi 2>/dev/null
+}
+
+# Kills a process with its group, so that none gets away by forking. Fails where it has ended already and is not reaped. Some
+# shells take no -- after kill -9; to all of them -0 and -1 are not groups.
+slay() {
+  pid=${1#/proc/} pid=${pid%/*}
+  read -r stat 2>/dev/null <"/proc/$pid/stat" || return 1
+  state=${stat##*) }
+  group=${state#* * } group=${group%% *}
+  [ "$group" = "$own" ] || [ "$group" -le 1 ] || kill -9 "-$group" 2>/dev/null
+  case $state in [ZX]*) return 1 ;; esac
+  kill -9 "$pid" 2>/dev/null
+  return 0
+}
+
+read -r _
+# A process may fork while it is being found: only several looks that find nothing are the end.
+looks=0 quiet=0
+while [ $looks -lt 200 ] && [ $quiet -lt 5 ]; do
+  looks=$((looks + 1)) quiet=$((quiet + 1))
+  for file in $(marked); do
+    slay "$file" && quiet=0
+  done
+done

@@ -1,0 +1,79 @@
+package slot
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+//go:embed sweeper.sh
+var sweeperScript string
+
+// shellPause is the least time between the starts of two shells, so that one which cannot live is not started over and over.
+const shellPause = time.Second
+
+// shell is a running sweeper.sh.
+type shell struct {
+	pid     int
+	started time.Time
+	// pipe is its standard input. The kernel closes it when this program is gone.
+	pipe *os.File
+}
+
+// start starts the shell; the caller holds the lock.
+func (s *Sweeper) start() error {
+	hold, give, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("pipe to the sweeper: %w", err)
+	}
+	defer hold.Close()
+	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", workerToken+"="+s.token,
+		strconv.FormatUint(s.number, 10), strconv.Itoa(syscall.Getpgrp()))
+	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, hold, &syscall.SysProcAttr{Setsid: true}
+	if err := startLeader(cmd, sweeperSpawner()); err != nil {
+		give.Close()
+		return fmt.Errorf("start the sweeper, which needs /bin/sh: %w", err)
+	}
+	now := &shell{pid: cmd.Process.Pid, started: time.Now(), pipe: give}
+	s.shell = now
+	s.done.Go(func() {
+		state := await(cmd.Process)
+		s.ended(now, state)
+	})
+	return nil
+}
+
+// ended replaces a shell that was not told to end.
+func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was.pipe.Close()
+	if s.shell != was {
+		return
+	}
+	s.shell = nil
+	s.log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
+		logPID.int(was.pid), logWhy.text(state.String()))
+	time.AfterFunc(shellPause-time.Since(was.started), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.shell != nil || s.closed {
+			return
+		}
+		if err := s.start(); err != nil {
+			s.log.Warn("no sweeper could be started; the next task process tries again", logWhy.text(err.Error()))
+		}
+	})
+}
+
+func (s *shell) end() {
+	kin.Lock() // a number that is known as a leader's is not reaped meanwhile
+	defer kin.Unlock()
+	if leads(s.pid) {
+		killGroup(s.pid, syscall.SIGKILL)
+	}
+}
