@@ -60,26 +60,3 @@ func (m memo) fits(items gpumux.Runs) error {
 	}
 	return nil
 }
-
-// fits says why a checkpoint cannot be of a stretch, whose states lie in the folder.
-func (c checkpoint) fits(in gpumux.Span, folder string) error {
-	if c.Next < in.Start || c.Next > in.End || c.Count < 0 || c.Count > c.Next-in.Start {
-		return fmt.Errorf("it stands at item %d with %d values", c.Next, c.Count)
-	}
-	if c.Key != "" && c.Key != stateKey(folder, c.Next) {
-		return fmt.Errorf("its state would be %.200q", c.Key)
-	}
-	return stackFits(c.Stack, in)
-}
-
-// stackFits says why a stack cannot be of a stretch.
-func stackFits(stack []rest, in gpumux.Span) error {
-	at := in.Start
-	for _, r := range stack {
-		if r.Start < at || r.End <= r.Start || r.End > in.End || r.Value == nil || r.Rank < 0 {
-			return fmt.Errorf("it has a value of items %d to %d", r.Start, r.End)
-		}
-		at = r.End
-	}
-	return nil
-}

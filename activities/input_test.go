@@ -113,21 +113,6 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
 	}
 }
 
-// A heartbeat must not make a reduce read, or delete, what is not its own.
-func TestReduce_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
-	for _, told := range []string{
-		`{"next":3,"count":3,"key":"secret"}`, `{"next":3,"count":99}`, `{"next":-1}`, `{"next":2,"count":2,"stack":[{"start":0,"end":99,"value":"\"x\""}]}`,
-		`{"next":2,"count":2,"stack":[{"start":0,"end":2}]}`, `{"next":2,"count":2,"stack":[{"start":1,"end":0,"value":"\"x\""}]}`, `7`,
-	} {
-		l := newLab(t, &joiner{})
-		src := l.merged([]string{`"a"`, `"b"`, `"c"`})
-		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		out, err := l.reduce(gpumux.ReduceInput{Reduce: "join", Source: src, Span: gpumux.Span{End: 3}})
-		require.NoError(t, err, told)
-		require.JSONEq(t, `"abc"`, string(out.Value), told)
-	}
-}
-
 func FuzzMemo(f *testing.F) {
 	for _, told := range absurdMemos {
 		f.Add([]byte(told))

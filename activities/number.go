@@ -18,9 +18,8 @@ import (
 type number struct {
 	reduce string
 	count  int64
-	// whole is the sum of the whole numbers, small as long as it fits there.
-	small int64
-	whole *big.Int
+	// whole is the sum of the whole numbers.
+	whole big.Int
 	// float and rest are the sum of the floats and what rounding has left of it; floats says that there were any.
 	floats      bool
 	float, rest float64
@@ -76,20 +75,8 @@ func float(text string) (float64, error) {
 }
 
 func (n *number) addWhole(text string) {
-	i, err := strconv.ParseInt(text, 10, 64)
-	if sum := n.small + i; err == nil && (sum > n.small) == (i > 0) {
-		n.small = sum
-		return
-	}
-	big, _ := new(big.Int).SetString(text, 10) // JSON was checked before
-	n.addBig(big)
-}
-
-func (n *number) addBig(i *big.Int) {
-	if n.whole == nil {
-		n.whole = new(big.Int)
-	}
-	n.whole.Add(n.whole, i)
+	i, _ := new(big.Int).SetString(text, 10) // JSON was checked before
+	n.whole.Add(&n.whole, i)
 }
 
 func (n *number) addFloat(f float64) {
@@ -153,22 +140,13 @@ func (n *number) join(count int64, raw json.RawMessage) error {
 	return nil
 }
 
-// sumWhole is the sum of the whole numbers.
-func (n *number) sumWhole() *big.Int {
-	sum := big.NewInt(n.small)
-	if n.whole != nil {
-		sum.Add(sum, n.whole)
-	}
-	return sum
-}
-
 func (n *number) state() (json.RawMessage, error) {
 	if n.floats && !finite(n.float+n.rest) {
 		return nil, errBeyond
 	}
 	s := numberState{Floats: n.floats, Float: n.float, Rest: n.rest, Best: n.best}
 	if n.reduce == gpumux.ReduceSum || n.reduce == gpumux.ReduceMean {
-		s.Whole = n.sumWhole().String()
+		s.Whole = n.whole.String()
 	}
 	return json.Marshal(s)
 }
@@ -189,7 +167,7 @@ func (n *number) value() (json.RawMessage, error) {
 		return json.RawMessage(n.best), nil
 	case gpumux.ReduceSum:
 		if !n.floats {
-			return json.RawMessage(n.sumWhole().String()), nil
+			return json.RawMessage(n.whole.String()), nil
 		}
 		return printed(n.total())
 	}
@@ -197,7 +175,7 @@ func (n *number) value() (json.RawMessage, error) {
 	case n.count == 0:
 		return json.RawMessage("null"), nil
 	case !n.floats:
-		mean, _ := new(big.Rat).SetFrac(n.sumWhole(), big.NewInt(n.count)).Float64()
+		mean, _ := new(big.Rat).SetFrac(&n.whole, big.NewInt(n.count)).Float64()
 		return printed(mean)
 	}
 	return printed(n.total() / float64(n.count))
@@ -205,8 +183,8 @@ func (n *number) value() (json.RawMessage, error) {
 
 // total is the sum of all numbers when floats are among them.
 func (n *number) total() float64 {
-	whole, _ := new(big.Float).SetInt(n.sumWhole()).Float64()
-	all := *n
+	whole, _ := new(big.Float).SetInt(&n.whole).Float64()
+	all := number{float: n.float, rest: n.rest}
 	all.addFloat(whole)
 	return all.float + all.rest
 }

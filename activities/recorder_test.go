@@ -211,3 +211,12 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 		})
 	}
 }
+
+func (l *lab) put(key string) {
+	w, err := l.store.Create(l.t.Context(), key)
+	require.NoError(l.t, err)
+	defer w.Abort()
+	_, err = w.Write([]byte("[]"))
+	require.NoError(l.t, err)
+	require.NoError(l.t, w.Close())
+}

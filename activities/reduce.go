@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store"
@@ -49,22 +48,16 @@ func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Parti
 // Reduce runs a reduce that is a task, in slots.
 func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
 	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in, code: p.Edition, edition: in.Edition}
-	k := &keeper{r: r, clock: time.Now}
-	k.recall()
-	if err := p.doubted(ctx, k.tell); err != nil {
+	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
 		return gpumux.Partial{}, err
 	}
-	defer k.beat()()
-	partial, err := r.task(k)
+	defer alive(ctx)()
+	partial, err := r.task()
 	var fault *gpumux.Fault
 	switch {
 	case err == nil:
-		k.clear()
 		return partial, nil
 	case ctx.Err() != nil:
-		if temporal.IsCanceledError(context.Cause(ctx)) { // for good, not to go on elsewhere
-			k.clear()
-		}
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
 		return partial, hopeless(err)
@@ -75,7 +68,6 @@ func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partia
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
 		return partial, again(fault, retryDelay)
 	}
-	k.clear()
 	return partial, final(fault)
 }
 
@@ -87,8 +79,8 @@ func (r *reducer) span() gpumux.Span {
 	return r.in.Span
 }
 
-// each calls f with the value of every item from start on that succeeded, in order.
-func (r *reducer) each(start int64, f func(index int64, value json.RawMessage) error) error {
+// each calls f with the value of every item that succeeded, in order.
+func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 	for _, result := range r.in.Results {
 		if result.Fault == nil {
 			if err := f(result.Index, result.Value); err != nil {
@@ -99,7 +91,7 @@ func (r *reducer) each(start int64, f func(index int64, value json.RawMessage) e
 	if r.in.Source == nil {
 		return nil
 	}
-	for line, err := range r.store.Items(r.ctx, *r.in.Source, start, r.in.End) {
+	for line, err := range r.store.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
 		var result gpumux.Result
 		if err == nil {
 			err = json.Unmarshal(line, &result)
@@ -128,7 +120,7 @@ func (r *reducer) own() (gpumux.Partial, error) {
 		}
 	}
 	var mistake error
-	err := r.each(r.in.Start, func(index int64, value json.RawMessage) error {
+	err := r.each(func(index int64, value json.RawMessage) error {
 		if err := n.add(value); err != nil {
 			mistake = wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", r.in.Reduce, index, value), err)
 			return mistake
@@ -161,9 +153,8 @@ type operand struct {
 	rank int
 }
 
-// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before, and
-// keeps those, so that the next attempt at a stretch goes on behind the last block.
-func (r *reducer) task(k *keeper) (gpumux.Partial, error) {
+// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before.
+func (r *reducer) task() (gpumux.Partial, error) {
 	out := gpumux.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
 		err := r.combine(nil, nil) // finds out whether the task is known
@@ -173,10 +164,7 @@ func (r *reducer) task(k *keeper) (gpumux.Partial, error) {
 		return out, err
 	}
 	var block, stack []operand
-	bytes, start := 0, r.in.Start
-	if r.in.Source != nil {
-		start, out.Count, stack = k.resume()
-	}
+	bytes := 0
 	settle := func() error {
 		one, err := r.tree(block)
 		block, bytes = block[:0], 0
@@ -214,13 +202,9 @@ func (r *reducer) task(k *keeper) (gpumux.Partial, error) {
 		}
 		out.Count += p.Count
 	}
-	err := r.each(start, func(index int64, value json.RawMessage) error {
+	err := r.each(func(index int64, value json.RawMessage) error {
 		out.Count++
-		err := take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
-		if err == nil && len(block) == 0 && r.in.Source != nil {
-			k.save(index+1, out.Count, stack)
-		}
-		return err
+		return take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
 	})
 	if err == nil {
 		err = settle()

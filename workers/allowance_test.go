@@ -3,19 +3,15 @@ package workers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -93,7 +89,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	c := &cuda{workbench: newWorkbench(t, inventory, true), machine: machine, inventory: inventory, device: inventory.Devices()[0]}
-	c.allowances = openAllowances(c.dir, tasksIn(c.dir, "takes"), c.to)
+	c.allowances = newAllowances(c.to)
 	c.env["DRIVER"], c.env["UUID"] = machine.File+".d", c.device.UUID
 	if holds {
 		c.env["HOLDS"] = "1"
@@ -136,7 +132,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 }
 
 // A limit that holds is tried without taking anything; what the process holds beside the framework is measured and replaces the
-// guess in the next process, also of the next worker.
+// guess in the next process.
 func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	c := newCUDA(t, true, false)
 	how, limit := c.takes(t, 7100)
@@ -147,20 +143,14 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Equal(t, "300MiB", lines[0].ContextMap()["context"])
 	require.Equal(t, "torch", lines[0].ContextMap()["framework"])
 	require.EqualValues(t, 300<<20, c.allowances.of(c.device.Name, "takes"))
-	require.Empty(t, c.allowances.broken(c.device.Name, []string{"takes"}))
 
 	require.NoError(t, c.slot.Clear(t.Context()))
 	how, limit = c.takes(t, 7818)
 	require.Equal(t, "refused", how)
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
-	c.allowances.settle()
-	next := openAllowances(c.dir, tasksIn(c.dir, "takes"), zap.NewNop())
-	require.EqualValues(t, 300<<20, next.of(c.device.Name, "takes"))
-	require.Zero(t, next.of("another model", "takes"))
-	task, bytes := next.most(c.device.Name, []string{"other", "takes"})
-	require.Equal(t, "takes", task)
-	require.EqualValues(t, 300<<20, bytes)
+	require.Zero(t, c.allowances.of("another model", "takes"))
+	bytes := c.allowances.of(c.device.Name, "takes")
 	g := group{name: c.device.UUID, devices: []gpu.Device{c.device}}
 	env := environment(PoolConfig{Slots: 1, GPUsPerSlot: 1, Memory: 8 << 30}, g, bytes)
 	require.Equal(t, "8196718592", env["CUPY_GPU_MEMORY_LIMIT"])
@@ -182,25 +172,13 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	lines := c.log.FilterLevelExact(zap.WarnLevel).FilterMessageSnippet("does not keep to the slot's memory by itself").All()
 	require.Len(t, lines, 1, "once")
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
-
-	// The next worker knows, if it runs the task.
-	c.allowances.settle()
-	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{c.device}})
-	require.NoError(t, err)
-	for task, want := range map[string]string{"takes": "framework caps except of torch", "other": "framework caps"} {
-		list, _ := enforced(t, inventory, PoolConfig{Name: "gpu", Devices: gpu.Selection{"0"}, Memory: 8 << 30}, func(w *Worker) {
-			w.tasks = tasksIn(c.dir, task)
-			w.hostPIDs, w.allowances = false, openAllowances(c.dir, w.tasks, w.log)
-		})
-		require.Equal(t, []string{want}, list, task)
-	}
 }
 
 // On the CPU it is what the idle process holds.
 func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))
-	a := openAllowances(b.dir, tasksIn(b.dir, "one"), b.to)
+	a := newAllowances(b.to)
 	pool := PoolConfig{Name: "pool", Memory: 140 << 20}
 	s := b.slot(gpu.CPU, pool.Memory, func(o *slot.Options) {
 		o.Loaded = func(task string, bytes int64) { a.loaded(pool, gpu.CPU, task, bytes) }
@@ -209,124 +187,4 @@ func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 115<<20, int64(a.of(gpu.CPU, "one")), 12<<20, "the value and the interpreter")
 	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
-}
-
-func TestAllowance_AFileThatCannotBeReadIsMeasuredAnew(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "allowances.json"), []byte("{"), 0o644))
-	a := openAllowances(dir, tasksIn(dir, "t"), zap.NewNop())
-	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 600 << 20})
-	a.settle()
-	require.EqualValues(t, 300<<20, openAllowances(dir, tasksIn(dir, "t"), zap.NewNop()).of("H200", "t"), "of each device")
-	a.capped("pool", "H200", 2, slot.Cap{Task: "t", Framework: "torch", Context: 640 << 20})
-	require.EqualValues(t, 300<<20, a.of("H200", "t"), "about the same")
-	require.Equal(t, gpumux.Size(0), openAllowances("", tasksIn("", "t"), zap.NewNop()).of("H200", "t"))
-}
-
-// The file is shared: by tasks of the same name in other projects, and by workers that run at the same time.
-func TestAllowance_SharedByWorkers(t *testing.T) {
-	dir := t.TempDir()
-	torch := func(a *allowances, task string, bytes int64) {
-		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: bytes})
-		a.settle()
-	}
-	open := func(project string) *allowances { return openAllowances(dir, tasksIn(project, "t", "u"), zap.NewNop()) }
-	first, second, other := open("/a"), open("/a"), open("/b")
-	torch(first, "t", 300<<20)
-	torch(second, "u", 400<<20)
-	torch(other, "t", 500<<20)
-	for _, a := range []*allowances{open("/a"), second} {
-		require.EqualValues(t, 400<<20, a.of("H200", "u"))
-		require.EqualValues(t, 300<<20, a.of("H200", "t"))
-	}
-	require.EqualValues(t, 500<<20, open("/b").of("H200", "t"))
-	require.Zero(t, open("/b").of("H200", "u"))
-	torch(first, "u", 800<<20)
-	require.EqualValues(t, 800<<20, open("/a").of("H200", "u"), "what was seen last holds")
-}
-
-// What has not been seen for long is forgotten; what is seen again is not, though it did not change.
-func TestAllowance_OldOnesAreForgotten(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Now()
-	a := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
-	a.now = func() time.Time { return now }
-	seen := func(task string) {
-		a.capped("pool", "H200", 1, slot.Cap{Task: task, Framework: "torch", Context: 300 << 20})
-		a.settle()
-	}
-	now = now.Add(-allowanceAge - time.Hour)
-	seen("t")
-	seen("u")
-	now = now.Add(2 * time.Hour)
-	seen("u")
-	now = now.Add(allowanceFresh)
-	seen("u")
-	next := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
-	require.Zero(t, next.of("H200", "t"))
-	require.EqualValues(t, 300<<20, next.of("H200", "u"))
-}
-
-// hungDisk puts a pipe in the place of the file: reading it waits until somebody writes to it, as on a network disk that hangs.
-func hungDisk(t *testing.T, dir string) (answer func()) {
-	t.Helper()
-	file := filepath.Join(dir, "allowances.json")
-	require.NoError(t, syscall.Mkfifo(file, 0o600))
-	return func() {
-		pipe, err := os.OpenFile(file, os.O_WRONLY, 0)
-		require.NoError(t, err)
-		_, err = pipe.WriteString("{}")
-		require.NoError(t, errors.Join(err, pipe.Close()))
-	}
-}
-
-// Every call of every task asks for allowances: no disk may keep them waiting. What was known last is kept once it answers.
-func TestAllowance_ADiskThatHangsKeepsNobodyWaiting(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	a := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
-	answer := hungDisk(t, dir)
-	known := make(chan gpumux.Size)
-	go func() {
-		for _, mb := range []int64{300, 600, 900} {
-			a.capped("pool", "H200", 1, slot.Cap{Task: "t", Framework: "torch", Context: mb << 20})
-			a.capped("pool", "H200", 1, slot.Cap{Task: "u", Framework: "torch", Context: 2 * mb << 20})
-		}
-		known <- a.of("H200", "t")
-	}()
-	select {
-	case size := <-known:
-		require.EqualValues(t, 900<<20, size)
-	case <-time.After(time.Minute):
-		t.Fatal("it waits for the disk")
-	}
-	answer()
-	a.settle()
-	next := openAllowances(dir, tasksIn(dir, "t", "u"), zap.NewNop())
-	require.EqualValues(t, 900<<20, next.of("H200", "t"))
-	require.EqualValues(t, 1800<<20, next.of("H200", "u"))
-}
-
-// Neither may one keep the worker from ending, which waits for one that is well.
-func TestAllowance_AreKeptWhenTheWorkerStops(t *testing.T) {
-	t.Parallel()
-	for _, hangs := range []bool{false, true} {
-		w, dir := localWorker(t, "")
-		core, seen := observer.New(zap.WarnLevel)
-		w.log = zap.New(core)
-		w.allowances = openAllowances(dir, tasksIn(dir, "t"), w.log)
-		if hangs {
-			w.o.Grace, w.slack = time.Millisecond, time.Second
-			answer := hungDisk(t, dir)
-			defer w.allowances.settle()
-			defer answer()
-		}
-		w.allowances.capped("pool", "H200", 1, slot.Cap{Task: "t", Framework: "torch", Context: 300 << 20})
-		require.NoError(t, w.Stop(t.Context()))
-		if hangs {
-			require.Equal(t, 1, seen.FilterMessageSnippet("the disk has not answered for 1.001s").Len())
-		} else {
-			require.EqualValues(t, 300<<20, openAllowances(dir, tasksIn(dir, "t"), w.log).of("H200", "t"))
-		}
-	}
 }

@@ -47,11 +47,7 @@ func (w *Worker) means(p placement) means {
 	if p.instances() {
 		m.list = append(m.list, "MIG")
 	}
-	kept := meansCaps
-	if broken := w.allowances.broken(model(p.groups[0].devices[0]), w.tasks.names()); len(broken) > 0 {
-		kept += " except of " + strings.Join(broken, ", ")
-	}
-	m.list = append(m.list, kept)
+	m.list = append(m.list, meansCaps)
 	if m.lack = w.blind(p); m.lack == "" {
 		m.list = append(m.list, watched)
 	}
@@ -173,21 +169,10 @@ func (w *Worker) sayPool(p placement) {
 	}
 }
 
-// sayRoom warns when a budget leaves less for data than what a process takes beside it, as measured, or as it is where nobody has.
+// sayRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
 func (w *Worker) sayRoom(p placement) {
-	kind := model(p.groups[0].devices[0])
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
-	task, takes := w.allowances.most(kind, w.tasks.names())
-	switch {
-	case kind == gpu.CPU && takes > per/2:
-		w.log.Warn(fmt.Sprintf("of a budget of %s only %s are left for data: the idle process of %s was seen to hold %s",
-			per, max(0, per-takes), task, takes),
-			zap.String(logPool, p.Name))
-	case kind != gpu.CPU && takes > 0 && per <= 2*takes:
-		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: "+
-			"%s was seen to take %s for its CUDA context and libraries",
-			per, room(per, takes), task, takes), zap.String(logPool, p.Name))
-	case kind != gpu.CPU && takes == 0 && per <= contextRoom:
+	if model(p.groups[0].devices[0]) != gpu.CPU && per <= contextRoom {
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
 			per, room(per, 0)), zap.String(logPool, p.Name))
 	}

@@ -21,7 +21,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(
 		Store: "file://" + t.TempDir(), Pools: []PoolConfig{p}, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
-	w.hostPIDs, w.allowances = true, openAllowances("", w.tasks, w.log)
+	w.hostPIDs, w.allowances = true, newAllowances(w.log)
 	if change != nil {
 		change(w)
 	}
@@ -102,7 +102,7 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: c.inventory, Log: zap.New(core)})
 	require.NoError(t, err)
-	w.hostPIDs, w.allowances = true, openAllowances("", w.tasks, w.log)
+	w.hostPIDs, w.allowances = true, newAllowances(w.log)
 	for _, p := range w.placements {
 		w.enforced[p.Name] = w.means(p)
 	}

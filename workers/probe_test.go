@@ -26,7 +26,7 @@ func proving(t *testing.T, watches bool) (*Worker, *observer.ObservedLogs) {
 		Pools: []PoolConfig{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
-	w.watch, w.allowances = newWatch(inventory, true, w.log), openAllowances("", w.tasks, w.log)
+	w.watch, w.allowances = newWatch(inventory, true, w.log), newAllowances(w.log)
 	if watches {
 		ctx, cancel := context.WithCancel(context.Background())
 		w.guards.Go(func() { w.watch.run(ctx) })

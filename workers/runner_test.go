@@ -26,7 +26,7 @@ func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
 	return &runner{
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
 		contact:    contact.New(nil, now, log),
-		allowances: openAllowances("", tasks, log), metrics: newMetrics(log), lost: func(string, string) {},
+		allowances: newAllowances(log), metrics: newMetrics(log), lost: func(string, string) {},
 	}, fakes
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-
-	"go.uber.org/zap"
 )
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
@@ -95,14 +93,6 @@ func (w *Worker) shutdown() error {
 		errs = append(errs, fmt.Errorf("the GPU driver has not let go for %s: %w", limit, err))
 	} else {
 		errs = append(errs, <-closed)
-	}
-	if w.allowances != nil {
-		keeping, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		if err := await(keeping, w.allowances.settle); err != nil {
-			w.log.Warn(fmt.Sprintf("what was measured of tasks is not kept for the next worker: the disk has not answered for %s", limit),
-				zap.String("folder", w.cache), zap.Error(err))
-		}
 	}
 	if w.scratch != "" {
 		errs = append(errs, os.RemoveAll(w.scratch))

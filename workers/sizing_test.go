@@ -63,7 +63,7 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), openAllowances("", w.tasks, w.log)
+	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), newAllowances(w.log)
 	pl := w.open(w.placements[0], main)
 	p := startPlant(t, pl, w.placements[0], w.inventory, w.tasks, w.log, seen)
 	t.Cleanup(func() { require.NoError(t, pl.stop(context.Background())) })
@@ -112,7 +112,7 @@ func startPlant(
 	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
 		pool: pl, tasks: tasks, halt: t.Context(), size: s, lost: func(string, string) {}, log: log,
 		contact:    contact.New(nil, func() time.Duration { return 0 }, log),
-		allowances: openAllowances("", tasks, log), metrics: newMetrics(log),
+		allowances: newAllowances(log), metrics: newMetrics(log),
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -184,7 +184,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	w.allowances = openAllowances(w.cache, w.tasks, w.log)
+	w.allowances = newAllowances(w.log)
 	w.watch = newWatch(w.inventory, w.hostPIDs, w.log)
 	w.watch.host = hostMemory(w.inventory)
 	w.confine()
