@@ -39,7 +39,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	}
 	spooled, err := store.Spool(strings.NewReader(lines.String()), store.SpoolOptions{Dir: b.TempDir()})
 	require.NoError(b, err)
-	s, err := store.Open(b.Context(), "file://"+b.TempDir())
+	s, err := store.Open(b.Context(), "file://"+b.TempDir(), nil)
 	require.NoError(b, err)
 	defer s.Close()
 	source, err := s.PutSource(b.Context(), spooled)

@@ -12,7 +12,7 @@ import (
 
 // joinOne is a stream into a store in memory.
 func joinOne(t *testing.T) (*stream, store.Written) {
-	s, err := store.Open(t.Context(), "mem://")
+	s, err := store.Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	stream, written, err := NewRecorders(s).join("p", "claim")

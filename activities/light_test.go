@@ -13,7 +13,7 @@ import (
 
 // A results file takes the place of what has its name, so it must not be the source, by its key or its URL.
 func TestIndexSource_NotOverItsResults(t *testing.T) {
-	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"))
+	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"), nil)
 	require.NoError(t, err)
 	defer st.Close()
 	w, err := st.Create(t.Context(), "a/x.jsonl")

@@ -41,7 +41,7 @@ func (eager) Run(_ context.Context, call Call) error {
 // A chunk whose time is over hands back what the slot has not taken; what it has taken still counts.
 func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	l := newLab(t, eager{})
-	s, err := store.Open(t.Context(), "file://"+t.TempDir())
+	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)

@@ -21,7 +21,7 @@ import (
 // serverStore is a store on a server whose troubles a test makes.
 func serverStore(t *testing.T) (*s3test.Server, *store.Store) {
 	server := s3test.New(t)
-	s, err := store.Open(t.Context(), server.URL(""))
+	s, err := store.Open(t.Context(), server.URL(""), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return server, s

@@ -37,7 +37,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	runner := &swelling{}
 	l := newLab(t, runner)
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), "file://"+dir)
+	s, err := store.Open(t.Context(), "file://"+dir, nil)
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)

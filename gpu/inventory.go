@@ -161,11 +161,7 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 		return nil, err
 	}
 	if d.Kind == KindCPU {
-		table, err := ReadProcesses()
-		if err != nil {
-			return nil, err
-		}
-		return table.resident(), nil
+		return residents()
 	}
 	if inv.driver == nil {
 		return map[int]uint64{}, nil

@@ -123,7 +123,7 @@ func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, err
 	case strings.HasPrefix(url, "file:") && host != here:
 		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
 	}
-	st, err := store.OpenWith(ctx, url, store.Options{Keys: s.Keys})
+	st, err := store.Open(ctx, url, s.Keys)
 	if err != nil {
 		return nil, &NoStore{URL: url, Err: err}
 	}

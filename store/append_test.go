@@ -57,7 +57,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 }
 
 func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	for _, text := range []string{"1", "2"} { // in one write
@@ -75,7 +75,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 // A store that takes nothing for a while loses nothing of what was there, and gets all that came meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	first := a.At()
@@ -106,7 +106,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 // A write that fails in the middle of many keeps what it has not written.
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	large := `"` + strings.Repeat("x", fullBytes) + `"`
@@ -160,7 +160,7 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 }
 
 func TestAppender_ManyItemsInOneFlushMakePartsThatFit(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), Options{})
+	s := open(t, "file://"+t.TempDir(), nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	const n = 2*largestInItems + 10
@@ -221,7 +221,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 // Where an Appender stands is known while a write hangs: chunks begin and heartbeat meanwhile.
 func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	before := a.At()
@@ -238,7 +238,7 @@ func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 
 // Whatever is damaged on disk, the next write of the part is whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), Options{})
+	s := open(t, "file://"+t.TempDir(), nil)
 	a, err := s.Append("p")
 	require.NoError(t, err)
 	require.NoError(t, a.Add(value(0, "1")))
@@ -256,14 +256,14 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 }
 
 func TestAppender_RefusesAFolderOutside(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	_, err := s.Append("/etc")
 	var name *NameError
 	require.True(t, errors.As(err, &name))
 }
 
 func TestAppender_NamesDiffer(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	names := map[string]bool{}
 	for range 1000 {
 		a, err := s.Append("p")
@@ -279,7 +279,7 @@ func BenchmarkAppender(b *testing.B) {
 	for _, size := range []int{10, 1000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			dir := b.TempDir()
-			s := open(b, "file://"+dir, Options{})
+			s := open(b, "file://"+dir, nil)
 			text := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 			a, err := s.Append("p")
 			require.NoError(b, err)

@@ -152,7 +152,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 }
 
 func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	for i := range int64(9) {
 		part := writePart(t, s, "p", value(i, "1"))
 		text := get(t, s, part.key("p"))
@@ -199,7 +199,7 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 		server.ServeHTTP(w, r)
 	}))
 	defer strict.Close()
-	s := open(t, "s3://bucket?region=eu-west-1&endpoint="+strict.URL, Options{})
+	s := open(t, "s3://bucket?region=eu-west-1&endpoint="+strict.URL, nil)
 	part := writePart(t, s, "p", value(0, "1"))
 	put(t, s, part.key("p"), "")
 	found, err := s.Find(t.Context(), nine)
@@ -211,7 +211,7 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 
 // A part that a newer version wrote is not damaged: it stays, and whoever cannot read it says so.
 func TestPart_ANewerVersionStays(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))
 	names, err := s.names(t.Context(), "p")
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 
 func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 	for _, index := range []int64{9, 10, 1 << 50} {
-		s := open(t, "mem://", Options{})
+		s := open(t, "mem://", nil)
 		part := writePart(t, s, "p", value(index, "1"))
 		_, err := s.Find(t.Context(), nine)
 		var other *OwnerError
@@ -50,7 +50,7 @@ func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 
 func TestFind_OverS3WithBrokenConnections(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	const parts = 100
 	for i := range int64(parts) {
 		writePart(t, s, "p", value(2*i, `"`+strings.Repeat("x", 2000)+`"`))
@@ -67,7 +67,7 @@ func TestFind_OverS3WithBrokenConnections(t *testing.T) {
 
 func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	for _, text := range []string{"", "1\n2\n", strings.Repeat("12345\n", 10_000)} {
 		src, err := s.PutSource(t.Context(), spool(t, text, JSONLines))
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ func TestReadURL_DiskAndS3(t *testing.T) {
 	file := filepath.Join(dir, "an <odd> name.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0o600))
 	server := s3test.New(t)
-	put(t, open(t, server.URL(""), Options{}), "in/a b.jsonl", "2\n")
+	put(t, open(t, server.URL(""), nil), "in/a b.jsonl", "2\n")
 	for url, want := range map[string]string{
 		"file://" + filepath.ToSlash(dir) + "/an%20%3Codd%3E%20name.jsonl":        "1\n",
 		"s3://bucket/in/a%20b.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "2\n",

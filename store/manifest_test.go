@@ -59,7 +59,7 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 }
 
 func TestClaim_ThatIsNoManifest(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	for _, text := range []string{"", "x", "{}", `{"manifest":2}`, "null"} {
 		put(t, s, "p/manifest.json", text)
 		_, err := s.Find(t.Context(), nine)
@@ -104,10 +104,10 @@ func TestClaim_Concurrently(t *testing.T) {
 func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 	server := s3test.New(t)
 	server.RefuseConditions()
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	first, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
-	again, err := open(t, server.URL(""), Options{}).Find(t.Context(), nine)
+	again, err := open(t, server.URL(""), nil).Find(t.Context(), nine)
 	require.NoError(t, err)
 	require.Equal(t, first.Claim, again.Claim)
 	other := nine
@@ -120,13 +120,13 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 // A store is the same one whatever it is called, and another one even where it is called the same.
 func TestIdentity(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
-	renamed := open(t, server.URL("&use_path_style=true"), Options{})
+	renamed := open(t, server.URL("&use_path_style=true"), nil)
 	require.NotEqual(t, s.URL(), renamed.URL())
 	require.NoError(t, renamed.Holds(t.Context(), found.Claim))
-	for _, other := range []*Store{open(t, server.URL("&prefix=a"), Options{}), open(t, "file://"+t.TempDir(), Options{}), open(t, "mem://", Options{})} {
+	for _, other := range []*Store{open(t, server.URL("&prefix=a"), nil), open(t, "file://"+t.TempDir(), nil), open(t, "mem://", nil)} {
 		err := other.Holds(t.Context(), found.Claim)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner)
@@ -143,7 +143,7 @@ func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
 	ids := make([]string, 16)
 	var wait sync.WaitGroup
 	for i := range ids {
-		s := open(t, "file://"+dir, Options{})
+		s := open(t, "file://"+dir, nil)
 		wait.Go(func() {
 			id, err := s.Identity(t.Context())
 			if err != nil {
@@ -157,7 +157,7 @@ func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
 	for _, id := range ids {
 		require.Equal(t, ids[0], id)
 	}
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	put(t, s, "store.json", "{}")
 	_, err := s.Identity(t.Context())
 	require.ErrorContains(t, err, "mem:///store.json does not say which store this is")

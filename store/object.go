@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -24,7 +23,6 @@ const abreast = 16
 type object struct {
 	ctx          context.Context
 	s            *Store
-	p            *place
 	key, url     string
 	from, length int64
 	sealing      sealing
@@ -33,12 +31,12 @@ type object struct {
 }
 
 // Read opens length bytes of an object from offset, or all the rest when length is negative. The name is a key, a URL inside
-// the store, or one inside Options.Sources. A missing object is an fs.ErrNotExist.
+// the store. A missing object is an fs.ErrNotExist.
 func (s *Store) Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	return s.open(ctx, name, offset, length)
 }
 
-// open is Read. In a store with keys the object must be encrypted, unless it lies in a folder of sources.
+// open is Read. In a store with keys the object must be encrypted.
 func (s *Store) open(ctx context.Context, name string, offset, length int64) (*object, error) {
 	return s.openAs(ctx, name, offset, length, sealedOnly)
 }
@@ -49,17 +47,14 @@ func (s *Store) openSource(ctx context.Context, name string, offset, length int6
 }
 
 func (s *Store) openAs(ctx context.Context, name string, offset, length int64, how sealing) (*object, error) {
-	p, key, err := s.find(name)
+	key, err := s.Key(name)
 	if err != nil {
 		return nil, err
 	}
 	if offset < 0 {
-		return nil, fmt.Errorf("read %s: offset %d is negative", p.url(key), offset)
+		return nil, fmt.Errorf("read %s: offset %d is negative", s.Locate(key), offset)
 	}
-	o := &object{ctx: ctx, s: s, p: p, key: key, url: p.url(key), from: offset, length: length, sealing: how}
-	if p != s.home && how == sealedOnly {
-		o.sealing = sealedOrPlain
-	}
+	o := &object{ctx: ctx, s: s, key: key, url: s.Locate(key), from: offset, length: length, sealing: how}
 	if o.body, err = o.content(); err != nil {
 		return nil, absent("read", o.url, err)
 	}
@@ -109,13 +104,13 @@ func (o *object) Close() error { return o.body.Close() }
 
 // Exists says whether there is an object. The name is as for Read.
 func (s *Store) Exists(ctx context.Context, name string) (bool, error) {
-	p, key, err := s.find(name)
+	key, err := s.Key(name)
 	if err != nil {
 		return false, err
 	}
-	there, err := p.bucket.Exists(ctx, key)
+	there, err := s.home.bucket.Exists(ctx, key)
 	if err != nil {
-		return false, fmt.Errorf("look for %s: %w", p.url(key), err)
+		return false, fmt.Errorf("look for %s: %w", s.Locate(key), err)
 	}
 	return there, nil
 }
@@ -130,52 +125,6 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("delete %s: %w", s.Locate(key), err)
 	}
 	return nil
-}
-
-// DeleteFolder removes every object below a folder; one that is not there is no error.
-func (s *Store) DeleteFolder(ctx context.Context, name string) error {
-	folder, err := s.Key(name)
-	if err != nil {
-		return err
-	}
-	if s.home.dir != "" {
-		if err := os.RemoveAll(filepath.Join(s.home.dir, filepath.FromSlash(folder))); err != nil {
-			return fmt.Errorf("delete %s: %w", s.Locate(folder), err)
-		}
-		return nil
-	}
-	keys := make(chan string)
-	var (
-		wait   sync.WaitGroup
-		mu     sync.Mutex
-		failed error
-	)
-	for range abreast {
-		wait.Go(func() {
-			for key := range keys {
-				if err := s.Delete(ctx, key); err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	objects := s.home.bucket.List(&blob.ListOptions{Prefix: folder + "/"})
-	var listed error
-	for {
-		object, err := objects.Next(ctx)
-		if err != nil {
-			if err != io.EOF {
-				listed = fmt.Errorf("list %s: %w", s.Locate(folder), err)
-			}
-			break
-		}
-		keys <- object.Key
-	}
-	close(keys)
-	wait.Wait()
-	return errors.Join(listed, failed)
 }
 
 // list calls f with the name of every object directly in a folder, in no order. Bytes is -1 on disk. A folder that is not

@@ -72,7 +72,7 @@ func TestPart_Lines(t *testing.T) {
 }
 
 func TestPart_RefusesWhatIsWrong(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	for want, result := range map[string]gpumux.Result{
 		"the index is negative":            value(-1, "1"),
 		"must have either a value or a":    {Index: 1},
@@ -106,7 +106,7 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 
 // Large values are not copied on their way, whatever stands in them.
 func TestPart_LargeValues(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), Options{})
+	s := open(t, "file://"+t.TempDir(), nil)
 	long := strings.Repeat("x", 3*wholeValue)
 	results := []gpumux.Result{
 		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Output: "said\n"},
@@ -165,7 +165,7 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 }
 
 func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), Options{})
+	s := open(t, "file://"+t.TempDir(), nil)
 	var want []string
 	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
 		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)

@@ -57,7 +57,7 @@ func apart(t *testing.T, s *Store) (src gpumux.Source, runs gpumux.Runs) {
 
 func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 	server := s3test.New(t)
-	for _, s := range []*Store{open(t, "file://"+t.TempDir(), Options{}), open(t, server.URL(""), Options{})} {
+	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
 		src, runs := apart(t, s)
 		require.Greater(t, len(bridge(src, runs)), 1)
 		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
@@ -82,7 +82,7 @@ func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 
 func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
 	_, err = s.indexOf(t.Context(), src)
@@ -104,7 +104,7 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 }
 
 func TestPick_ErrorsComeOut(t *testing.T) {
-	for _, s := range []*Store{open(t, "file://"+t.TempDir(), Options{}), open(t, s3test.New(t).URL(""), Options{})} {
+	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
 		src, runs := apart(t, s)
 		past := append(append(gpumux.Runs{}, runs...), gpumux.Span{Start: src.Items - 1, End: src.Items + 1})
 		count := int64(0)

@@ -21,7 +21,7 @@ import (
 // reachTimeout bounds how long opening waits for a server that does not answer.
 const reachTimeout = 30 * time.Second
 
-// place is a folder of objects behind a URL: the store's own, or one that may only be read.
+// place is a folder of objects behind a URL.
 type place struct {
 	scheme, host string
 	// path is the folder's absolute path within the host, without a slash at the end; empty for the whole of it.

@@ -40,7 +40,7 @@ var oldRing = ring{"a", map[string]string{"a": "one"}}
 
 func openKeys(t testing.TB, url string, keys Keys) *Store {
 	t.Helper()
-	s, err := OpenWith(t.Context(), url, Options{Keys: keys})
+	s, err := Open(t.Context(), url, keys)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -80,7 +80,7 @@ const (
 	packedGrowth = 16
 )
 
-// IndexSource checks every item of a file in the store (or in Options.Sources), .jsonl, .ndjson, .csv or .tsv, plain or with .gz
+// IndexSource checks every item of a file in the store, .jsonl, .ndjson, .csv or .tsv, plain or with .gz
 // or .zst behind it, and writes its index. The Source it returns is the file itself, or for CSV and compressed files their items
 // as JSON lines, which are written beside the index. Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {

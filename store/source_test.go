@@ -76,7 +76,7 @@ func TestSource_CSVInTheStore(t *testing.T) {
 
 func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	in := spool(t, "1\n2\n", JSONLines)
 	first, err := s.PutSource(t.Context(), in)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 
 func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, []string{"12345"}, itemsOf(t, s, src, 0, 1))
@@ -108,7 +108,7 @@ func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 
 func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, Options{})
+	s := open(t, "file://"+dir, nil)
 	large := `"` + strings.Repeat("x", 1<<20) + `"`
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 
 func TestSource_SameSizeButLaterIsAnotherFile(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, Options{})
+	s := open(t, "file://"+dir, nil)
 	put(t, s, "a.jsonl", "1\n")
 	src, err := s.IndexSource(t.Context(), "a.jsonl", "a.index")
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestSource_SameSizeButLaterIsAnotherFile(t *testing.T) {
 }
 
 func TestItems_StopsAndCancels(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("1\n", 1000), JSONLines))
 	require.NoError(t, err)
 	count := 0
@@ -213,7 +213,7 @@ func TestItems_StopsAndCancels(t *testing.T) {
 }
 
 func TestItems_AreTheCallersToKeep(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	want, tidy, _ := numbered(1000)
 	src, err := s.PutSource(t.Context(), spool(t, tidy, JSONLines))
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -11,22 +10,11 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Options adjust a Store.
-type Options struct {
-	// Sources are URLs of folders outside the store whose files may be read as sources, such as file:///data/in or
-	// s3://images/2026?region=eu-west-1. Nothing is ever written there. Default none.
-	Sources []string
-	// Keys encrypt every object that is written and decrypt what is read; see sealed.go for the format. Only items may then lie in
-	// the store unencrypted. Default: nothing is encrypted, and an encrypted object is an error.
-	Keys Keys
-}
-
 // Store is a folder of objects behind a blob URL. Its methods may be called by many goroutines at once.
 type Store struct {
-	url     string
-	home    *place
-	foreign []*place
-	keys    Keys
+	url  string
+	home *place
+	keys Keys
 
 	mu      sync.Mutex
 	indexes map[gpumux.Source]index
@@ -44,24 +32,15 @@ type Store struct {
 //
 // With an endpoint, use_path_style=true and request_checksum_calculation=when_required are the default, which is what
 // servers other than Amazon's want.
-func Open(ctx context.Context, url string) (*Store, error) { return OpenWith(ctx, url, Options{}) }
-
-// OpenWith is Open with options.
-func OpenWith(ctx context.Context, url string, o Options) (*Store, error) {
+//
+// Keys encrypt every object that is written and decrypt what is read; only items may then lie in the store unencrypted. With nil
+// nothing is encrypted, and an encrypted object is an error.
+func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
 	home, err := openPlace(ctx, url, true)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", url, err)
 	}
-	s := &Store{url: url, home: home, keys: o.Keys, indexes: map[gpumux.Source]index{}}
-	for _, source := range o.Sources {
-		p, err := openPlace(ctx, source, false)
-		if err != nil {
-			s.Close()
-			return nil, fmt.Errorf("open folder of sources %s: %w", source, err)
-		}
-		s.foreign = append(s.foreign, p)
-	}
-	return s, nil
+	return &Store{url: url, home: home, keys: keys, indexes: map[gpumux.Source]index{}}, nil
 }
 
 // URL is the URL that the store was opened with.
@@ -71,10 +50,4 @@ func (s *Store) URL() string { return s.url }
 func (s *Store) OnDisk() bool { return s.home.scheme != s3blob.Scheme }
 
 // Close lets go of connections. Objects that are being written must be closed or aborted before.
-func (s *Store) Close() error {
-	errs := []error{s.home.bucket.Close()}
-	for _, p := range s.foreign {
-		errs = append(errs, p.bucket.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *Store) Close() error { return s.home.bucket.Close() }

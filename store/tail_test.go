@@ -115,7 +115,7 @@ func TestTail_EachIndexOnce(t *testing.T) {
 // What was read to its end is not read again; of a part that grew, only that one is.
 func TestTail_ReadsWhatIsNew(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	full, err := s.Append("p")
 	require.NoError(t, err)
 	for i := range int64(fullItems) {
@@ -143,7 +143,7 @@ func TestTail_ReadsWhatIsNew(t *testing.T) {
 }
 
 func TestTail_AnErrorOfTheTakerEndsIt(t *testing.T) {
-	s, err := Open(t.Context(), "mem://")
+	s, err := Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	defer s.Close()
 	writePart(t, s, "p", results(0, 1, 2)...)

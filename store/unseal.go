@@ -162,7 +162,7 @@ func (o *object) content() (content, error) {
 
 // raw is a stretch of the object as it lies there.
 func (o *object) raw(from, length int64) (content, error) {
-	body, err := o.p.bucket.NewRangeReader(o.ctx, o.key, from, length, nil)
+	body, err := o.s.home.bucket.NewRangeReader(o.ctx, o.key, from, length, nil)
 	if err != nil {
 		return nil, err
 	}

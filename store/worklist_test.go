@@ -116,7 +116,7 @@ func TestWriteList_RoundTrip(t *testing.T) {
 }
 
 func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
-	s := open(t, "mem://", Options{})
+	s := open(t, "mem://", nil)
 	for _, text := range []string{"1\n1\n", "2\n1\n", "1\n\"2\"\n", "-1\n2\n", "1\n1.5\n", "1\n99999999999999999999\n"} {
 		put(t, s, "list.jsonl", text)
 		src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")

@@ -120,7 +120,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 
 func TestWriter_AbortEndsMultipartUpload(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), Options{})
+	s := open(t, server.URL(""), nil)
 	w, err := s.Create(t.Context(), "large")
 	require.NoError(t, err)
 	_, err = w.Write(make([]byte, 40<<20))
@@ -142,7 +142,7 @@ func TestWriter_AbortEndsMultipartUpload(t *testing.T) {
 
 func TestWriter_LeavesNoOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, Options{})
+	s := open(t, "file://"+dir, nil)
 	put(t, s, "a/b", "x")
 	put(t, s, "a/b", "y")
 	var files []string
@@ -163,7 +163,7 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	cmd.Wait()
 
-	s := open(t, "file://"+dir, Options{})
+	s := open(t, "file://"+dir, nil)
 	there, err := s.Exists(t.Context(), "a/b")
 	require.NoError(t, err)
 	require.False(t, there)
@@ -172,12 +172,12 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	require.Len(t, left, 1, "a fresh temporary may be another process's")
 	old := time.Now().Add(-staleAfter - time.Minute)
 	require.NoError(t, os.Chtimes(left[0], old, old))
-	open(t, "file://"+dir, Options{})
+	open(t, "file://"+dir, nil)
 	require.NoFileExists(t, left[0])
 }
 
 func abandon(url string) {
-	s, err := Open(context.Background(), url)
+	s, err := Open(context.Background(), url, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -207,7 +207,7 @@ func TestWriter_KilledAtAnyMoment(t *testing.T) {
 		}
 		require.NoError(t, cmd.Process.Kill())
 		cmd.Wait()
-		s := open(t, "file://"+dir, Options{})
+		s := open(t, "file://"+dir, nil)
 		content := get(t, s, "a/b")
 		require.Len(t, content, 1<<18)
 		require.Equal(t, bytes.Count([]byte(content), []byte(content[:1])), len(content), "a mix of two writes")
@@ -215,7 +215,7 @@ func TestWriter_KilledAtAnyMoment(t *testing.T) {
 }
 
 func replace(url string) {
-	s, err := Open(context.Background(), url)
+	s, err := Open(context.Background(), url, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -236,7 +236,7 @@ func replace(url string) {
 
 func TestWriter_NoSpaceLeft(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, Options{})
+	s := open(t, "file://"+dir, nil)
 	put(t, s, "kept", "kept")
 	cmd, out := startChild(t, "full", "file://"+dir)
 	text, err := io.ReadAll(out)
@@ -257,7 +257,7 @@ func full(url string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		panic(err)
 	}
-	s, err := Open(context.Background(), url)
+	s, err := Open(context.Background(), url, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -171,7 +171,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.sweeper = slot.NewSweeper(w.log)
 	w.metrics = newMetrics(w.log)
 	w.metrics.version, w.metrics.health = w.o.Version, w.health
-	if w.store, err = store.OpenWith(ctx, w.storeURL, store.Options{Keys: w.objects}); err != nil {
+	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
 		return err
 	}
 	w.recorders = activities.NewRecorders(w.store)

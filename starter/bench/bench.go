@@ -133,7 +133,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.storeURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(b.o.Folder, "store"))}).String()
-	if b.store, err = store.Open(ctx, b.storeURL); err != nil {
+	if b.store, err = store.Open(ctx, b.storeURL, nil); err != nil {
 		b.inventory.Close()
 		return err
 	}

@@ -1,140 +1,160 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"html/template"
-	"image/color"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // colors of the ways, apart also for people who do not tell red from green.
-var colors = map[Way]color.RGBA{
-	Bare:       {0x76, 0x76, 0x76, 0xff},
-	Persistent: {0x00, 0x72, 0xb2, 0xff},
-	Fresh:      {0xd5, 0x5e, 0x00, 0xff},
-	Sequential: {0x00, 0x9e, 0x73, 0xff},
-	OnCPU:      {0xcc, 0x79, 0xa7, 0xff},
+var colors = map[Way]string{
+	Bare: "#767676", Persistent: "#0072b2", Fresh: "#d55e00", Sequential: "#009e73", OnCPU: "#cc79a7",
 }
 
 const (
-	// The size of a chart in points, which is vg.Length's unit.
-	chartWidth, chartHeight vg.Length = 380, 230
+	// The size of a chart and the place of its data in it, in pixels.
+	chartWidth, chartHeight             = 500, 300
+	plotLeft, plotTop, plotRight, plotY = 70, 34, 488, 258
 	// leastBins and mostBins bound the classes of a histogram over the whole range of its workload.
 	leastBins, mostBins = 10, 40
 )
 
-// newPlot has the look of all charts.
-func newPlot(title string) *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = color.White
-	for _, style := range []*draw.TextStyle{
-		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
-	} {
-		style.Font = font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(9))
-	}
-	p.Title.Text = title
-	p.Title.TextStyle.Font.Size = vg.Points(11)
-	p.Title.Padding = vg.Points(8)
-	p.Legend.Top = true
-	return p
+// chart is an SVG element for a page. Data goes from 0 to 1 in x and from 0 to most in y.
+type chart struct {
+	title, x, y string
+	most        float64
+	drawn       strings.Builder
 }
 
-// svgHead is what stands before the <svg> element.
-var svgHead = regexp.MustCompile(`(?s)^.*?<svg`)
+func (c *chart) at(x, y float64) (px, py float64) {
+	return plotLeft + x*(plotRight-plotLeft), plotY - y/c.most*(plotY-plotTop)
+}
 
-// svg draws a chart as an element for a page; the title is for readers who cannot see it.
-func svg(p *plot.Plot) (template.HTML, error) {
-	to, err := p.WriterTo(chartWidth, chartHeight, "svg")
-	if err != nil {
-		return "", fmt.Errorf("draw the chart %q: %w", p.Title.Text, err)
+func (c *chart) text(x, y float64, anchor, text string) {
+	fmt.Fprintf(&c.drawn, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
+}
+
+// bar is one of n bars side by side.
+func (c *chart) bar(i, n int, value float64, color, name, label string) {
+	middle, top := c.at((float64(i)+0.5)/float64(n), value)
+	width := min(44, 0.7*(plotRight-plotLeft)/float64(n))
+	fmt.Fprintf(&c.drawn, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, middle-width/2, top, width, plotY-top, color)
+	c.text(middle, top-4, "middle", label)
+	c.text(middle, plotY+15, "middle", name)
+}
+
+// line joins points.
+func (c *chart) line(points [][2]float64, color, more string) {
+	var to strings.Builder
+	for _, p := range points {
+		x, y := c.at(p[0], p[1])
+		fmt.Fprintf(&to, "%.1f,%.1f ", x, y)
 	}
-	var b bytes.Buffer
-	if _, err := to.WriteTo(&b); err != nil {
-		return "", fmt.Errorf("draw the chart %q: %w", p.Title.Text, err)
+	fmt.Fprintf(&c.drawn, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2" %s/>`, to.String(), color, more)
+}
+
+// mark is a tick below the data.
+func (c *chart) mark(x float64, label string) {
+	at, _ := c.at(x, 0)
+	fmt.Fprintf(&c.drawn, `<path d="M%.1f %d v4" stroke="#444"/>`, at, plotY)
+	c.text(at, plotY+15, "middle", label)
+}
+
+// svg is the whole element; the title is for readers who cannot see it.
+func (c *chart) svg() template.HTML {
+	title := template.HTMLEscapeString(c.title)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg role="img" aria-label="%s" viewBox="0 0 %d %d" width="%[2]d" height="%d" `+
+		`font-family="Liberation Sans,Arial,sans-serif" font-size="11"><rect width="100%%" height="100%%" fill="#fff"/>`,
+		title, chartWidth, chartHeight)
+	fmt.Fprintf(&b, `<text x="%d" y="18" text-anchor="middle" font-size="13">%s</text>`, chartWidth/2, title)
+	fmt.Fprintf(&b, `<text transform="translate(12 %d) rotate(-90)" text-anchor="middle">%s</text>`, (plotTop+plotY)/2, c.y)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`, (plotLeft+plotRight)/2, chartHeight-8, c.x)
+	step := tickStep(c.most)
+	for value := 0.0; value <= c.most; value += step {
+		_, y := c.at(0, value)
+		fmt.Fprintf(&b, `<path d="M%d %.1f H%d" stroke="#e4e4e4"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`,
+			plotLeft, y, plotRight, plotLeft-6, y+4, tickFigure(value))
 	}
-	title := template.HTMLEscapeString(p.Title.Text)
-	text := svgHead.ReplaceAllLiteralString(b.String(), `<svg role="img" aria-label="`+title+`"`)
-	return template.HTML(strings.ReplaceAll(text, "Liberation Sans", "Liberation Sans,Arial,sans-serif")), nil
+	b.WriteString(c.drawn.String())
+	fmt.Fprintf(&b, `<path d="M%d %d V%d H%d" fill="none" stroke="#444"/></svg>`, plotLeft, plotTop, plotY, plotRight)
+	return template.HTML(b.String())
+}
+
+// tickStep is 1, 2 or 5 times a power of ten, so that there are at most six ticks up to most.
+func tickStep(most float64) float64 {
+	step := math.Pow(10, math.Floor(math.Log10(most/5)))
+	for _, factor := range []float64{1, 2, 5} {
+		if most <= 6*factor*step {
+			return factor * step
+		}
+	}
+	return 10 * step
 }
 
 // throughput draws items per second as a bar per way.
-func throughput(rows []Row) (template.HTML, error) {
-	p := newPlot("throughput")
-	p.Y.Label.Text = "items per second"
-	p.Y.Min = 0
-	names := make([]string, len(rows))
-	var tops plotter.XYLabels
+func throughput(rows []Row) template.HTML {
+	c := &chart{title: "throughput", y: "items per second"}
+	for _, row := range rows {
+		c.most = max(c.most, row.Rate*1.12) // room for the label
+	}
+	if c.most == 0 {
+		return ""
+	}
 	for i, row := range rows {
-		bar, err := plotter.NewBarChart(plotter.Values{row.Rate}, vg.Points(34))
-		if err != nil {
-			return "", fmt.Errorf("draw throughput: %w", err)
-		}
-		bar.XMin = float64(i)
-		bar.Color, bar.LineStyle.Width = colors[row.Way], 0
-		p.Add(bar)
-		names[i] = fmt.Sprintf("%s %d", row.Way, row.Slots)
-		tops.XYs = append(tops.XYs, plotter.XY{X: float64(i), Y: row.Rate})
-		tops.Labels = append(tops.Labels, figure(row.Rate))
-		p.Y.Max = max(p.Y.Max, row.Rate*1.12) // room for the label
+		c.bar(i, len(rows), row.Rate, colors[row.Way], fmt.Sprintf("%s %d", row.Way, row.Slots), figure(row.Rate))
 	}
-	labels, err := plotter.NewLabels(tops)
-	if err != nil {
-		return "", fmt.Errorf("draw throughput: %w", err)
-	}
-	for i := range labels.TextStyle {
-		labels.TextStyle[i] = p.X.Tick.Label
-		labels.TextStyle[i].XAlign, labels.TextStyle[i].YAlign = draw.XCenter, draw.YBottom
-	}
-	labels.Offset.Y = vg.Points(3)
-	p.Add(labels)
-	p.NominalX(names...)
-	p.X.Min, p.X.Max = -0.5, float64(len(rows))-0.5
-	p.Y.Tick.Marker = rateTicks{}
-	return svg(p)
+	return c.svg()
 }
 
 // histogram draws how the times of items are spread, as a line per way over classes of equal ratio.
-func histogram(rows []Row) (template.HTML, error) {
-	p := newPlot("time per item")
-	p.Y.Label.Text = "share of items"
+func histogram(rows []Row) template.HTML {
 	least, most := bounds(rows)
 	if least == 0 {
-		return "", nil
+		return ""
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, timeTicks{}
 	bins := leastBins
 	for _, row := range rows {
 		bins = min(max(bins, 2*int(math.Sqrt(float64(len(row.times))))), mostBins)
 	}
-	for _, row := range rows {
+	c := &chart{title: "time per item", y: "share of items"}
+	lines := make([][][2]float64, len(rows))
+	for i, row := range rows {
+		lines[i] = steps(row.times, least, most, bins)
+		for _, p := range lines[i] {
+			c.most = max(c.most, p[1]*1.45) // room for the legend
+		}
+	}
+	for i, row := range rows {
 		if len(row.times) == 0 {
 			continue
 		}
-		line, err := plotter.NewLine(steps(row.times, least, most, bins))
-		if err != nil {
-			return "", fmt.Errorf("draw times: %w", err)
-		}
-		line.Color, line.Width = colors[row.Way], vg.Points(1.5)
+		dashes := ""
 		if row.Way == Bare && row.Slots == 1 {
-			line.Dashes = []vg.Length{vg.Points(3), vg.Points(2)}
+			dashes = `stroke-dasharray="4 3"`
 		}
-		p.Add(line)
-		p.Legend.Add(fmt.Sprintf("%s %d", row.Way, row.Slots), line)
+		c.line(lines[i], colors[row.Way], dashes)
+		y := float64(plotTop + 8 + 14*i)
+		fmt.Fprintf(&c.drawn, `<path d="M%d %.1f h22" stroke="%s" stroke-width="2" %s/>`, plotRight-24, y, colors[row.Way], dashes)
+		c.text(plotRight-30, y+4, "end", fmt.Sprintf("%s %d", row.Way, row.Slots))
 	}
-	p.X.Min, p.X.Max, p.Y.Min = least, most, 0
-	p.Y.Max *= 1.45 // room for the legend
-	return svg(p)
+	for power := math.Floor(math.Log10(least)); power <= math.Ceil(math.Log10(most)); power++ {
+		for _, part := range []float64{1, 2, 5} {
+			value := part * math.Pow(10, power)
+			if value < least || value > most {
+				continue
+			}
+			label := ""
+			if part == 1 || most/least < 100 {
+				label = seconds(value)
+			}
+			c.mark(math.Log(value/least)/math.Log(most/least), label)
+		}
+	}
+	return c.svg()
 }
 
 // bounds are the least and the largest time of all rows in seconds, a little apart; 0 without times. Times below a tenth of a
@@ -155,76 +175,39 @@ func bounds(rows []Row) (least, most float64) {
 }
 
 // steps is the outline of a histogram with classes of equal ratio.
-func steps(times []time.Duration, least, most float64, bins int) plotter.XYs {
+func steps(times []time.Duration, least, most float64, bins int) (line [][2]float64) {
 	counts := make([]int, bins)
 	width := math.Log(most/least) / float64(bins)
 	for _, t := range times {
 		i := int(math.Log(max(t.Seconds(), least)/least) / width)
 		counts[min(i, bins-1)]++
 	}
-	var line plotter.XYs
 	for i, n := range counts {
-		share := float64(n) / float64(len(times))
-		line = append(line, plotter.XY{X: least * math.Exp(width*float64(i)), Y: share}, plotter.XY{X: least * math.Exp(width*float64(i+1)), Y: share})
+		share := float64(n) / float64(max(1, len(times)))
+		line = append(line, [2]float64{float64(i) / float64(bins), share}, [2]float64{float64(i+1) / float64(bins), share})
 	}
 	return line
 }
 
 // bySlots draws throughput over numbers of slots.
-func bySlots(sweep []Step) (template.HTML, error) {
-	p := newPlot("medium items by slots")
-	p.X.Label.Text, p.Y.Label.Text = "slots", "items per second"
-	p.Y.Min = 0
-	var points plotter.XYs
-	var ticks plot.ConstantTicks
+func bySlots(sweep []Step) template.HTML {
+	c := &chart{title: "medium items by slots", x: "slots", y: "items per second"}
+	last := float64(sweep[len(sweep)-1].Slots)
 	for _, s := range sweep {
-		points = append(points, plotter.XY{X: float64(s.Slots), Y: s.Rate})
-		ticks = append(ticks, plot.Tick{Value: float64(s.Slots), Label: strconv.Itoa(s.Slots)})
+		c.most = max(c.most, s.Rate*1.05)
 	}
-	line, dots, err := plotter.NewLinePoints(points)
-	if err != nil {
-		return "", fmt.Errorf("draw numbers of slots: %w", err)
+	if c.most == 0 {
+		return ""
 	}
-	line.Color, line.Width, dots.Color, dots.Shape = colors[Persistent], vg.Points(1.5), colors[Persistent], draw.CircleGlyph{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, rateTicks{}
-	p.Add(line, dots)
-	return svg(p)
-}
-
-// timeTicks marks powers of ten as 10µs, 1ms, 1s.
-type timeTicks struct{}
-
-// Ticks is plot.Ticker's.
-func (timeTicks) Ticks(least, most float64) []plot.Tick {
-	var ticks []plot.Tick
-	for power := math.Floor(math.Log10(least)); power <= math.Ceil(math.Log10(most)); power++ {
-		for _, part := range []float64{1, 2, 5} {
-			value := part * math.Pow(10, power)
-			if value < least || value > most {
-				continue
-			}
-			tick := plot.Tick{Value: value}
-			if part == 1 || most/least < 100 {
-				tick.Label = seconds(value)
-			}
-			ticks = append(ticks, tick)
-		}
+	var points [][2]float64
+	for _, s := range sweep {
+		points = append(points, [2]float64{float64(s.Slots) / last, s.Rate})
+		c.mark(float64(s.Slots)/last, strconv.Itoa(s.Slots))
+		x, y := c.at(float64(s.Slots)/last, s.Rate)
+		fmt.Fprintf(&c.drawn, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`, x, y, colors[Persistent])
 	}
-	return ticks
-}
-
-// rateTicks are the usual ones with thousands set apart.
-type rateTicks struct{}
-
-// Ticks is plot.Ticker's.
-func (rateTicks) Ticks(least, most float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(least, most)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = tickFigure(ticks[i].Value)
-		}
-	}
-	return ticks
+	c.line(points, colors[Persistent], "")
+	return c.svg()
 }
 
 func tickFigure(rate float64) string {

@@ -47,11 +47,7 @@ func (r *Report) HTML(to io.Writer) error {
 			continue
 		}
 		group := chartGroup{Name: label(name, rows[0].Size)}
-		for _, draw := range []func([]Row) (template.HTML, error){throughput, histogram} {
-			chart, err := draw(rows)
-			if err != nil {
-				return err
-			}
+		for _, chart := range []template.HTML{throughput(rows), histogram(rows)} {
 			if chart != "" {
 				group.Charts = append(group.Charts, chart)
 			}
@@ -59,10 +55,7 @@ func (r *Report) HTML(to io.Writer) error {
 		p.Charts = append(p.Charts, group)
 	}
 	if len(r.Sweep) > 1 {
-		var err error
-		if p.Sweep, err = bySlots(r.Sweep); err != nil {
-			return err
-		}
+		p.Sweep = bySlots(r.Sweep)
 	}
 	if err := pageTemplate.Execute(to, p); err != nil {
 		return fmt.Errorf("write the page: %w", err)

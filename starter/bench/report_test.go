@@ -123,19 +123,3 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	lacks("<svg")
 	has("multiprocessing.Pool(2)")
 }
-
-func TestDoc_ListsTheFiles(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	_, list, ok := strings.Cut(string(doc), "Files:")
-	require.True(t, ok)
-	var want []string
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	for _, name := range files {
-		if name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
-			want = append(want, name)
-		}
-	}
-	require.ElementsMatch(t, want, regexp.MustCompile(`\w+\.go`).FindAllString(list, -1))
-}

@@ -274,7 +274,7 @@ func servedPool(pool gpumux.PoolInfo, queue string) finding {
 // checkStore writes, reads and deletes an object.
 func checkStore(ctx context.Context, url string) finding {
 	f := finding{Check: "store", Verdict: bad, Fix: "check the URL, the credentials and the permissions; see docs/store.md"}
-	st, err := store.Open(ctx, url)
+	st, err := store.Open(ctx, url, nil)
 	if err != nil {
 		f.Detail = err.Error()
 		return f

@@ -47,7 +47,7 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	if err != nil || a.storeURL == "" {
 		return conn, err
 	}
-	if conn.store, err = store.OpenWith(ctx, a.storeURL, store.Options{Keys: conn.Keys}); err != nil {
+	if conn.store, err = store.Open(ctx, a.storeURL, conn.Keys); err != nil {
 		conn.close()
 		return nil, unavailableError{err}
 	}

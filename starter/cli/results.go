@@ -163,7 +163,7 @@ func (a *app) partialHere(ctx context.Context, state localState, to output, f fi
 	if err != nil {
 		return err
 	}
-	st, err := store.OpenWith(ctx, storeIn(state.Path), store.Options{Keys: keys.objects})
+	st, err := store.Open(ctx, storeIn(state.Path), keys.objects)
 	if err != nil {
 		return unavailableError{err}
 	}

@@ -124,7 +124,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 		return nil, unavailableError{err}
 	}
 	s.server = server
-	if s.store, err = store.OpenWith(ctx, storeURL, store.Options{Keys: keys.objects}); err != nil {
+	if s.store, err = store.Open(ctx, storeURL, keys.objects); err != nil {
 		return nil, unavailableError{err}
 	}
 	c, err := starter.Connect(ctx, starter.ConnectOptions{

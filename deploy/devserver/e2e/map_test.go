@@ -193,7 +193,7 @@ func (s *site) source(lines string) string {
 	s.t.Helper()
 	spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Name: "test.jsonl", Dir: s.t.TempDir()})
 	require.NoError(s.t, err)
-	st, err := store.Open(s.t.Context(), s.store)
+	st, err := store.Open(s.t.Context(), s.store, nil)
 	require.NoError(s.t, err)
 	defer st.Close()
 	src, err := st.PutSource(s.t.Context(), spooled)
@@ -206,7 +206,7 @@ func (s *site) results(sum gpumux.Summary) []gpumux.Result {
 	s.t.Helper()
 	list := sum.Results
 	if sum.Output != "" {
-		st, err := store.Open(s.t.Context(), s.store)
+		st, err := store.Open(s.t.Context(), s.store, nil)
 		require.NoError(s.t, err)
 		defer st.Close()
 		for r, err := range st.Results(s.t.Context(), sum.Output) {

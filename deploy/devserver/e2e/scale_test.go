@@ -119,7 +119,7 @@ func (h hand) start(t *testing.T) *exec.Cmd {
 
 func (s *site) starter() *starter.Starter {
 	s.t.Helper()
-	st, err := store.Open(s.t.Context(), s.store)
+	st, err := store.Open(s.t.Context(), s.store, nil)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, st.Close()) })
 	return &starter.Starter{Client: s.client, Namespace: s.namespace, Store: st}

@@ -94,7 +94,7 @@ func (c *command) stored() gpumux.Runs {
 	}
 	require.Len(c.t, folders, 1)
 	root := filepath.Join(c.dir, "data/store")
-	s, err := store.Open(c.t.Context(), "file://"+root)
+	s, err := store.Open(c.t.Context(), "file://"+root, nil)
 	require.NoError(c.t, err)
 	defer s.Close()
 	key, err := filepath.Rel(root, folders[0])
