@@ -196,24 +196,6 @@ def item(x): return x
 	require.Empty(t, f.logged("could not be forked"))
 }
 
-// A template whose import changes the code that it imports is out of date from the start; so is the next.
-func TestFork_AnImportThatWritesItsOwnCodeIsSpawned(t *testing.T) {
-	f := newForge(t, `
-open(os.environ["DIR"] + "/imports", "a").write("x")
-open(os.environ["DIR"] + "/made.py", "w").write("value = 1\n")
-import made
-def item(x): return 'gpumux.template' in sys.modules
-`)
-	s := f.slot("cpu/0", nil)
-	require.Equal(t, []string{"false"}, f.run(s, "item", 0))
-	before := f.imports()
-	require.Equal(t, []string{"false", "false", "false"}, f.run(s, "item", ints(3)...))
-	require.Equal(t, before+3, f.imports(), "no more templates")
-	said := f.logged("cannot be forked")
-	require.Len(t, said, 1)
-	require.Contains(t, said[0].ContextMap()["why"], "its import changes "+filepath.Join(f.dir, "made.py"))
-}
-
 // Idle templates cost memory that no budget counts, so there are few: those used last.
 func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"

@@ -285,11 +285,8 @@ func (t *template) request(token string, output *os.File, files []*os.File, wire
 		return 0, fmt.Errorf("ask the template for a process: %w", err)
 	}
 	word, rest, _ := strings.Cut(string(answer[:n]), " ")
-	switch word {
-	case "pid":
+	if word == "pid" {
 		return strconv.Atoi(rest)
-	case "stale":
-		return 0, &staleError{rest}
 	}
 	return 0, fmt.Errorf("the template could not fork: %s", rest)
 }

@@ -54,8 +54,7 @@ type Templates struct {
 // lineage are the templates of one task on one device, one after the other.
 type lineage struct {
 	now *template
-	// forked says that there is a child of now, asking how many want one, used when one last did.
-	forked bool
+	// asking is how many want a child of now, used when one last did.
 	asking int
 	used   time.Time
 	// strikes counts the children in a row that did not get ready; refusal is why none are forked, while the task's code has the
@@ -106,7 +105,7 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, 
 			return nil, errNoFork
 		}
 		p, err := ts.ask(ctx, quit, t, call.Task, o, limit)
-		ts.asked(t, err == nil)
+		ts.asked(t)
 		if !errors.Is(err, errAskAgain) {
 			return p, err
 		}
@@ -141,9 +140,8 @@ func (ts *Templates) ask(
 	if now == t.edition {
 		p, err = t.fork(task, o, limit)
 	} else {
-		err = &staleError{"its code"}
+		err = errStale
 	}
-	var stale *staleError
 	switch {
 	case err == nil:
 		return p, nil
@@ -154,9 +152,7 @@ func (ts *Templates) ask(
 	case scarce(err):
 		// A new interpreter needs the same, and its fault says so.
 		return nil, errNoFork
-	case errors.As(err, &stale):
-		ts.outdated(t, stale.file)
-	case !errors.Is(err, errTemplateStopped):
+	case !errors.Is(err, errStale) && !errors.Is(err, errTemplateStopped):
 		ts.distrust(t, err.Error(), false)
 	}
 	t.stop()
@@ -185,7 +181,7 @@ func (ts *Templates) of(call Call, o Options, edition string) *template {
 			l.refusal, l.strikes = "", 0
 		}
 		ts.makeRoom(l)
-		l.edition, l.forked = edition, false
+		l.edition = edition
 		l.now = newTemplate(ts, l, call, o)
 		ts.all.Go(l.now.live)
 	}
@@ -194,14 +190,13 @@ func (ts *Templates) of(call Call, o Options, edition string) *template {
 	return l.now
 }
 
-// asked takes down that a template has answered, and whether with a process.
-func (ts *Templates) asked(t *template, forked bool) {
+// asked takes down that a template has answered.
+func (ts *Templates) asked(t *template) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	l := t.lineage
 	l.asking--
 	l.used = time.Now()
-	l.forked = l.forked || forked && l.now == t
 }
 
 // makeRoom ends the template that nobody asks and that was used least recently, where there would be one too many with that of l,
@@ -256,21 +251,6 @@ func (ts *Templates) distrust(t *template, why string, atOnce bool) {
 	ts.log.Warn("a fresh process could not be forked", logTask.text(t.task.Name), logWhy.text(why))
 }
 
-// outdated takes down that code has changed since a template imported it. If that is so before the first child, over and over, it
-// is the import that changes it.
-func (ts *Templates) outdated(t *template, file string) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	l := t.lineage
-	if l.now != t || l.forked || t.stopping() {
-		return
-	}
-	if l.strikes++; l.strikes >= templateStrikes {
-		ts.refuseLocked(t, fmt.Sprintf("its import changes %s; write that file before the import", file), false)
-	}
-	t.stop()
-}
-
 // trust takes down that a child got ready.
 func (ts *Templates) trust(t *template) {
 	ts.mu.Lock()
@@ -323,10 +303,8 @@ type unimported struct {
 
 func (u *unimported) Error() string { return "import failed: " + u.evidence.Message }
 
-// staleError says that the task's code has changed since the template imported it.
-type staleError struct{ file string }
-
-func (e *staleError) Error() string { return e.file + " has changed" }
+// errStale says that the task's code has changed since the template imported it.
+var errStale = errors.New("its code has changed")
 
 // errChildLost says that a child ended with a request in its hands.
 var errChildLost = errors.New("the forked process ended before it was announced")

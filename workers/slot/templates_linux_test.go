@@ -45,29 +45,10 @@ func TestTemplates_OneThatIsReplacedIsNotAsked(t *testing.T) {
 	l.now = newTemplate(ts, l, Call{}, Options{})
 	for range templateStrikes {
 		ts.distrust(old, "too slow", true)
-		ts.outdated(old, "tasks.py")
 		ts.refuse(old, "threads", false)
 	}
 	require.Empty(t, l.refusal)
 	require.Zero(t, l.strikes)
 	require.False(t, l.now.stopping())
-	require.Zero(t, seen.Len())
-}
-
-// Code that changes now and then is imported again, however often.
-func TestTemplates_ChangedCodeIsNoReasonToRefuse(t *testing.T) {
-	ts, child, seen := lined()
-	l := child.lineage
-	for range 2 * templateStrikes {
-		l.asking++
-		ts.asked(l.now, true)
-		ts.outdated(l.now, "tasks.py")
-		l.now, l.forked = newTemplate(ts, l, Call{}, Options{}), false
-	}
-	require.Empty(t, l.refusal)
-	for range 2 * templateStrikes { // several that ask the same one count once
-		ts.outdated(l.now, "tasks.py")
-	}
-	require.Equal(t, 1, l.strikes)
 	require.Zero(t, seen.Len())
 }

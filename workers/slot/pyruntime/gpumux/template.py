@@ -18,7 +18,6 @@ import warnings
 from typing import Any, Callable, Optional
 
 from .chance import Chance
-from .task import sources
 from .wire import DESCRIPTOR, Wire, take
 
 # Descriptors that a child receives, from that of the wire on; kept free while the task is imported.
@@ -42,17 +41,14 @@ class Template:
         self.child = False
         """This process is a child that the worker has taken."""
         self._chance = Chance()
-        self._sources: dict[str, Any] = {}
         self._output = -1
         self._outputs: list[int] = []
         self._known: list[int] = []
         self._handlers: dict[int, Any] = {}
-        self._began = 0.0
         self._why = ""
 
     def before(self) -> None:
         """Get ready for the import of the task."""
-        self._began = time.time()
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(DESCRIPTOR, DESCRIPTOR + _RESERVED):
             if fd != null:
@@ -75,7 +71,6 @@ class Template:
             self._chance.settle()
             now = {number: signal.getsignal(number) for number in self._handlers}
             self._handlers = {number: now[number] for number in now if now[number] not in (None, self._handlers[number])}
-            self._sources = self._stamps()
             _try_fork()
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
@@ -135,9 +130,6 @@ class Template:
         os.close(tell)
         if not token:
             os._exit(0)
-        if stale := self._stale():
-            self._answer(f"stale {stale}")
-            os._exit(0)
         os.setpgid(0, 0)
         try:
             self._mine(token, fds)
@@ -184,25 +176,6 @@ class Template:
         os.pwrite(memory, token, self._mark)
         os.pwrite(memory, bytes(self._title[1] - self._title[0]), self._title[0])
         os.close(memory)
-
-    # The sources of the task.
-
-    def _stamps(self) -> dict[str, Any]:
-        """What tells whether a file of the task's own code has changed since it was imported."""
-        stamps: dict[str, Any] = {}
-        now = time.time()
-        for path in sources():
-            stamps[path] = _stamp(path)
-            # Changed while it was being imported: nobody knows which text was read. A file's time may lag by a tick.
-            if stamps[path] and self._began - 0.01 <= stamps[path][0] / 1e9 <= now:
-                stamps[path] = ()
-        return stamps
-
-    def _stale(self) -> str:
-        for path, stamp in self._sources.items():
-            if _stamp(path) != stamp:
-                return path
-        return ""
 
 
 def _forget_exits() -> None:
@@ -293,14 +266,6 @@ def _descriptors() -> list[int]:
             # The one that was open for the list.
             pass
     return found
-
-
-def _stamp(path: str) -> Any:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino
 
 
 def _system() -> tuple[Callable[..., int], Callable[[], int]]:
