@@ -64,11 +64,11 @@ def takes(mb):
 
 // tasksIn are tasks of a folder's tasks.py.
 func tasksIn(dir string, names ...string) *catalog {
-	c := &catalog{exact: map[string]slot.Task{}}
+	tasks := map[string]slot.Task{}
 	for _, name := range names {
-		c.exact[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
+		tasks[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
 	}
-	return c
+	return newCatalog(tasks)
 }
 
 // cuda is a slot of 8 GiB on an imitated GPU, whose task uses the imitated torch.

@@ -18,6 +18,9 @@ type catalog struct {
 	folders []folder // longest prefix first
 }
 
+// newCatalog is a catalog of tasks by name.
+func newCatalog(exact map[string]slot.Task) *catalog { return &catalog{exact: exact} }
+
 // folder is a folder of Python modules; task holds all but the target.
 type folder struct {
 	prefix  string
@@ -48,6 +51,17 @@ func (c *catalog) find(name string) (slot.Task, error) {
 		Kind: gpumux.BadInput, Op: "start", Task: name, Hint: hint,
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
+}
+
+// users are whom the tasks run as that say; nil stands for one that does not.
+func (c *catalog) users() (users []*slot.User) {
+	for _, task := range c.exact {
+		users = append(users, task.User)
+	}
+	for _, f := range c.folders {
+		users = append(users, f.task.User)
+	}
+	return users
 }
 
 // edition is that of a task's code as its files are now.

@@ -3,9 +3,11 @@ package workers
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
@@ -199,4 +201,19 @@ func Local(o LocalOptions) Config {
 		c.Tasks["*"] = TaskConfig{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
 	}
 	return c
+}
+
+// metricsAddress is where to listen; without a host on loopback.
+func metricsAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -97,21 +96,6 @@ func (m *metrics) fault(pool string, kind gpumux.Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults[faulty{pool, kind}]++
-}
-
-// metricsAddress is where to listen; without a host on loopback.
-func metricsAddress(text string) (string, error) {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 // serve shows the metrics under /metrics, and under /healthz whether the worker is well, until stop is called. status is what the driver says of a device.

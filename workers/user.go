@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -65,7 +64,7 @@ func lookUpUser(text string) (*slot.User, error) {
 			}
 		}
 	}
-	if !owns(u.Home, u.UID) {
+	if !u.HasHome() {
 		u.Home = filepath.Join(os.TempDir(), "gpumux-"+known.Uid)
 	}
 	return u, nil
@@ -74,28 +73,4 @@ func lookUpUser(text string) (*slot.User, error) {
 func id(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	return uint32(n), err
-}
-
-// owns reports whether a folder belongs to a user. A link does not count: somebody else may have put it there.
-func owns(path string, uid uint32) bool {
-	info, err := os.Lstat(path)
-	if err != nil || !info.IsDir() {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stat.Uid == uid
-}
-
-// makeHome makes the home of a user that has none.
-func makeHome(u *slot.User) error {
-	err := os.Mkdir(u.Home, 0o700)
-	if err == nil {
-		err = os.Lchown(u.Home, int(u.UID), int(u.GID))
-	} else if owns(u.Home, u.UID) {
-		err = nil
-	}
-	if err != nil {
-		return fmt.Errorf("make the home %s of user %s: %w; remove what is there", u.Home, u.Name, err)
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,19 +36,6 @@ func TestUser_OfPoolsAndTasks(t *testing.T) {
 	require.NoError(t, err)
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	require.Equal(t, &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}, train.User)
-
-	// The runtime lies where they can read it, and each has a home.
-	w := &Worker{placements: placements, tasks: tasks}
-	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	path, err := w.runtime()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(w.scratch)) })
-	require.Contains(t, path, w.scratch)
-	require.True(t, owns(home, 54321))
-	require.NoError(t, makeHome(train.User), "it is used again")
-	require.NoError(t, os.Remove(home))
-	require.NoError(t, os.Symlink("/etc", home))
-	require.ErrorContains(t, makeHome(train.User), "make the home "+home, "a link that somebody put there is not")
 }
 
 func TestUser_Mistakes(t *testing.T) {
@@ -63,15 +49,4 @@ func TestUser_Mistakes(t *testing.T) {
 		_, err := lookUpUser(text)
 		require.ErrorContains(t, err, want, text)
 	}
-}
-
-// An image may bring the runtime in a folder that nobody can write.
-func TestWorker_AHomeWhereTheCacheCannotBeWritten(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "home"), nil, 0o600))
-	t.Setenv("TMPDIR", t.TempDir())
-	w := &Worker{}
-	require.NoError(t, w.makeHomes(dir, nil))
-	require.Equal(t, filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid())), w.home)
-	require.True(t, owns(w.home, uint32(os.Getuid())))
 }

@@ -274,12 +274,13 @@ func (w *Worker) makeHomes(dir string, users []*slot.User) error {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) != nil {
 		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
-		if err := makeHome(&slot.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}); err != nil {
+		own := &slot.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
+		if err := own.MakeHome(); err != nil {
 			return err
 		}
 	}
 	for _, u := range users {
-		if err := makeHome(u); err != nil {
+		if err := u.MakeHome(); err != nil {
 			return err
 		}
 	}
@@ -288,13 +289,7 @@ func (w *Worker) makeHomes(dir string, users []*slot.User) error {
 
 // users are those that tasks and pools name.
 func (w *Worker) users() []*slot.User {
-	var users []*slot.User
-	for _, task := range w.tasks.exact {
-		users = append(users, task.User)
-	}
-	for _, f := range w.tasks.folders {
-		users = append(users, f.task.User)
-	}
+	users := w.tasks.users()
 	for _, p := range w.placements {
 		users = append(users, p.user)
 	}

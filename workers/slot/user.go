@@ -1,5 +1,11 @@
 package slot
 
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
 // User is a user of the system, other than the worker's, as whom a task runs.
 type User struct {
 	Name     string
@@ -8,4 +14,28 @@ type User struct {
 	Groups []uint32
 	// Home is its HOME.
 	Home string
+}
+
+// HasHome reports whether its home is there and its own. A link does not count: somebody else may have put it there.
+func (u *User) HasHome() bool {
+	info, err := os.Lstat(u.Home)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == u.UID
+}
+
+// MakeHome makes its home where there is none.
+func (u *User) MakeHome() error {
+	err := os.Mkdir(u.Home, 0o700)
+	if err == nil {
+		err = os.Lchown(u.Home, int(u.UID), int(u.GID))
+	} else if u.HasHome() {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the home %s of user %s: %w; remove what is there", u.Home, u.Name, err)
+	}
+	return nil
 }
