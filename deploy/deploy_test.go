@@ -14,11 +14,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // read is a file of the repository, named from its top.
@@ -46,11 +47,11 @@ func understood(t *testing.T, args []string) {
 }
 
 // loads says whether a worker's file is one, and where it keeps results and tasks.
-func loads(t *testing.T, name string, data []byte) workers.Config {
+func loads(t *testing.T, name string, data []byte) config.Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(name))
 	require.NoError(t, os.WriteFile(file, data, 0o600))
-	config, err := workers.Load(file)
+	config, err := config.Load(file)
 	require.NoError(t, err, name)
 	require.NotEmpty(t, config.Pools, name)
 	require.NotEmpty(t, config.Tasks, name)
@@ -187,7 +188,7 @@ func TestSystemd_READMEInstallsEverything(t *testing.T) {
 	key, err := os.Stat(root + "/etc/gpumux/environment")
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), key.Mode().Perm(), "it may hold a key")
-	config, err := workers.Load(root + "/etc/gpumux/worker.yaml")
+	config, err := config.Load(root + "/etc/gpumux/worker.yaml")
 	require.NoError(t, err)
 	tasks, err := filepath.Glob(filepath.Join(root, config.Tasks["*"].PythonDir, "*.py"))
 	require.NoError(t, err)

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // pages are what a person reads on the way to the examples.
@@ -84,7 +85,7 @@ func TestPages_ShowTheCodeThatRuns(t *testing.T) {
 
 func TestWorkerFiles_Load(t *testing.T) {
 	for _, name := range []string{"command/gpumux.yaml", "gotask/gpumux.yaml"} {
-		config, err := workers.Load(name)
+		config, err := config.Load(name)
 		require.NoError(t, err)
 		require.NotEmpty(t, config.Tasks)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -44,7 +46,7 @@ func (a *allowances) of(model, task string) gpumux.Size {
 }
 
 // loaded takes in what the idle process of a task holds.
-func (a *allowances) loaded(pool PoolConfig, model, task string, bytes int64) {
+func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 	if bytes <= 0 {
 		return
 	}

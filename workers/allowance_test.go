@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -63,12 +65,12 @@ def takes(mb):
 `
 
 // tasksIn are tasks of a folder's tasks.py.
-func tasksIn(dir string, names ...string) *catalog {
+func tasksIn(dir string, names ...string) *config.Catalog {
 	tasks := map[string]slot.Task{}
 	for _, name := range names {
 		tasks[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
 	}
-	return newCatalog(tasks)
+	return config.NewCatalog(tasks)
 }
 
 // cuda is a slot of 8 GiB on an imitated GPU, whose task uses the imitated torch.
@@ -101,7 +103,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	for name, text := range map[string]string{"torch.py": torchPy, "tasks.py": fmt.Sprintf(torchTask, kept)} {
 		require.NoError(t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644))
 	}
-	pool := PoolConfig{Name: "pool", Memory: 8 << 30}
+	pool := config.Pool{Name: "pool", Memory: 8 << 30}
 	c.slot = c.workbench.slot(c.device.UUID, 8<<30, func(o *slot.Options) {
 		o.Capped = func(cap slot.Cap) {
 			c.cap = cap
@@ -151,8 +153,8 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 
 	require.Zero(t, c.allowances.of("another model", "takes"))
 	bytes := c.allowances.of(c.device.Name, "takes")
-	g := group{name: c.device.UUID, devices: []gpu.Device{c.device}}
-	env := environment(PoolConfig{Slots: 1, GPUsPerSlot: 1, Memory: 8 << 30}, g, bytes)
+	g := config.Group{Name: c.device.UUID, Devices: []gpu.Device{c.device}}
+	env := environment(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 8 << 30}, g, bytes)
 	require.Equal(t, "8196718592", env["CUPY_GPU_MEMORY_LIMIT"])
 }
 
@@ -179,7 +181,7 @@ func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))
 	a := newAllowances(b.to)
-	pool := PoolConfig{Name: "pool", Memory: 140 << 20}
+	pool := config.Pool{Name: "pool", Memory: 140 << 20}
 	s := b.slot(gpu.CPU, pool.Memory, func(o *slot.Options) {
 		o.Loaded = func(task string, bytes int64) { a.loaded(pool, gpu.CPU, task, bytes) }
 	})

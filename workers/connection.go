@@ -19,7 +19,7 @@ const dialLimit = 15 * time.Second
 
 // seal reads the keys, and keeps what tasks say out of the log where payloads are encrypted.
 func (w *Worker) seal() error {
-	keys, err := w.config.keys()
+	keys, err := w.config.Keys()
 	if err != nil {
 		return err
 	}

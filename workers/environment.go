@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 )
@@ -17,9 +19,9 @@ var threads = []string{
 
 // environment is what a slot's device and budget put into the environment of a process that takes context bytes of each device
 // beside its data; 0: unknown.
-func environment(p PoolConfig, g group, context gpumux.Size) map[string]string {
-	if g.devices[0].Kind == gpu.KindCPU {
-		if p.Slots == AutoSlots {
+func environment(p config.Pool, g config.Group, context gpumux.Size) map[string]string {
+	if g.Devices[0].Kind == gpu.KindCPU {
+		if p.Slots == config.AutoSlots {
 			// More slots do what threads would, and a process that runs can not be told of a new share.
 			return cpuEnvironment(runtime.GOMAXPROCS(0))
 		}
@@ -27,16 +29,16 @@ func environment(p PoolConfig, g group, context gpumux.Size) map[string]string {
 	}
 	env := map[string]string{
 		// By UUID, so that the same name means the same device in every tool.
-		"CUDA_VISIBLE_DEVICES": g.name,
+		"CUDA_VISIBLE_DEVICES": g.Name,
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
 	}
-	if p.Memory > 0 || p.Slots > 1 || p.Slots == AutoSlots {
+	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
 		// Without these the first slot takes most of the device at its start and its neighbours fail.
 		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 	}
 	if p.Memory > 0 {
-		capped(env, p.Memory/gpumux.Size(p.GPUsPerSlot), g.devices, context)
+		capped(env, p.Memory/gpumux.Size(p.GPUsPerSlot), g.Devices, context)
 	}
 	return env
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
@@ -33,7 +35,7 @@ type guard struct {
 
 type guarded struct {
 	pool   *pool
-	groups []group
+	groups []config.Group
 }
 
 // run watches until ctx ends.
@@ -77,8 +79,8 @@ func (g *guard) event(e gpu.Event) {
 	g.mu.Unlock()
 	for _, p := range g.pools {
 		for _, group := range p.groups {
-			if slices.ContainsFunc(group.devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-				g.cordon(p.pool, group.name, why)
+			if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
+				g.cordon(p.pool, group.Name, why)
 			}
 		}
 	}
@@ -88,7 +90,7 @@ func (g *guard) event(e gpu.Event) {
 func (g *guard) lost(p *pool, name, why string) {
 	for _, in := range g.pools {
 		for _, group := range in.groups {
-			if in.pool == p && group.name == name && group.devices[0].Kind != gpu.KindCPU {
+			if in.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
 				g.cordon(p, name, why)
 			}
 		}
@@ -105,8 +107,8 @@ func (g *guard) cordon(p *pool, name, why string) {
 func (g *guard) look() {
 	for _, p := range g.pools {
 		for _, group := range p.groups {
-			if p.pool.isCordoned(group.name) && !slices.ContainsFunc(group.devices, g.sick) && p.pool.restore(group.name) {
-				g.log.Info("device works again", zap.String(logPool, p.pool.name), zap.String(logDevice, group.name))
+			if p.pool.isCordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.restore(group.Name) {
+				g.log.Info("device works again", zap.String(logPool, p.pool.name), zap.String(logDevice, group.Name))
 			}
 		}
 	}

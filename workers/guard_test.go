@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
 
@@ -36,9 +38,9 @@ func (f *fakeHealth) Recovery(string) (gpu.Action, error) { return f.recovery, f
 func testGuard(t *testing.T) (*guard, *fakeHealth, *pool) {
 	p, _ := fakePool(1, "GPU-a", "MIG-b")
 	h := &fakeHealth{events: make(chan gpu.Event), recovery: gpu.ActionNone}
-	g := &guard{health: h, every: time.Hour, log: zaptest.NewLogger(t), suspect: map[string]gpu.Action{}, pools: []guarded{{p, []group{
-		{"GPU-a", []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
-		{"MIG-b", []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
+	g := &guard{health: h, every: time.Hour, log: zaptest.NewLogger(t), suspect: map[string]gpu.Action{}, pools: []guarded{{p, []config.Group{
+		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
+		{Name: "MIG-b", Devices: []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
 	}}}}
 	return g, h, p
 }
@@ -91,7 +93,7 @@ func TestGuard_ACallThatMetALostDevice(t *testing.T) {
 	require.False(t, p.isCordoned("GPU-a"))
 
 	cpu, _ := fakePool(1, gpu.CPU)
-	g.pools = append(g.pools, guarded{cpu, []group{{gpu.CPU, []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}}})
+	g.pools = append(g.pools, guarded{cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}}})
 	g.lost(cpu, gpu.CPU, "a task said so")
 	require.False(t, cpu.isCordoned(gpu.CPU), "there is no other processor to go to")
 }

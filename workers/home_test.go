@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +19,7 @@ func TestWorker_HomesOfOtherUsers(t *testing.T) {
 	}
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	train := &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
-	w := &Worker{tasks: newCatalog(map[string]slot.Task{"train": {User: train}})}
+	w := &Worker{tasks: config.NewCatalog(map[string]slot.Task{"train": {User: train}})}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	path, err := w.runtime()
 	require.NoError(t, err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -27,13 +29,13 @@ const (
 )
 
 // means finds out what is in force for a pool.
-func (w *Worker) means(p placement) means {
+func (w *Worker) means(p config.Placement) means {
 	if p.Memory == 0 {
 		return means{}
 	}
 	var m means
 	watched := fmt.Sprintf("%s every %s", meansWatch, watchNear)
-	if p.groups[0].devices[0].Kind == gpu.KindCPU {
+	if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
 		if w.cgroups != nil && w.broken[meansCgroup] == nil {
 			m.list = append(m.list, meansCgroup)
 		}
@@ -44,7 +46,7 @@ func (w *Worker) means(p placement) means {
 		}
 		return m
 	}
-	if p.instances() {
+	if p.Instances() {
 		m.list = append(m.list, "MIG")
 	}
 	m.list = append(m.list, meansCaps)
@@ -54,16 +56,8 @@ func (w *Worker) means(p placement) means {
 	return m
 }
 
-// instances says that every slot has a MIG instance of about its budget to itself.
-func (p placement) instances() bool {
-	return p.most == 1 && !slices.ContainsFunc(p.groups, func(g group) bool {
-		d := g.devices[0]
-		return d.Kind != gpu.KindMIG || uint64(p.Memory) < d.Memory-d.Memory/8
-	})
-}
-
 // blind says why the memory of processes on a pool's devices cannot be watched, or nothing.
-func (w *Worker) blind(p placement) string {
+func (w *Worker) blind(p config.Placement) string {
 	if !w.hostPIDs {
 		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
 			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
@@ -72,8 +66,8 @@ func (w *Worker) blind(p placement) string {
 		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
 			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
 	}
-	for _, g := range p.groups {
-		for _, d := range g.devices {
+	for _, g := range p.Groups {
+		for _, d := range g.Devices {
 			if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
 				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
 			}
@@ -83,9 +77,9 @@ func (w *Worker) blind(p placement) string {
 }
 
 // unlisted is a device of a pool on which the driver does not list the processes that use it.
-func (w *Worker) unlisted(p placement) (gpu.Device, bool) {
-	for _, g := range p.groups {
-		for _, d := range g.devices {
+func (w *Worker) unlisted(p config.Placement) (gpu.Device, bool) {
+	for _, g := range p.Groups {
+		for _, d := range g.Devices {
 			if w.unseen[d.UUID] {
 				return d, true
 			}
@@ -96,8 +90,8 @@ func (w *Worker) unlisted(p placement) (gpu.Device, bool) {
 
 // overlooked takes in that a process of a group uses its devices and that the driver does not list it: whatever its version promises,
 // no budget is watched there. It is said once.
-func (w *Worker) overlooked(in group) {
-	for _, d := range in.devices {
+func (w *Worker) overlooked(in config.Group) {
+	for _, d := range in.Devices {
 		if _, err := w.inventory.ProcessMemory(d.UUID); err != nil {
 			return // it lists nobody now, which the watch says and which may pass
 		}
@@ -105,7 +99,7 @@ func (w *Worker) overlooked(in group) {
 	w.telling.Lock()
 	defer w.telling.Unlock()
 	news := false
-	for _, d := range in.devices {
+	for _, d := range in.Devices {
 		news = news || !w.unseen[d.UUID]
 		w.unseen[d.UUID] = true
 	}
@@ -122,8 +116,8 @@ func (w *Worker) overlooked(in group) {
 
 // confine opens what limits task processes on the CPU in the kernel, where a pool wants it and the system allows it.
 func (w *Worker) confine() {
-	if !slices.ContainsFunc(w.placements, func(p placement) bool {
-		return p.Memory > 0 && p.groups[0].devices[0].Kind == gpu.KindCPU
+	if !slices.ContainsFunc(w.placements, func(p config.Placement) bool {
+		return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
 	}) {
 		return
 	}
@@ -152,7 +146,7 @@ func (w *Worker) sayMeans() {
 }
 
 // sayPool says what keeps a pool within its budget.
-func (w *Worker) sayPool(p placement) {
+func (w *Worker) sayPool(p config.Placement) {
 	m := w.enforced[p.Name]
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	switch {
@@ -161,7 +155,7 @@ func (w *Worker) sayPool(p placement) {
 			p.Memory), zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
 	case m.lack == "":
 		w.log.Info(text, zap.String(logPool, p.Name))
-	case p.groups[0].devices[0].Kind == gpu.KindCPU:
+	case p.Groups[0].Devices[0].Kind == gpu.KindCPU:
 		w.log.Warn(text+" only", zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
 	default:
 		w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
@@ -170,9 +164,9 @@ func (w *Worker) sayPool(p placement) {
 }
 
 // sayRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
-func (w *Worker) sayRoom(p placement) {
+func (w *Worker) sayRoom(p config.Placement) {
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
-	if model(p.groups[0].devices[0]) != gpu.CPU && per <= contextRoom {
+	if model(p.Groups[0].Devices[0]) != gpu.CPU && per <= contextRoom {
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
 			per, room(per, 0)), zap.String(logPool, p.Name))
 	}
@@ -184,16 +178,16 @@ type wanted struct {
 	bytes  gpumux.Size
 }
 
-func budgets(placements []placement) []wanted {
+func budgets(placements []config.Placement) []wanted {
 	var list []wanted
 	for _, p := range placements {
-		for _, g := range p.groups {
-			for _, d := range g.devices {
+		for _, g := range p.Groups {
+			for _, d := range g.Devices {
 				at := slices.IndexFunc(list, func(w wanted) bool { return w.device.UUID == d.UUID })
 				if at < 0 {
 					at, list = len(list), append(list, wanted{device: d})
 				}
-				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.sure())
+				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Sure())
 			}
 		}
 	}

@@ -3,6 +3,8 @@ package workers
 import (
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -14,11 +16,11 @@ import (
 )
 
 // means of one pool over an inventory, and what the worker says at its start.
-func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(*Worker)) ([]string, *observer.ObservedLogs) {
+func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func(*Worker)) ([]string, *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.InfoLevel)
-	w, err := New(Config{
-		Store: "file://" + t.TempDir(), Pools: []PoolConfig{p}, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
+	w, err := New(config.Config{
+		Store: "file://" + t.TempDir(), Pools: []config.Pool{p}, Tasks: map[string]config.Task{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
 	w.hostPIDs, w.allowances = true, newAllowances(w.log)
@@ -35,7 +37,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p PoolConfig, change func(
 func TestMeans_OnTheCPU(t *testing.T) {
 	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
 	require.NoError(t, err)
-	pool := PoolConfig{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}
+	pool := config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}
 	list, seen := enforced(t, inventory, pool, nil)
 	require.Equal(t, []string{"watch every 100ms"}, list)
 	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").FilterLevelExact(zap.InfoLevel).Len())
@@ -55,7 +57,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
-	pool := PoolConfig{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 4, Memory: 16 << 30}
+	pool := config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 4, Memory: 16 << 30}
 	list, seen := enforced(t, inventory, pool, nil)
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, list)
 	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
@@ -94,12 +96,12 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	require.Zero(t, c.allowances.of(c.device.Name, "takes"), "nothing was measured")
 
 	core, seen := observer.New(zap.InfoLevel)
-	pools := []PoolConfig{
+	pools := []config.Pool{
 		{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30}, {Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
 		{Name: "free", Devices: gpu.Selection{"0"}},
 	}
-	w, err := New(Config{
-		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
+	w, err := New(config.Config{
+		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]config.Task{"t": {Command: []string{"true"}}},
 	}, Options{Inventory: c.inventory, Log: zap.New(core)})
 	require.NoError(t, err)
 	w.hostPIDs, w.allowances = true, newAllowances(w.log)
@@ -108,11 +110,11 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	}
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, w.Describe().Pools[0].Means)
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
-	w.overlooked(w.placements[0].groups[0])
+	w.overlooked(w.placements[0].Groups[0])
 	require.Empty(t, seen.All(), "a driver that does not answer hides nothing")
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = false })
 	for range 2 {
-		w.overlooked(w.placements[0].groups[0])
+		w.overlooked(w.placements[0].Groups[0])
 	}
 	require.Equal(t, []string{"framework caps"}, w.Describe().Pools[0].Means)
 	require.Equal(t, []string{"watch every 100ms"}, w.Describe().Pools[1].Means)
@@ -130,9 +132,9 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 
 func TestMeans_BudgetsOfAllPoolsAddUpOnADevice(t *testing.T) {
 	a, b := gpu.Device{UUID: "a"}, gpu.Device{UUID: "b"}
-	list := budgets([]placement{
-		{PoolConfig: PoolConfig{Slots: 2, GPUsPerSlot: 2, Memory: 8 << 30}, groups: []group{{devices: []gpu.Device{a, b}}}},
-		{PoolConfig: PoolConfig{Slots: 3, GPUsPerSlot: 1, Memory: 1 << 30}, groups: []group{{devices: []gpu.Device{b}}}},
+	list := budgets([]config.Placement{
+		{Pool: config.Pool{Slots: 2, GPUsPerSlot: 2, Memory: 8 << 30}, Groups: []config.Group{{Devices: []gpu.Device{a, b}}}},
+		{Pool: config.Pool{Slots: 3, GPUsPerSlot: 1, Memory: 1 << 30}, Groups: []config.Group{{Devices: []gpu.Device{b}}}},
 	})
 	require.Equal(t, []wanted{{a, 8 << 30}, {b, gpumux.Size(11 << 30)}}, list)
 }

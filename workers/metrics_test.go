@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -154,12 +156,12 @@ func TestMetrics_OfTheSDK(t *testing.T) {
 
 func TestMetrics_Address(t *testing.T) {
 	for text, want := range map[string]string{":9464": "127.0.0.1:9464", "0.0.0.0:1": "0.0.0.0:1", "[::1]:9464": "[::1]:9464"} {
-		got, err := metricsAddress(text)
+		got, err := config.MetricsAddress(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for _, text := range []string{"9464", "localhost", "a:b", "127.0.0.1:70000"} {
-		_, err := metricsAddress(text)
+		_, err := config.MetricsAddress(text)
 		require.ErrorContains(t, err, "write 127.0.0.1:9464", text)
 	}
 	m := newMetrics(zap.NewNop())

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -27,8 +29,8 @@ const (
 // prove finds out which means on the CPU end a process that holds more than its budget: for each, a throw-away process takes
 // more than a small one. What does not is not counted on, and said.
 func (w *Worker) prove(ctx context.Context) {
-	if !slices.ContainsFunc(w.placements, func(p placement) bool {
-		return p.Memory > 0 && p.groups[0].devices[0].Kind == gpu.KindCPU
+	if !slices.ContainsFunc(w.placements, func(p config.Placement) bool {
+		return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
 	}) {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -21,9 +23,9 @@ func proving(t *testing.T, watches bool) (*Worker, *observer.ObservedLogs) {
 	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
-	w, err := New(Config{
-		Store: "file://" + t.TempDir(), Tasks: map[string]TaskConfig{"t": {Command: []string{"true"}}},
-		Pools: []PoolConfig{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}},
+	w, err := New(config.Config{
+		Store: "file://" + t.TempDir(), Tasks: map[string]config.Task{"t": {Command: []string{"true"}}},
+		Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}},
 	}, Options{Inventory: inventory, Log: zap.New(core)})
 	require.NoError(t, err)
 	w.watch, w.allowances = newWatch(inventory, true, w.log), newAllowances(w.log)

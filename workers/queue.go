@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
@@ -33,7 +35,7 @@ const (
 // options are what all queues have in common.
 func (w *Worker) options(name string) worker.Options {
 	return worker.Options{
-		DeploymentOptions:      w.config.Temporal.version(w.o.Version),
+		DeploymentOptions:      w.config.Temporal.Version(w.o.Version),
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
@@ -94,10 +96,10 @@ func (w *Worker) own() queue {
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []queue {
+func (w *Worker) queues(p config.Placement, pl *pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
-	for _, g := range p.groups {
-		groups[gpumux.DeviceQueue(p.Name, w.host, g.name)] = g.name
+	for _, g := range p.Groups {
+		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
 	}
 	s := newSupplier(pl, groups)
 	pl.changed = s.wake
@@ -106,22 +108,22 @@ func (w *Worker) queues(p placement, pl *pool, watch *guard, size *sizing) []que
 	serve := func(name, group string, groups int) queue {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(p.most*groups, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
 		o.Tuner = tuner{s}
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, user: p.user, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
+			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
 			metrics: w.metrics, log: w.log,
 			lost: func(group, why string) { watch.lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.edition, Worker: w.identity, Workers: w.polling(name),
+				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.polling(name),
 				Log:   ownLog(w.log.With(zap.String(logPool, p.Name))),
 				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
 		}}
 	}
-	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.groups))}
+	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.Groups))}
 	for name, group := range groups {
 		out = append(out, serve(name, group, 1))
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -19,7 +21,7 @@ import (
 type runner struct {
 	pool  *pool
 	group string // empty: any device of the pool
-	tasks *catalog
+	tasks *config.Catalog
 	// user is whom tasks run as that do not say.
 	user *slot.User
 	// halt ends with errPoolStopped when running calls must be given up.
@@ -38,7 +40,7 @@ type runner struct {
 // Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
 // process died or no device is left, and ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call activities.Call) error {
-	task, err := r.tasks.find(call.Task)
+	task, err := r.tasks.Find(call.Task)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -31,7 +33,7 @@ type statuses interface {
 type sizing struct {
 	pool    *pool
 	meter   *meter
-	groups  []group
+	groups  []config.Group
 	most    int
 	memory  gpumux.Size // budget of a slot on each of its devices
 	devices statuses
@@ -53,9 +55,9 @@ type sought struct {
 }
 
 // newSizing begins with one slot per device.
-func newSizing(p *pool, place placement, devices statuses, log *zap.Logger) *sizing {
+func newSizing(p *pool, place config.Placement, devices statuses, log *zap.Logger) *sizing {
 	s := &sizing{
-		pool: p, meter: newMeter(measureFor), groups: place.groups, most: place.most, devices: devices, log: log,
+		pool: p, meter: newMeter(measureFor), groups: place.Groups, most: place.Most, devices: devices, log: log,
 		memory: place.Memory / gpumux.Size(place.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*sought{},
 	}
 	s.resize(1, 1)
@@ -192,7 +194,7 @@ func (s *sizing) room(task string, from, to int) int {
 		per = float64(s.meter.peak(task))
 	}
 	for _, g := range s.groups {
-		for _, d := range g.devices {
+		for _, d := range g.Devices {
 			status, err := s.devices.Status(d.UUID)
 			if err != nil || status.Memory.Total == 0 {
 				continue

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -56,9 +58,9 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
 	env := map[string]string{"LOCK": filepath.Join(dir, "lock")}
 	core, seen := observer.New(zap.InfoLevel)
-	w, err := New(Config{
-		Store: "file://" + dir, Dir: dir, Pools: []PoolConfig{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: AutoSlots, MaxSlots: most}},
-		Tasks: map[string]TaskConfig{"alone": {Python: "sized.py:alone", Env: env}, "patient": {Python: "sized.py:patient", Env: env}},
+	w, err := New(config.Config{
+		Store: "file://" + dir, Dir: dir, Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: config.AutoSlots, MaxSlots: most}},
+		Tasks: map[string]config.Task{"alone": {Python: "sized.py:alone", Env: env}, "patient": {Python: "sized.py:patient", Env: env}},
 	}, Options{Inventory: onlyCPU(t), Grace: time.Second, Log: zap.New(core)})
 	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
@@ -95,9 +97,9 @@ func newModel(t *testing.T, most int) *plant {
 			return nil
 		}
 	}
-	place := placement{
-		PoolConfig: PoolConfig{GPUsPerSlot: 1}, most: most,
-		groups: []group{{name: gpu.CPU, devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
+	place := config.Placement{
+		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,
+		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
 	memory := free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}
 	return startPlant(t, pl, place, memory, tasksIn("", "alone", "patient"), zap.New(core), seen)
@@ -105,7 +107,7 @@ func newModel(t *testing.T, most int) *plant {
 
 // startPlant searches until the test ends.
 func startPlant(
-	t *testing.T, pl *pool, place placement, devices statuses, tasks *catalog, log *zap.Logger, seen *observer.ObservedLogs,
+	t *testing.T, pl *pool, place config.Placement, devices statuses, tasks *config.Catalog, log *zap.Logger, seen *observer.ObservedLogs,
 ) *plant {
 	s := newSizing(pl, place, devices, log)
 	s.meter.length = 300 * time.Millisecond
@@ -238,7 +240,7 @@ func (p *plant) ranOnce() {
 }
 
 func TestSizing_SaysWhatItFound(t *testing.T) {
-	s := &sizing{pool: &pool{name: "gpu"}, groups: make([]group, 2), task: "embed"}
+	s := &sizing{pool: &pool{name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
 	find := &sought{search: newSearch(1, 16)}
 	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
 	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.news(find))
@@ -256,7 +258,7 @@ func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory
 func TestSizing_RoomInMemory(t *testing.T) {
 	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
 	s := &sizing{
-		meter: newMeter(time.Second), memory: 4 << 30, groups: []group{{devices: []gpu.Device{a}}, {devices: []gpu.Device{b}}},
+		meter: newMeter(time.Second), memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
 		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
 	}
 	require.Equal(t, 4, s.room("x", 2, 4))
@@ -267,7 +269,7 @@ func TestSizing_RoomInMemory(t *testing.T) {
 	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
 	s.meter.peaks["x"] = 20 << 30
 	require.Equal(t, 4, s.room("x", 1, 8), "an item held 20 GiB, and a context takes some")
-	s.groups = []group{{devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
+	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
 	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
 	require.Equal(t, 3, s.room("x", 1, 8))
 }
@@ -275,7 +277,7 @@ func TestSizing_RoomInMemory(t *testing.T) {
 func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
 	p, _ := fakePool(8, "A")
 	core, seen := observer.New(zap.WarnLevel)
-	s := newSizing(p, placement{PoolConfig: PoolConfig{GPUsPerSlot: 1}, most: 8}, free{}, zap.New(core))
+	s := newSizing(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
 	s.task = "x"
 	s.failed("x", gpumux.TaskError)
 	s.failed("x", gpumux.Budget)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
@@ -54,11 +56,11 @@ type Worker struct {
 	log        *zap.Logger
 	host       string
 	identity   string
-	config     Config
+	config     config.Config
 	storeURL   string
 	objects    store.Keys // nil where the store is not encrypted
-	placements []placement
-	tasks      *catalog
+	placements []config.Placement
+	tasks      *config.Catalog
 	inventory  *gpu.Inventory
 	failed     chan error
 	well       standing
@@ -104,7 +106,7 @@ type Worker struct {
 }
 
 // New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
-func New(c Config, o Options) (*Worker, error) {
+func New(c config.Config, o Options) (*Worker, error) {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.Version = cmp.Or(o.Version, "dev")
@@ -125,8 +127,8 @@ func New(c Config, o Options) (*Worker, error) {
 			return nil, fmt.Errorf("list this host's devices: %w", err)
 		}
 	}
-	if w.placements, w.tasks, err = c.plan(w.inventory); err == nil {
-		w.storeURL, err = c.storeURL()
+	if w.placements, w.tasks, err = c.Plan(w.inventory); err == nil {
+		w.storeURL, err = c.StoreURL()
 	}
 	if err == nil {
 		err = w.seal()
@@ -207,9 +209,9 @@ func (w *Worker) start(ctx context.Context) error {
 	var queues []queue
 	for _, p := range w.placements {
 		pl := w.open(p, runtime)
-		watch.pools = append(watch.pools, guarded{pl, p.groups})
+		watch.pools = append(watch.pools, guarded{pl, p.Groups})
 		var size *sizing
-		if p.auto() {
+		if p.Auto() {
 			size = newSizing(pl, p, w.inventory, w.log)
 			w.sizings = append(w.sizings, size)
 		}
@@ -230,7 +232,7 @@ func (w *Worker) start(ctx context.Context) error {
 		w.serving = append(w.serving, served)
 	}
 	w.well.serving.Store(true)
-	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.names()))
+	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 && len(w.users()) == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
 	}
@@ -289,42 +291,42 @@ func (w *Worker) makeHomes(dir string, users []*slot.User) error {
 
 // users are those that tasks and pools name.
 func (w *Worker) users() []*slot.User {
-	users := w.tasks.users()
+	users := w.tasks.Users()
 	for _, p := range w.placements {
-		users = append(users, p.user)
+		users = append(users, p.RunAs)
 	}
 	return slices.DeleteFunc(users, func(u *slot.User) bool { return u == nil })
 }
 
 // open makes a pool's slots. A task process starts with the first call.
-func (w *Worker) open(p placement, runtime string) *pool {
+func (w *Worker) open(p config.Placement, runtime string) *pool {
 	var places []*place
-	for _, g := range p.groups {
-		alone := p.PoolConfig
-		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.fit), 1
-		kind := model(g.devices[0])
-		for range p.most {
+	for _, g := range p.Groups {
+		alone := p.Pool
+		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
+		kind := model(g.Devices[0])
+		for range p.Most {
 			seat := slot.New(slot.Options{
-				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.PoolConfig, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
+				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory,
+				Mode: p.Mode, Env: environment(p.Pool, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
 				Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) {
-					w.allowances.capped(p.Name, kind, len(g.devices), c)
+					w.allowances.capped(p.Name, kind, len(g.Devices), c)
 					if c.Unseen {
 						w.overlooked(g)
 					}
 				},
-				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.PoolConfig, kind, task, bytes) },
+				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.Pool, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logPool, p.Name)),
 			})
 			held := &peak{}
-			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.name, seat, held})
-			places = append(places, &place{seat: seat, group: g.name, peak: held, model: kind, memory: alone.Memory,
+			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.Name, seat, held})
+			places = append(places, &place{seat: seat, group: g.Name, peak: held, model: kind, memory: alone.Memory,
 				env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
 						return environment(alone, g, allowance)
 					}
-					return environment(p.PoolConfig, g, allowance)
+					return environment(p.Pool, g, allowance)
 				},
 			})
 		}
@@ -348,7 +350,7 @@ func (w *Worker) serveMetrics() error {
 	if w.config.Metrics == "" {
 		return nil
 	}
-	address, err := metricsAddress(w.config.Metrics)
+	address, err := config.MetricsAddress(w.config.Metrics)
 	if err != nil {
 		return err
 	}
@@ -367,20 +369,20 @@ func (w *Worker) Failed() <-chan error { return w.failed }
 func (w *Worker) Describe() gpumux.Describe {
 	w.telling.RLock()
 	defer w.telling.RUnlock()
-	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.names(), Modes: w.tasks.modes()}
+	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
 	for i, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: p.sure() * len(p.groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
-		if p.auto() {
-			info.MaxSlots = p.most * len(p.groups)
+		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Sure() * len(p.Groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+		if p.Auto() {
+			info.MaxSlots = p.Most * len(p.Groups)
 			if i < len(w.pools) {
-				info.Slots = w.pools[i].size() * len(p.groups)
+				info.Slots = w.pools[i].size() * len(p.Groups)
 			}
 		}
 		if i < len(w.pools) {
 			info.Busy = w.pools[i].busy()
 		}
-		for _, g := range p.groups {
-			info.Devices = append(info.Devices, g.name)
+		for _, g := range p.Groups {
+			info.Devices = append(info.Devices, g.Name)
 		}
 		d.Pools = append(d.Pools, info)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -18,7 +20,7 @@ import (
 
 func localWorker(t *testing.T, address string) (*Worker, string) {
 	dir := site(t)
-	w, err := New(Local(LocalOptions{
+	w, err := New(config.Local(config.LocalOptions{
 		Pool: "cpu", Slots: 2, Memory: 1 << 30, Dir: dir, TasksDir: "tasks", Address: address, Store: "file://" + dir + "/store",
 	}), Options{Inventory: onlyCPU(t), Runtime: filepath.Join(dir, "runtime"), Version: "1.2.3"})
 	require.NoError(t, err)
@@ -27,8 +29,8 @@ func localWorker(t *testing.T, address string) (*Worker, string) {
 
 func TestNew_ListsMistakesBeforeAnythingStarts(t *testing.T) {
 	dir := site(t)
-	_, err := New(Local(LocalOptions{Pool: "CPU", Dir: dir, Memory: 1 << 50, Store: "file://" + dir + "/store"}), Options{Inventory: onlyCPU(t)})
-	var config *ConfigError
+	_, err := New(config.Local(config.LocalOptions{Pool: "CPU", Dir: dir, Memory: 1 << 50, Store: "file://" + dir + "/store"}), Options{Inventory: onlyCPU(t)})
+	var config *config.Error
 	require.ErrorAs(t, err, &config)
 	require.Len(t, config.Problems, 2)
 	require.NoDirExists(t, filepath.Join(dir, "store"))
@@ -97,7 +99,7 @@ func TestWorker_StopGivesUpADriverThatHangs(t *testing.T) {
 
 func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
 	dir := site(t)
-	w, err := New(Local(LocalOptions{Pool: "cpu", Dir: dir, Store: "file://" + dir + "/plain.txt"}), Options{Inventory: onlyCPU(t), Runtime: dir})
+	w, err := New(config.Local(config.LocalOptions{Pool: "cpu", Dir: dir, Store: "file://" + dir + "/plain.txt"}), Options{Inventory: onlyCPU(t), Runtime: dir})
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Start(t.Context()), dir+"/plain.txt")
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
@@ -41,20 +43,20 @@ type served struct {
 
 // serve starts a worker with these pools for one workload.
 func (b *bench) serve(ctx context.Context, w workload, seats []seat) (*served, error) {
-	config := workers.Config{Store: b.storeURL, Dir: b.o.Folder, Tasks: map[string]workers.TaskConfig{}}
+	c := config.Config{Store: b.storeURL, Dir: b.o.Folder, Tasks: map[string]config.Task{}}
 	for _, s := range seats {
 		env := frameworkEnv()
 		maps.Copy(env, w.env(s.on.probe.Framework, b.wholeSlots()))
-		task := workers.TaskConfig{Python: b.task + ":" + w.name, Interpreter: b.interpreter, Env: env}
+		task := config.Task{Python: b.task + ":" + w.name, Interpreter: b.interpreter, Env: env}
 		if _, set := os.LookupEnv("PYTHONPATH"); set {
 			task.PassEnv = []string{"PYTHONPATH"}
 		}
-		config.Tasks[s.task] = task
-		config.Pools = append(config.Pools, workers.PoolConfig{
-			Name: s.pool, Devices: gpu.Selection{s.on.selector()}, Slots: workers.Slots(s.slots), Memory: w.memory,
+		c.Tasks[s.task] = task
+		c.Pools = append(c.Pools, config.Pool{
+			Name: s.pool, Devices: gpu.Selection{s.on.selector()}, Slots: config.Slots(s.slots), Memory: w.memory,
 		})
 	}
-	worker, err := workers.New(config, workers.Options{
+	worker, err := workers.New(c, workers.Options{
 		Client: b.o.Client, Inventory: b.inventory, Version: b.o.Version, StopTimeout: time.Second, Log: b.o.Log,
 	})
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/gpumux/gpumux/workers/config"
 
-	"github.com/gpumux/gpumux/workers"
+	"github.com/stretchr/testify/require"
 )
 
 // A program that is no Python is refused before a server is started for it, with what it said.
 func TestStartable(t *testing.T) {
-	python := func(script string) map[string]workers.TaskConfig {
+	python := func(script string) map[string]config.Task {
 		path := filepath.Join(t.TempDir(), "python")
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-		return map[string]workers.TaskConfig{"a": {Interpreter: path}, "b": {Interpreter: path}, "c": {}}
+		return map[string]config.Task{"a": {Interpreter: path}, "b": {Interpreter: path}, "c": {}}
 	}
 	require.NoError(t, startable(t.Context(), python("echo 3.9.0 /usr/bin/python")))
 	require.NoError(t, startable(t.Context(), python("echo loading modules >&2; echo 3.9.0 /usr/bin/python; echo done >&2")))
@@ -31,6 +31,6 @@ func TestStartable(t *testing.T) {
 		require.ErrorContains(t, err, "--python /")
 		require.Equal(t, ExitUsage, exitCode(err))
 	}
-	err := startable(t.Context(), map[string]workers.TaskConfig{"a": {Interpreter: "/no/such/python"}})
+	err := startable(t.Context(), map[string]config.Task{"a": {Interpreter: "/no/such/python"}})
 	require.ErrorContains(t, err, "no such file or directory; install Python 3.9 or newer")
 }

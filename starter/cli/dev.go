@@ -10,10 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // devFlags are the flags of `gpumux dev`.
@@ -118,7 +119,7 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 		if haveGPU {
 			o.pools[1].Memory = 0 // the budget is meant for GPUs
 		}
-		o.tasks = map[string]workers.TaskConfig{"*": {PythonDir: o.dir, Interpreter: f.python, PassEnv: f.passEnv}}
+		o.tasks = map[string]config.Task{"*": {PythonDir: o.dir, Interpreter: f.python, PassEnv: f.passEnv}}
 	}
 	ctx := c.Context()
 	s, err := a.open(ctx, o)

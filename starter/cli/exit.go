@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // Exit codes.
@@ -55,7 +56,7 @@ func exitCode(err error) int {
 	var mistake *usageError
 	var input *gpumux.InputError
 	var source *store.SourceError
-	var config *workers.ConfigError
+	var config *config.Error
 	var failed *starter.MapFailed
 	var other *starter.OtherMap
 	var edition *starter.OtherEdition

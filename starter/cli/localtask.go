@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -14,7 +15,7 @@ import (
 // localTask is TASK of a command with --local: something of the current folder rather than a name that workers know.
 type localTask struct {
 	name   string
-	config workers.TaskConfig
+	config config.Task
 	// dir is the current folder; scope tells tasks of the same name in different places apart.
 	dir, scope string
 	// code is what the task is written in, edition that of it when the command began.
@@ -25,8 +26,8 @@ type localTask struct {
 }
 
 // tasks are what the worker of the command knows.
-func (t localTask) tasks() map[string]workers.TaskConfig {
-	tasks := map[string]workers.TaskConfig{t.name: t.config}
+func (t localTask) tasks() map[string]config.Task {
+	tasks := map[string]config.Task{t.name: t.config}
 	if t.reduce != nil {
 		tasks[t.reduce.name] = t.reduce.config
 	}
@@ -53,7 +54,7 @@ func parseLocalTask(task string, command []string, f localFlags, mode gpumux.Mod
 	if err != nil {
 		return localTask{}, unavailableError{err}
 	}
-	t := localTask{dir: dir, config: workers.TaskConfig{PassEnv: f.passEnv}}
+	t := localTask{dir: dir, config: config.Task{PassEnv: f.passEnv}}
 	if len(command) > 0 {
 		if f.python != "" {
 			return t, usage("--python is for a Python TASK; the command after -- starts by itself")

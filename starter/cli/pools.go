@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // hasGPU says whether this machine has a GPU that tasks can use, and if not, why.
@@ -26,7 +27,7 @@ func hasGPU() (bool, string) {
 }
 
 // poolsHere are the pools of a --local command. A GPU that was asked for and is not there is told.
-func (a *app) poolsHere(f taskFlags) ([]workers.PoolConfig, error) {
+func (a *app) poolsHere(f taskFlags) ([]config.Pool, error) {
 	haveGPU, why := hasGPU()
 	pools, err := localPools(f.pools, f.localFlags, gpumux.Mode(f.mode), haveGPU)
 	for _, name := range f.pools {
@@ -42,7 +43,7 @@ const mostCPUSlots = 4
 
 // localPools makes a pool per name: the one called cpu on the CPU, others on all GPUs if there are any. No names means one
 // pool, gpu or cpu.
-func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([]workers.PoolConfig, error) {
+func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([]config.Pool, error) {
 	if len(names) == 0 {
 		names = []string{"cpu"}
 		if haveGPU {
@@ -56,15 +57,15 @@ func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([
 			return nil, usage("--memory: %v", err)
 		}
 	}
-	var pools []workers.PoolConfig
+	var pools []config.Pool
 	for _, name := range names {
-		pool := workers.PoolConfig{Name: name, Devices: gpu.Selection{"all"}, Slots: 1, Memory: memory, Mode: mode}
+		pool := config.Pool{Name: name, Devices: gpu.Selection{"all"}, Slots: 1, Memory: memory, Mode: mode}
 		if name == "cpu" || !haveGPU {
 			pool.Devices = gpu.Selection{"cpu"}
-			pool.Slots = workers.Slots(min(runtime.GOMAXPROCS(0), mostCPUSlots))
+			pool.Slots = config.Slots(min(runtime.GOMAXPROCS(0), mostCPUSlots))
 		}
 		if f.slots != 0 {
-			pool.Slots = workers.Slots(f.slots)
+			pool.Slots = config.Slots(f.slots)
 		}
 		pools = append(pools, pool)
 	}
@@ -72,27 +73,27 @@ func localPools(names []string, f localFlags, mode gpumux.Mode, haveGPU bool) ([
 }
 
 // slotCount is --slots: a number, or auto. 0 is the default.
-type slotCount workers.Slots
+type slotCount config.Slots
 
 // String implements pflag.Value.
 func (s *slotCount) String() string {
-	switch workers.Slots(*s) {
+	switch config.Slots(*s) {
 	case 0:
 		return ""
-	case workers.AutoSlots:
+	case config.AutoSlots:
 		return "auto"
 	}
 	return strconv.Itoa(int(*s))
 }
 
 // Set implements pflag.Value.
-func (s *slotCount) Set(text string) error { return (*workers.Slots)(s).UnmarshalText([]byte(text)) }
+func (s *slotCount) Set(text string) error { return (*config.Slots)(s).UnmarshalText([]byte(text)) }
 
 // Type implements pflag.Value.
 func (s *slotCount) Type() string { return "number" }
 
 // poolNames lists the pools for a map's ladder.
-func poolNames(pools []workers.PoolConfig) []string {
+func poolNames(pools []config.Pool) []string {
 	names := make([]string, len(pools))
 	for i, pool := range pools {
 		names[i] = pool.Name

@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/workers"
 )
 
 // runFlags are the flags of `gpumux run`.
@@ -121,7 +122,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		defer os.RemoveAll(data)
 	}
 	s, err := a.open(ctx, sessionOptions{data: data, headless: true, pools: pools, dir: local.dir,
-		tasks: map[string]workers.TaskConfig{local.name: local.config}, stopTimeout: time.Second, calm: true})
+		tasks: map[string]config.Task{local.name: local.config}, stopTimeout: time.Second, calm: true})
 	if err != nil {
 		return err
 	}

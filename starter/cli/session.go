@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
@@ -49,8 +51,8 @@ type sessionOptions struct {
 	open    bool
 	uiHosts []string
 	// pools and tasks are the worker's; no pools means no worker.
-	pools []workers.PoolConfig
-	tasks map[string]workers.TaskConfig
+	pools []config.Pool
+	tasks map[string]config.Task
 	dir   string
 	// calm keeps the worker's warnings about single items off the screen, since the results have them.
 	calm bool
@@ -70,7 +72,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if err != nil {
 		return nil, err
 	}
-	config := workers.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
+	config := config.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
 	if a.keysPath != "" {
 		if config.Codec.Keys, err = filepath.Abs(a.keysPath); err != nil {
 			return nil, unavailableError{err}
@@ -188,7 +190,7 @@ func privateFolder(path string) error {
 }
 
 // checkWorker finds mistakes in tasks and pools before a server is started for them.
-func checkWorker(config workers.Config) error {
+func checkWorker(config config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
@@ -197,7 +199,7 @@ func checkWorker(config workers.Config) error {
 }
 
 // startable tries the interpreters that --python gave.
-func startable(ctx context.Context, tasks map[string]workers.TaskConfig) error {
+func startable(ctx context.Context, tasks map[string]config.Task) error {
 	tried := map[string]bool{"": true}
 	for _, task := range tasks {
 		python := task.Interpreter
@@ -214,7 +216,7 @@ func startable(ctx context.Context, tasks map[string]workers.TaskConfig) error {
 
 // inFlags says the mistakes of a configuration that flags made in terms of the flags.
 func inFlags(err error) error {
-	var config *workers.ConfigError
+	var config *config.Error
 	if !errors.As(err, &config) || config.File != "" {
 		return err
 	}

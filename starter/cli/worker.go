@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -32,7 +34,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
 		}
-		config, err := workers.Load(file)
+		config, err := config.Load(file)
 		if err != nil {
 			return usageOf(err)
 		}
@@ -59,7 +61,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 }
 
 // keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
-func (a *app) keysOf(c *cobra.Command, config *workers.Config) error {
+func (a *app) keysOf(c *cobra.Command, config *config.Config) error {
 	if a.keysPath == "" || config.Codec.Keys != "" && !c.Flags().Changed("keys") {
 		a.keysPath = config.KeysPath()
 		return nil
@@ -70,7 +72,7 @@ func (a *app) keysOf(c *cobra.Command, config *workers.Config) error {
 }
 
 // checkReach tries what the worker would use beside this host: its store, and Temporal.
-func (a *app) checkReach(ctx context.Context, file string, config workers.Config) error {
+func (a *app) checkReach(ctx context.Context, file string, config config.Config) error {
 	findings := []finding{{Check: "file", Verdict: good, Detail: file + " is good for this host"}}
 	if config.Store != "" {
 		findings = append(findings, checkStore(ctx, config.Store))
@@ -122,7 +124,7 @@ func (a *app) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) err
 
 // usageOf makes a file that cannot be read a mistake of the caller.
 func usageOf(err error) error {
-	var config *workers.ConfigError
+	var config *config.Error
 	if errors.As(err, &config) {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
@@ -31,8 +33,8 @@ def wait(item):
     time.sleep(0.02)
     return item
 `), 0o644))
-	b.config.Pools[0].Slots, b.config.Pools[0].MaxSlots = workers.AutoSlots, 8
-	b.config.Tasks["wait"] = workers.TaskConfig{Python: "patient.py:wait", Env: map[string]string{"CALLS": calls}}
+	b.config.Pools[0].Slots, b.config.Pools[0].MaxSlots = config.AutoSlots, 8
+	b.config.Tasks["wait"] = config.Task{Python: "patient.py:wait", Env: map[string]string{"CALLS": calls}}
 	w := b.start(t, workers.Options{})
 	pool := w.Describe().Pools[0]
 	require.Equal(t, []int{1, 8}, []int{pool.Slots, pool.MaxSlots})

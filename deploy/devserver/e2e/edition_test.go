@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -41,13 +42,13 @@ func near(t testing.TB, dir, value string) {
 }
 
 // editing is a configuration like that of gpumux dev, over a folder with the task and its module.
-func (s *site) editing(dir string, slots int) workers.Config {
+func (s *site) editing(dir string, slots int) config.Config {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "edited.py"), []byte(editedPy), 0o644))
 	near(s.t, dir, "first")
-	return workers.Local(workers.LocalOptions{
+	return config.Local(config.LocalOptions{
 		Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Dir: dir, Store: s.store,
-		Tasks: map[string]workers.TaskConfig{"*": {PythonDir: dir}},
+		Tasks: map[string]config.Task{"*": {PythonDir: dir}},
 	})
 }
 

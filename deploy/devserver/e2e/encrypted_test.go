@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
@@ -321,9 +323,9 @@ func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.service()
-	config := s.config("small", 2)
-	config.Temporal = workers.TemporalConfig{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
-	w, err := workers.New(config, workers.Options{Codec: flipped{}, StopTimeout: time.Second, Grace: time.Second})
+	pool := s.config("small", 2)
+	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
+	w, err := workers.New(pool, workers.Options{Codec: flipped{}, StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(t, err)
 	require.NoError(t, w.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, w.Stop(context.Background())) })

@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/workers"
 )
 
 const faultsPy = `
@@ -54,10 +55,10 @@ def step(i):
 `
 
 // faultTask adds a function of faultsPy to the tasks of a worker.
-func (s *site) faultTask(c workers.Config, function string, env ...string) workers.Config {
+func (s *site) faultTask(c config.Config, function string, env ...string) config.Config {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "faulty.py"), []byte(faultsPy), 0o644))
-	task := workers.TaskConfig{Python: "faulty.py:" + function, Env: map[string]string{
+	task := config.Task{Python: "faulty.py:" + function, Env: map[string]string{
 		"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
 	}}
 	for i := 0; i < len(env); i += 2 {

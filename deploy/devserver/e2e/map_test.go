@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
@@ -89,14 +91,14 @@ func newSite(t testing.TB) *site {
 }
 
 // config has one pool of CPU slots and every function of map.py as a task.
-func (s *site) config(pool string, slots int) workers.Config {
-	tasks := map[string]workers.TaskConfig{}
+func (s *site) config(pool string, slots int) config.Config {
+	tasks := map[string]config.Task{}
 	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "big", "whole"} {
-		tasks[f] = workers.TaskConfig{Python: "map.py:" + f, Env: map[string]string{
+		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
 	}
-	return workers.Local(workers.LocalOptions{
+	return config.Local(config.LocalOptions{
 		Pool: pool, Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: s.dir, Store: s.store,
 	})
 }
@@ -106,7 +108,7 @@ func (s *site) worker(pool string, slots int) *workers.Worker {
 	return s.serve(s.config(pool, slots))
 }
 
-func (s *site) serve(c workers.Config) *workers.Worker {
+func (s *site) serve(c config.Config) *workers.Worker {
 	s.t.Helper()
 	w, err := workers.New(c, workers.Options{Client: s.client, Log: zap.NewNop(), StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -27,7 +29,7 @@ func (s *site) memoryPool(pool string, slots int, budget gpumux.Size) *workers.W
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "memory.py"), []byte(memoryPy), 0o644))
 	c := s.config(pool, slots)
 	c.Pools[0].Memory = budget
-	c.Tasks["hold"] = workers.TaskConfig{Python: "memory.py:hold", Env: map[string]string{"POOL": pool}}
+	c.Tasks["hold"] = config.Task{Python: "memory.py:hold", Env: map[string]string{"POOL": pool}}
 	return s.serve(c)
 }
 

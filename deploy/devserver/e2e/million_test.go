@@ -7,10 +7,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -38,7 +39,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	require.NoError(b, err)
 	s := newSite(b)
 	c := s.config("cpu", 2)
-	c.Tasks = map[string]workers.TaskConfig{"echo": {Program: []string{self}, Env: map[string]string{envTask: "1"}}}
+	c.Tasks = map[string]config.Task{"echo": {Program: []string{self}, Env: map[string]string{envTask: "1"}}}
 	s.serve(c)
 	for _, n := range []int64{1, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

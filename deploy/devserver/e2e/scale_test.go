@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflow/v1"
 	"golang.org/x/sys/unix"
@@ -57,13 +59,13 @@ const envWorker = "GPUMUX_E2E_WORKER"
 // hand says what a worker in a process of its own serves.
 type hand struct{ Address, Namespace, Dir, Store, Calls string }
 
-func (h hand) config(slots int) workers.Config {
-	tasks := map[string]workers.TaskConfig{}
+func (h hand) config(slots int) config.Config {
+	tasks := map[string]config.Task{}
 	for _, f := range []string{"brief", "gate", "echo", "half", "join", "text", "odd_pair"} {
-		tasks[f] = workers.TaskConfig{Python: "scale.py:" + f, Env: map[string]string{"CALLS": h.Calls}}
+		tasks[f] = config.Task{Python: "scale.py:" + f, Env: map[string]string{"CALLS": h.Calls}}
 	}
-	c := workers.Local(workers.LocalOptions{Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: h.Dir, Store: h.Store})
-	c.Temporal = workers.TemporalConfig{Address: h.Address, Namespace: h.Namespace}
+	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: h.Dir, Store: h.Store})
+	c.Temporal = config.Temporal{Address: h.Address, Namespace: h.Namespace}
 	return c
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -48,7 +50,7 @@ type stage struct {
 	*starter.Starter
 	t      *testing.T
 	dir    string
-	config workers.Config
+	config config.Config
 }
 
 func newStage(t *testing.T) *stage {
@@ -58,7 +60,7 @@ func newStage(t *testing.T) *stage {
 	c := devservertest.Dial(t, devservertest.Run(t), namespace)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
-	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: workers.Local(workers.LocalOptions{
+	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: config.Local(config.LocalOptions{
 		Pool: "cpu", Slots: 8, TasksDir: dir, Dir: dir, Devices: gpu.Selection{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
 	})}
 	t.Cleanup(s.Starter.Close)

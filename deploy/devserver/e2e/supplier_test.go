@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/config"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -39,7 +41,7 @@ def die_once(item):
 // bench is a namespace, a client and what a worker needs.
 type bench struct {
 	client client.Client
-	config workers.Config
+	config config.Config
 	inv    *gpu.Inventory
 	host   string
 }
@@ -55,7 +57,7 @@ func newBench(t *testing.T, slots int) *bench {
 	require.NoError(t, err)
 	return &bench{
 		client: devservertest.Dial(t, s, devservertest.Namespace(t)),
-		config: workers.Local(workers.LocalOptions{
+		config: config.Local(config.LocalOptions{
 			Pool: "cpu", Slots: slots, TasksDir: dir, Dir: dir, Store: "file://" + filepath.Join(dir, "store"),
 		}),
 		inv: inv, host: host,

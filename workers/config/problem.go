@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ type Problem struct {
 }
 
 // ConfigError lists every mistake in a worker's configuration.
-type ConfigError struct {
+type Error struct {
 	// File is empty for a configuration that was made by a program.
 	File     string
 	Problems []Problem
 }
 
 // Error has one line per mistake: file, line, field, what is wrong and what to do.
-func (e *ConfigError) Error() string {
+func (e *Error) Error() string {
 	var b strings.Builder
 	where := "the worker's configuration"
 	if e.File != "" {

@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"os"
@@ -89,18 +89,18 @@ func TestLoad_Complete(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Validate(twoGPUs(t)))
 
-	require.Equal(t, TemporalConfig{Address: "10.0.0.1:7233", Namespace: "prod"}, c.Temporal)
-	placements, tasks, err := c.plan(twoGPUs(t))
+	require.Equal(t, Temporal{Address: "10.0.0.1:7233", Namespace: "prod"}, c.Temporal)
+	placements, tasks, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
 	require.Len(t, placements, 3)
-	require.Equal(t, []string{"GPU-aaaa", "GPU-bbbb"}, []string{placements[0].groups[0].name, placements[0].groups[1].name})
+	require.Equal(t, []string{"GPU-aaaa", "GPU-bbbb"}, []string{placements[0].Groups[0].Name, placements[0].Groups[1].Name})
 	require.Equal(t, gpumux.Size(8<<30), placements[0].Memory)
-	require.Len(t, placements[1].groups, 1)
-	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].groups[0].name)
+	require.Len(t, placements[1].Groups, 1)
+	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].Groups[0].Name)
 	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
 	require.Equal(t, gpumux.Fresh, placements[2].Mode)
 
-	embed, err := tasks.find("embed")
+	embed, err := tasks.Find("embed")
 	require.NoError(t, err)
 	require.Equal(t, "embed.py:embed", embed.Python)
 	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
@@ -109,7 +109,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, slot.Spawn, embed.Fresh)
 	require.Equal(t, time.Hour, embed.RecycleAge)
 
-	train, err := tasks.find("train")
+	train, err := tasks.Find("train")
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "train"), "--json"}, train.Command)
 	require.True(t, train.Text)
@@ -117,7 +117,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "1"}, train.Env)
 	require.Equal(t, []string{"HF_HOME"}, train.PassEnv)
 
-	fit, err := tasks.find("sweep/sweep:fit")
+	fit, err := tasks.Find("sweep/sweep:fit")
 	require.NoError(t, err)
 	require.Equal(t, "sweep.py:fit", fit.Python)
 	require.Equal(t, filepath.Join(dir, "tasks"), fit.Dir)
@@ -341,22 +341,22 @@ tasks:
   a: {python: "embed.py:embed"}
 `)
 	require.NoError(t, err)
-	placements, _, err := c.plan(twoGPUs(t))
+	placements, _, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{7, 2, 2 * runtime.GOMAXPROCS(0)}, []int{placements[0].most, placements[1].most, placements[2].most})
-	require.Equal(t, []int{1, 2, 1}, []int{placements[0].sure(), placements[1].sure(), placements[2].sure()})
+	require.Equal(t, []int{7, 2, 2 * runtime.GOMAXPROCS(0)}, []int{placements[0].Most, placements[1].Most, placements[2].Most})
+	require.Equal(t, []int{1, 2, 1}, []int{placements[0].Sure(), placements[1].Sure(), placements[2].Sure()})
 
 	// A limit of its own bounds the slots, not what a call gets that has the device whole.
-	c.Pools[0].MaxSlots, c.Pools[1] = 3, PoolConfig{Name: "fixed"}
-	placements, _, err = c.plan(twoGPUs(t))
+	c.Pools[0].MaxSlots, c.Pools[1] = 3, Pool{Name: "fixed"}
+	placements, _, err = c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{3, 10}, []int{placements[0].most, placements[0].fit})
+	require.Equal(t, []int{3, 10}, []int{placements[0].Most, placements[0].Fit})
 
 	// Two GPUs make one slot, each with half of its budget.
-	c.Pools = []PoolConfig{{Name: "pair", Slots: AutoSlots, GPUsPerSlot: 2, Memory: 40 << 30}}
-	placements, _, err = c.plan(twoGPUs(t))
+	c.Pools = []Pool{{Name: "pair", Slots: AutoSlots, GPUsPerSlot: 2, Memory: 40 << 30}}
+	placements, _, err = c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, 4, placements[0].most)
+	require.Equal(t, 4, placements[0].Most)
 }
 
 func TestConfig_NoGPU(t *testing.T) {
@@ -369,12 +369,12 @@ func TestConfig_NoGPU(t *testing.T) {
 
 func TestConfig_DefaultStore(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", "/data/home")
-	url, err := Config{}.storeURL()
+	url, err := Config{}.StoreURL()
 	require.NoError(t, err)
 	require.Equal(t, "file:///data/home/gpumux/store", url)
 	t.Setenv("XDG_DATA_HOME", "")
 	t.Setenv("HOME", "/home/ada")
-	url, err = Config{}.storeURL()
+	url, err = Config{}.StoreURL()
 	require.NoError(t, err)
 	require.Equal(t, "file:///home/ada/.local/share/gpumux/store", url)
 }
@@ -383,27 +383,27 @@ func TestLocal_UsesTheCPUWithoutGPU(t *testing.T) {
 	dir := site(t)
 	c := Local(LocalOptions{
 		Slots: 3, Memory: 1 << 30, Dir: dir, TasksDir: "tasks",
-		Tasks: map[string]TaskConfig{"embed.py:embed": {Python: "embed.py:embed"}},
+		Tasks: map[string]Task{"embed.py:embed": {Python: "embed.py:embed"}},
 	})
 	for _, test := range []struct {
 		inventory *gpu.Inventory
 		groups    int
 		first     string
 	}{{onlyCPU(t), 1, gpu.CPU}, {twoGPUs(t), 2, "GPU-aaaa"}} {
-		placements, tasks, err := c.plan(test.inventory)
+		placements, tasks, err := c.Plan(test.inventory)
 		require.NoError(t, err)
 		require.Equal(t, "gpu", placements[0].Name)
-		require.Len(t, placements[0].groups, test.groups)
-		require.Equal(t, test.first, placements[0].groups[0].name)
+		require.Len(t, placements[0].Groups, test.groups)
+		require.Equal(t, test.first, placements[0].Groups[0].Name)
 		for _, name := range []string{"embed.py:embed", "sweep:fit", "score.py:score"} {
-			_, err := tasks.find(name)
+			_, err := tasks.Find(name)
 			require.NoError(t, err)
 		}
 	}
 }
 
 func TestLocal_Mistakes(t *testing.T) {
-	c := Local(LocalOptions{Slots: -2, Dir: site(t), Tasks: map[string]TaskConfig{"x": {Python: "gone.py:f"}}})
+	c := Local(LocalOptions{Slots: -2, Dir: site(t), Tasks: map[string]Task{"x": {Python: "gone.py:f"}}})
 	err := c.Validate(onlyCPU(t))
 	require.ErrorContains(t, err, "2 mistakes in the worker's configuration\n  pools[0].slots: -2 is outside 1 to 256\n  tasks.x.python: ")
 }

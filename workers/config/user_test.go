@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"os"
@@ -21,18 +21,18 @@ tasks:
 func TestUser_OfPoolsAndTasks(t *testing.T) {
 	c, err := load(t, site(t), otherUsers)
 	require.NoError(t, err)
-	placements, tasks, err := c.plan(onlyCPU(t))
+	placements, tasks, err := c.Plan(onlyCPU(t))
 	if os.Geteuid() != 0 {
 		require.ErrorContains(t, err, "pools[0].user: this worker lacks CAP_SETUID")
 		require.ErrorContains(t, err, "tasks.train.user: ")
 		return
 	}
 	require.NoError(t, err)
-	require.Equal(t, uint32(65534), placements[0].user.UID)
-	embed, err := tasks.find("embed")
+	require.Equal(t, uint32(65534), placements[0].RunAs.UID)
+	embed, err := tasks.Find("embed")
 	require.NoError(t, err)
 	require.Nil(t, embed.User, "it runs as its pool says")
-	train, err := tasks.find("train")
+	train, err := tasks.Find("train")
 	require.NoError(t, err)
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	require.Equal(t, &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}, train.User)

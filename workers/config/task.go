@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 )
 
 // TaskConfig says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
-type TaskConfig struct {
+type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
 	Python string `yaml:"python"`
 	// PythonDir is a folder of modules; each top-level function in them is a task, prefix/module:function.
@@ -62,11 +62,11 @@ var (
 )
 
 // catalog resolves every task, or reports what is wrong with it.
-func (c Config) catalog(r *report) *catalog {
+func (c Config) catalog(r *report) *Catalog {
 	if len(c.Tasks) == 0 && c.file != "" {
 		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	}
-	tasks := &catalog{exact: map[string]slot.Task{}}
+	tasks := &Catalog{exact: map[string]slot.Task{}}
 	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
 		at := entryPath("tasks", name)
 		t := c.Tasks[name]
@@ -97,7 +97,7 @@ func folderPrefix(name string) (string, bool) {
 }
 
 // task makes what a slot starts and reports every mistake on the way.
-func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
+func (c Config) task(name, at string, t Task, r *report) slot.Task {
 	var kinds []string
 	for kind, given := range map[string]bool{
 		"python": t.Python != "", "python_dir": t.PythonDir != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
@@ -145,7 +145,7 @@ func (c Config) task(name, at string, t TaskConfig, r *report) slot.Task {
 	return task
 }
 
-func (t TaskConfig) checkLimits(at string, r *report) {
+func (t Task) checkLimits(at string, r *report) {
 	checkMode(at+".mode", t.Mode, r)
 	if len(t.Command) > 0 {
 		if t.Mode == gpumux.Persistent {
@@ -184,7 +184,7 @@ func (t TaskConfig) checkLimits(at string, r *report) {
 }
 
 // interpreter finds the Python of a task.
-func (c Config) interpreter(at string, t TaskConfig, r *report) string {
+func (c Config) interpreter(at string, t Task, r *report) string {
 	switch {
 	case t.Venv != "" && t.Interpreter != "":
 		r.add(at, "has venv and interpreter; give only one")
@@ -296,7 +296,7 @@ func slotName(name string) bool {
 	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
 }
 
-func checkEnv(at string, t TaskConfig, r *report) {
+func checkEnv(at string, t Task, r *report) {
 	check := func(field, name string) {
 		switch {
 		case !envName.MatchString(name):

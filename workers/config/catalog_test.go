@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"errors"
@@ -11,30 +11,30 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-func testCatalog(t *testing.T) (*catalog, string) {
+func testCatalog(t *testing.T) (*Catalog, string) {
 	dir := site(t)
 	c, err := load(t, dir, complete)
 	require.NoError(t, err)
-	_, tasks, err := c.plan(twoGPUs(t))
+	_, tasks, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
 	return tasks, dir
 }
 
 func TestCatalog_Names(t *testing.T) {
 	tasks, dir := testCatalog(t)
-	require.Equal(t, []string{"embed", "serve", "sweep/score:score", "sweep/sweep:fit", "train"}, tasks.names())
+	require.Equal(t, []string{"embed", "serve", "sweep/score:score", "sweep/sweep:fit", "train"}, tasks.Names())
 	// A module that is added later is there at once.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "later.py"), []byte("def now(item): pass\n"), 0o644))
-	require.Contains(t, tasks.names(), "sweep/later:now")
-	_, err := tasks.find("sweep/later:now")
+	require.Contains(t, tasks.Names(), "sweep/later:now")
+	_, err := tasks.Find("sweep/later:now")
 	require.NoError(t, err)
 }
 
 func TestCatalog_OneNameHoweverAsked(t *testing.T) {
 	tasks, _ := testCatalog(t)
-	a, err := tasks.find("sweep/sweep:fit")
+	a, err := tasks.Find("sweep/sweep:fit")
 	require.NoError(t, err)
-	b, err := tasks.find("sweep/sweep.py:fit")
+	b, err := tasks.Find("sweep/sweep.py:fit")
 	require.NoError(t, err)
 	require.Equal(t, a, b)
 	require.Equal(t, "sweep/sweep:fit", a.Name)
@@ -53,7 +53,7 @@ func TestCatalog_Refuses(t *testing.T) {
 		"sweep/sweep:fit\n", "sweep/sweep\x00:fit", "embed.py:embed", "embed.py:_hidden", "outside:outside",
 		"/bin/sh", "./train", "train --json", "python3:-c",
 	} {
-		_, err := tasks.find(name)
+		_, err := tasks.Find(name)
 		var fault *gpumux.Fault
 		require.True(t, errors.As(err, &fault), "%q", name)
 		require.Equal(t, gpumux.BadInput, fault.Kind, "%q", name)
@@ -84,13 +84,13 @@ def better (
     item): ...
 `), 0o644))
 	for _, name := range []string{"system", "popen", "path", "spawn", "execv"} {
-		_, err := tasks.find("sweep/doc:" + name)
+		_, err := tasks.Find("sweep/doc:" + name)
 		var fault *gpumux.Fault
 		require.ErrorAs(t, err, &fault, name)
 		require.Equal(t, gpumux.BadInput, fault.Kind, name)
 	}
-	require.Subset(t, tasks.names(), []string{"sweep/doc:good", "sweep/doc:better"})
-	task, err := tasks.find("sweep/doc:good")
+	require.Subset(t, tasks.Names(), []string{"sweep/doc:good", "sweep/doc:better"})
+	task, err := tasks.Find("sweep/doc:good")
 	require.NoError(t, err)
 	require.True(t, task.Own)
 }
@@ -115,11 +115,11 @@ func TestCatalog_ModuleThatIsBroken(t *testing.T) {
 	tasks, dir := testCatalog(t)
 	file := filepath.Join(dir, "tasks", "half.py")
 	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return (\n"), 0o644))
-	_, err := tasks.find("sweep/half:now")
+	_, err := tasks.Find("sweep/half:now")
 	require.ErrorContains(t, err, "half.py, line 2: SyntaxError: ")
-	require.Contains(t, tasks.names(), "sweep/sweep:fit", "the others are still there")
+	require.Contains(t, tasks.Names(), "sweep/sweep:fit", "the others are still there")
 	require.NoError(t, os.WriteFile(file, []byte("def now(item):\n    return item\n"), 0o644))
-	_, err = tasks.find("sweep/half:now")
+	_, err = tasks.Find("sweep/half:now")
 	require.NoError(t, err)
 }
 
@@ -130,7 +130,7 @@ func TestCatalog_SaysWhatThereIs(t *testing.T) {
 		"sweep/sweep:fyt": `bad_input: no task "sweep/sweep:fyt"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "sweep/sweep:fit"?`,
 		"quite different": `bad_input: no task "quite different"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; name the task in the worker's file, or use one of these`,
 	} {
-		_, err := tasks.find(name)
+		_, err := tasks.Find(name)
 		require.EqualError(t, err, want)
 	}
 }
@@ -145,10 +145,10 @@ tasks:
   "a/b/*": {python_dir: tasks/deeper}
 `)
 	require.NoError(t, err)
-	_, tasks, err := c.plan(onlyCPU(t))
+	_, tasks, err := c.Plan(onlyCPU(t))
 	require.NoError(t, err)
 	for name, want := range map[string]string{"embed:embed": "", "a/sweep:fit": "tasks", "a/b/secret:open": "tasks/deeper"} {
-		task, err := tasks.find(name)
+		task, err := tasks.Find(name)
 		require.NoError(t, err)
 		require.Equal(t, filepath.Join(dir, want), task.Dir, name)
 	}

@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"fmt"
@@ -10,16 +10,16 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// catalog is all that a worker runs. What a map asks for is only ever looked up here, so no input can make the worker run
+// Catalog is all that a worker runs. What a map asks for is only ever looked up here, so no input can make the worker run
 // something that its operator did not name. It may be used from many goroutines: nothing writes it after it was made, and modules
 // keeps what it has read for itself.
-type catalog struct {
+type Catalog struct {
 	exact   map[string]slot.Task
 	folders []folder // longest prefix first
 }
 
-// newCatalog is a catalog of tasks by name.
-func newCatalog(exact map[string]slot.Task) *catalog { return &catalog{exact: exact} }
+// NewCatalog is a catalog of tasks by name.
+func NewCatalog(exact map[string]slot.Task) *Catalog { return &Catalog{exact: exact} }
 
 // folder is a folder of Python modules; task holds all but the target.
 type folder struct {
@@ -28,8 +28,8 @@ type folder struct {
 	modules *modules
 }
 
-// find is the task of that name, or a *gpumux.Fault that says what there is.
-func (c *catalog) find(name string) (slot.Task, error) {
+// Find is the task of that name, or a *gpumux.Fault that says what there is.
+func (c *Catalog) Find(name string) (slot.Task, error) {
 	if task, ok := c.exact[name]; ok {
 		return task, nil
 	}
@@ -42,7 +42,7 @@ func (c *catalog) find(name string) (slot.Task, error) {
 			return task, err
 		}
 	}
-	known := c.names()
+	known := c.Names()
 	hint := didYouMean(name, known)
 	if hint == "" {
 		hint = "name the task in the worker's file, or use one of these"
@@ -53,8 +53,8 @@ func (c *catalog) find(name string) (slot.Task, error) {
 	}
 }
 
-// users are whom the tasks run as that say; nil stands for one that does not.
-func (c *catalog) users() (users []*slot.User) {
+// Users are whom the tasks run as that say; nil stands for one that does not.
+func (c *Catalog) Users() (users []*slot.User) {
 	for _, task := range c.exact {
 		users = append(users, task.User)
 	}
@@ -64,9 +64,9 @@ func (c *catalog) users() (users []*slot.User) {
 	return users
 }
 
-// edition is that of a task's code as its files are now.
-func (c *catalog) edition(name string) (string, error) {
-	task, err := c.find(name)
+// Edition is that of a task's code as its files are now.
+func (c *Catalog) Edition(name string) (string, error) {
+	task, err := c.Find(name)
 	if err != nil {
 		return "", err
 	}
@@ -105,8 +105,8 @@ func (f folder) find(rest string) (slot.Task, error) {
 	return task, nil
 }
 
-// names are the tasks in order, with the functions that the folders hold now. A module that cannot be read has none.
-func (c *catalog) names() []string {
+// Names are the tasks in order, with the functions that the folders hold now. A module that cannot be read has none.
+func (c *Catalog) Names() []string {
 	out := slices.Collect(maps.Keys(c.exact))
 	for _, f := range c.folders {
 		found, _ := f.modules.read(f.modules.names()...)
@@ -120,11 +120,11 @@ func (c *catalog) names() []string {
 	return slices.Compact(out)
 }
 
-// modes are those of the tasks that have one of their own.
-func (c *catalog) modes() map[string]gpumux.Mode {
+// Modes are those of the tasks that have one of their own.
+func (c *Catalog) Modes() map[string]gpumux.Mode {
 	modes := map[string]gpumux.Mode{}
-	for _, name := range c.names() {
-		task, err := c.find(name)
+	for _, name := range c.Names() {
+		task, err := c.Find(name)
 		switch {
 		case err != nil: // a folder that has changed since
 		case len(task.Command) > 0:

@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // PoolConfig is one pool: equal slots on some of the host's devices.
-type PoolConfig struct {
+type Pool struct {
 	// Name is what maps call the pool; its task queue is gpumux.<name>.
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
@@ -65,41 +65,41 @@ func (s *Slots) UnmarshalText(text []byte) error {
 // anyDevice stands for every GPU, and for the CPU on a host without one. Only Local uses it.
 const anyDevice = "any"
 
-// placement is a pool with its devices resolved.
-type placement struct {
-	PoolConfig
+// Placement is a pool with its devices resolved.
+type Placement struct {
+	Pool
 	index  int // in Config.Pools
-	groups []group
-	// most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
+	Groups []Group
+	// Most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
 	// for their budgets at once.
-	most, fit int
-	user      *slot.User
+	Most, Fit int
+	RunAs     *slot.User
 }
 
-// auto says that the number of slots is found by measurement.
-func (p placement) auto() bool { return p.Slots == AutoSlots }
+// Auto reports whether the number of slots is found by measurement.
+func (p Placement) Auto() bool { return p.Slots == AutoSlots }
 
-// sure is the number of slots per group that there are in any case.
-func (p placement) sure() int {
-	if p.auto() {
+// Sure is the number of slots per group that there are in any case.
+func (p Placement) Sure() int {
+	if p.Auto() {
 		return 1
 	}
 	return int(p.Slots)
 }
 
-// group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
-type group struct {
+// Group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
+type Group struct {
 	// name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
-	name    string
-	devices []gpu.Device
+	Name    string
+	Devices []gpu.Device
 }
 
 // place finds the devices of every pool and checks that the pools fit on them together.
-func (c Config) place(inventory *gpu.Inventory, r *report) []placement {
+func (c Config) place(inventory *gpu.Inventory, r *report) []Placement {
 	if len(c.Pools) == 0 {
 		r.add("pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
 	}
-	var placements []placement
+	var placements []Placement
 	named := map[string]bool{}
 	for i, p := range c.Pools {
 		at := fmt.Sprintf("pools[%d]", i)
@@ -112,27 +112,27 @@ func (c Config) place(inventory *gpu.Inventory, r *report) []placement {
 			continue
 		}
 		groups := p.groups(devices, at, r)
-		placements = append(placements, placement{PoolConfig: p, index: i, groups: groups, most: int(p.Slots), fit: int(p.Slots),
-			user: taskUser(p.User, at+".user", r)})
+		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots),
+			RunAs: taskUser(p.User, at+".user", r)})
 	}
 	checkShares(placements, r)
 	for i, p := range placements {
-		if p.auto() {
-			placements[i].fit, placements[i].most = p.reach(placements)
+		if p.Auto() {
+			placements[i].Fit, placements[i].Most = p.reach(placements)
 		}
 	}
 	return placements
 }
 
 // reach is how many slots per group AutoSlots may take: by the memory that other pools leave, and in all.
-func (p placement) reach(all []placement) (fit, most int) {
+func (p Placement) reach(all []Placement) (fit, most int) {
 	fit = maxSlots
-	for _, g := range p.groups {
-		for _, d := range g.devices {
+	for _, g := range p.Groups {
+		for _, d := range g.Devices {
 			left := d.Memory
 			for _, o := range all {
 				if o.index != p.index && o.uses(d) {
-					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.sure()))
+					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.Sure()))
 				}
 			}
 			if each := uint64(p.Memory) / uint64(p.GPUsPerSlot); each > 0 && d.Memory > 0 {
@@ -143,7 +143,7 @@ func (p placement) reach(all []placement) (fit, most int) {
 	most = p.MaxSlots
 	if most == 0 {
 		most = autoGPU
-		if p.groups[0].devices[0].Kind == gpu.KindCPU {
+		if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
 			most = min(maxSlots, autoCPU*runtime.GOMAXPROCS(0))
 		}
 	}
@@ -151,13 +151,13 @@ func (p placement) reach(all []placement) (fit, most int) {
 }
 
 // uses says that a pool has slots on a device.
-func (p placement) uses(d gpu.Device) bool {
-	return slices.ContainsFunc(p.groups, func(g group) bool {
-		return slices.ContainsFunc(g.devices, func(o gpu.Device) bool { return o.UUID == d.UUID })
+func (p Placement) uses(d gpu.Device) bool {
+	return slices.ContainsFunc(p.Groups, func(g Group) bool {
+		return slices.ContainsFunc(g.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID })
 	})
 }
 
-func (p PoolConfig) withDefaults() PoolConfig {
+func (p Pool) withDefaults() Pool {
 	if p.Slots != AutoSlots {
 		p.Slots = max(p.Slots, 1)
 	}
@@ -172,7 +172,7 @@ func (p PoolConfig) withDefaults() PoolConfig {
 }
 
 // check is what can be said without looking at devices.
-func (p PoolConfig) check(at string, named map[string]bool, r *report) {
+func (p Pool) check(at string, named map[string]bool, r *report) {
 	if p.Name == "" {
 		r.add(at+".name", "is missing; name the pool, such as gpu")
 	} else if err := gpumux.CheckPool(p.Name); err != nil {
@@ -216,7 +216,7 @@ func checkMode(at string, m gpumux.Mode, r *report) {
 	}
 }
 
-func (p PoolConfig) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
+func (p Pool) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
 	if len(p.Devices) == 1 && p.Devices[0] == anyDevice {
 		if devices, err := inventory.Select(gpu.Selection{"all"}); err == nil {
 			return devices, nil
@@ -227,7 +227,7 @@ func (p PoolConfig) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
 }
 
 // groups splits the devices into what one slot gets.
-func (p PoolConfig) groups(devices []gpu.Device, at string, r *report) []group {
+func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	k := p.GPUsPerSlot
 	if k > 1 {
 		for _, d := range devices {
@@ -241,26 +241,26 @@ func (p PoolConfig) groups(devices []gpu.Device, at string, r *report) []group {
 		r.add(at+".gpus_per_slot", "%d GPUs do not divide into groups of %d; name a multiple of %d in devices", len(devices), k, k)
 		return nil
 	}
-	var groups []group
+	var groups []Group
 	for i := 0; i < len(devices); i += k {
-		g := group{devices: devices[i : i+k]}
+		g := Group{Devices: devices[i : i+k]}
 		names := make([]string, k)
-		for j, d := range g.devices {
+		for j, d := range g.Devices {
 			names[j] = d.UUID
 		}
-		g.name = strings.Join(names, ",")
+		g.Name = strings.Join(names, ",")
 		groups = append(groups, g)
 	}
 	return groups
 }
 
 // checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
-func checkShares(placements []placement, r *report) {
+func checkShares(placements []Placement, r *report) {
 	var devices []gpu.Device
-	users := map[string][]placement{}
+	users := map[string][]Placement{}
 	for _, p := range placements {
-		for _, g := range p.groups {
-			for _, d := range g.devices {
+		for _, g := range p.Groups {
+			for _, d := range g.Devices {
 				if len(users[d.UUID]) == 0 {
 					devices = append(devices, d)
 				}
@@ -281,16 +281,16 @@ func checkShares(placements []placement, r *report) {
 		var parts []string
 		auto := ""
 		for _, p := range pools {
-			if p.auto() && auto != "" {
+			if p.Auto() && auto != "" {
 				r.add(fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
 			}
-			if p.auto() {
+			if p.Auto() {
 				auto = p.Name
 			}
 			if p.Memory > 0 {
 				budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
-				sum += float64(budget) * float64(p.sure())
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.sure(), budget, p.Name))
+				sum += float64(budget) * float64(p.Sure())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Sure(), budget, p.Name))
 			}
 		}
 		if d.Memory > 0 && sum > float64(d.Memory) {
@@ -299,4 +299,12 @@ func checkShares(placements []placement, r *report) {
 				strings.Join(parts, " + "), gpumux.Size(d.Memory), d)
 		}
 	}
+}
+
+// Instances reports whether every slot has a MIG instance of about its budget to itself.
+func (p Placement) Instances() bool {
+	return p.Most == 1 && !slices.ContainsFunc(p.Groups, func(g Group) bool {
+		d := g.Devices[0]
+		return d.Kind != gpu.KindMIG || uint64(p.Memory) < d.Memory-d.Memory/8
+	})
 }

@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"errors"
@@ -17,18 +17,18 @@ import (
 // Config is a worker's file: what docs/worker.md describes.
 type Config struct {
 	// Temporal says where the server is. Default: Temporal's own conventions, see TemporalConfig.
-	Temporal TemporalConfig `yaml:"temporal"`
+	Temporal Temporal `yaml:"temporal"`
 	// Store is the blob URL where large inputs and results live. Default: file://$XDG_DATA_HOME/gpumux/store.
 	Store string `yaml:"store"`
 	// Pools are the slots of this host: at least one.
-	Pools []PoolConfig `yaml:"pools"`
+	Pools []Pool `yaml:"pools"`
 	// Tasks are all that the worker runs, by name. A name that ends in "/*" stands for a folder of Python modules.
-	Tasks map[string]TaskConfig `yaml:"tasks"`
+	Tasks map[string]Task `yaml:"tasks"`
 	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
 	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
-	Codec CodecConfig `yaml:"codec"`
+	Codec Codec `yaml:"codec"`
 
 	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
 	Dir string `yaml:"-"`
@@ -38,7 +38,7 @@ type Config struct {
 }
 
 // CodecConfig says how payloads and objects are encrypted.
-type CodecConfig struct {
+type Codec struct {
 	// Keys is a key file, or a folder of them: see codec.Load.
 	Keys string `yaml:"keys"`
 }
@@ -46,8 +46,8 @@ type CodecConfig struct {
 // KeysPath is where the keys lie, or empty.
 func (c Config) KeysPath() string { return c.path(c.Codec.Keys) }
 
-// keys reads the keys; nil without any.
-func (c Config) keys() (*codec.Keys, error) {
+// Keys reads the keys; nil without any.
+func (c Config) Keys() (*codec.Keys, error) {
 	if c.Codec.Keys == "" {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func Load(path string) (Config, error) {
 	d.read(data, &c)
 	c.lines = d.lines
 	if len(d.problems) > 0 {
-		return Config{}, &ConfigError{File: path, Problems: d.problems}
+		return Config{}, &Error{File: path, Problems: d.problems}
 	}
 	return c, nil
 }
@@ -82,36 +82,36 @@ func Load(path string) (Config, error) {
 // Validate says what can not work on a host with these devices. The error is a *ConfigError with every mistake. Nothing is
 // started and nothing is written.
 func (c Config) Validate(inventory *gpu.Inventory) error {
-	_, _, err := c.plan(inventory)
+	_, _, err := c.Plan(inventory)
 	return err
 }
 
-// plan resolves the pools to devices and the tasks to what slots start, or lists every mistake.
-func (c Config) plan(inventory *gpu.Inventory) ([]placement, *catalog, error) {
+// Plan resolves the pools to devices and the tasks to what slots start, or lists every mistake.
+func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
 	if c.Metrics != "" {
-		if _, err := metricsAddress(c.Metrics); err != nil {
+		if _, err := MetricsAddress(c.Metrics); err != nil {
 			r.add("metrics", "%v", err)
 		}
 	}
 	c.Temporal.check(r)
-	if _, err := c.storeURL(); err != nil {
+	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)
 	}
-	if _, err := c.keys(); err != nil {
+	if _, err := c.Keys(); err != nil {
 		r.add("codec.keys", "%v", err)
 	}
 	placements := c.place(inventory, r)
 	tasks := c.catalog(r)
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
-		return nil, nil, &ConfigError{File: c.file, Problems: r.problems}
+		return nil, nil, &Error{File: c.file, Problems: r.problems}
 	}
 	return placements, tasks, nil
 }
 
-// storeURL is the store with its default.
-func (c Config) storeURL() (string, error) {
+// StoreURL is the store with its default.
+func (c Config) StoreURL() (string, error) {
 	if c.Store != "" {
 		if !hasScheme(c.Store) {
 			return "", fmt.Errorf("%q is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1", c.Store)
@@ -160,13 +160,13 @@ type LocalOptions struct {
 	// Mode is for tasks that don't say. Default persistent.
 	Mode gpumux.Mode
 	// Tasks are the tasks by name.
-	Tasks map[string]TaskConfig
+	Tasks map[string]Task
 	// TasksDir is a folder of Python modules; its functions are offered as module:function.
 	TasksDir string
 	// Interpreter is the Python for TasksDir. Default python3.
 	Interpreter string
 	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
-	Codec CodecConfig `yaml:"codec"`
+	Codec Codec `yaml:"codec"`
 
 	// Dir is the folder that relative paths start from. Default: the working folder.
 	Dir string
@@ -179,12 +179,12 @@ type LocalOptions struct {
 // Local is the Config of a worker with one pool.
 func Local(o LocalOptions) Config {
 	c := Config{
-		Temporal: TemporalConfig{Address: o.Address, Namespace: o.Namespace},
+		Temporal: Temporal{Address: o.Address, Namespace: o.Namespace},
 		Store:    o.Store,
-		Pools: []PoolConfig{{
+		Pools: []Pool{{
 			Name: o.Pool, Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode,
 		}},
-		Tasks: map[string]TaskConfig{},
+		Tasks: map[string]Task{},
 		Dir:   o.Dir,
 	}
 	pool := &c.Pools[0]
@@ -198,13 +198,13 @@ func Local(o LocalOptions) Config {
 		c.Tasks[name] = task
 	}
 	if o.TasksDir != "" {
-		c.Tasks["*"] = TaskConfig{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
+		c.Tasks["*"] = Task{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
 	}
 	return c
 }
 
-// metricsAddress is where to listen; without a host on loopback.
-func metricsAddress(text string) (string, error) {
+// MetricsAddress is where to listen; without a host on loopback.
+func MetricsAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)

@@ -1,4 +1,4 @@
-package workers
+package config
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 // TemporalConfig says where the Temporal server is. What is left out comes from Temporal's own conventions: TEMPORAL_ADDRESS,
 // TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_CODEC_ENDPOINT and the profiles in temporal.toml; last
 // localhost:7233 and default.
-type TemporalConfig struct {
+type Temporal struct {
 	Address   string `yaml:"address"`
 	Namespace string `yaml:"namespace"`
 	// Deployment is the name of the Worker Deployment that the worker is a version of, and Build that version. Default: the worker
@@ -20,9 +20,9 @@ type TemporalConfig struct {
 	Build      string `yaml:"build"`
 }
 
-// version is what makes the worker one of a deployment. A map stays with the version that it began with, since another one's
+// Version is what makes the worker one of a deployment. A map stays with the version that it began with, since another one's
 // workflow code may decide otherwise.
-func (t TemporalConfig) version(program string) worker.DeploymentOptions {
+func (t Temporal) Version(program string) worker.DeploymentOptions {
 	if t.Deployment == "" {
 		return worker.DeploymentOptions{}
 	}
@@ -34,7 +34,7 @@ func (t TemporalConfig) version(program string) worker.DeploymentOptions {
 }
 
 // check reports what cannot be a version to r.
-func (t TemporalConfig) check(r *report) {
+func (t Temporal) check(r *report) {
 	for _, name := range []struct{ field, text string }{{"temporal.deployment", t.Deployment}, {"temporal.build", t.Build}} {
 		if len(name.text) > 200 || strings.ContainsAny(name.text, ".:") && name.field == "temporal.deployment" {
 			r.add(name.field, "%.60q has to be of at most 200 bytes without dots and colons", name.text)
