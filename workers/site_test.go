@@ -18,7 +18,7 @@ func onlyCPU(t testing.TB) *gpu.Inventory {
 	return inv
 }
 
-// site is a folder with a module, a program and a file.
+// site is a folder with modules, a program and a file.
 func site(t testing.TB) string {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -27,6 +27,7 @@ func site(t testing.TB) string {
 	}
 	write("embed.py", "def embed(item):\n    return item\n\nasync def other(item):\n    return item\n", 0o644)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tasks"), 0o755))
+	write("tasks/sweep.py", "def fit(item): return item\n", 0o644)
 	write("tasks/score.py", "def score(item): return item\n", 0o644)
 	write("train", "#!/bin/sh\ncat\n", 0o755)
 	write("plain.txt", "no program\n", 0o644)
