@@ -223,7 +223,7 @@ func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 2\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.peak"), []byte("536870912\n"), 0o644))
-	p := &process{budget: 512 << 20, memory: memory{Watched: unwatched{}, group: &cgroup{dir: dir}}}
+	p := &process{budget: 512 << 20, child: &child{group: &cgroup{dir: dir}}, memory: memory{Watched: unwatched{}}}
 	e := diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
 	p.testify(&e, memoryKills())
 	require.True(t, e.OverBudget)
@@ -248,7 +248,7 @@ func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
 	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
 
 	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from another.
-	p.memory.group = nil
+	p.group = nil
 	e = diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL}
 	p.testify(&e, memoryKills())
 	require.Zero(t, e.OOMKills)

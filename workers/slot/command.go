@@ -224,8 +224,8 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, i
 		var stdout *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
-			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now(), exited: make(chan struct{})}
-			err = p.begin(o, argv, nil, stdin, stdout)
+			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now()}
+			err = p.begin(o, taskExposure, command{argv: argv, stdin: stdin, stdout: stdout})
 		}
 	}
 	if err != nil {
@@ -238,8 +238,7 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, i
 		s.enter(Vacant, "did not start")
 		return nil, nil, nil, s.unstarted(task, err)
 	}
-	p.expose(o, taskExposure)
 	s.hold(p)
-	go p.wait()
+	p.follow(p.memory.Close)
 	return p, in, out, nil
 }

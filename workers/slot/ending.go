@@ -42,23 +42,6 @@ func (p *process) death(err error) *diagnosis.Evidence {
 	return e
 }
 
-// leaves says whether a process whose wire ended has ended or will. The kernel closes a dying process's files before the process
-// can be waited for: on a busy machine long before.
-func (p *process) leaves() bool {
-	for {
-		select {
-		case <-p.exited:
-			return true
-		case <-time.After(time.Second):
-			if lives(p.pid) {
-				return false
-			}
-			strays(p.mark) // a descendant that holds it as a debugger does keeps it from being reaped
-			p.linger()
-		}
-	}
-}
-
 // cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
 // The system reports a reset instead of an end when the process had not read everything.
 func cutOff(err error) bool {
@@ -90,51 +73,9 @@ func (p *process) end(kindly bool, grace time.Duration) {
 	p.kill()
 }
 
-// signal reaches the group of a process that has not ended; the number of one that has may be a stranger's by now.
-func (p *process) signal(signal syscall.Signal) {
-	select {
-	case <-p.exited:
-	default:
-		killGroup(p.pid, signal)
-	}
-}
-
-// destroyLimit is how long the end of a killed process is awaited before something is taken to hold it.
-const destroyLimit = time.Second
-
-// destroy kills the process and returns when it has ended. Who traces a process is told of its end before its parent is, and may
-// be a descendant of its own that never looks; that one has to end first.
-func (p *process) destroy() {
-	p.signal(syscall.SIGKILL)
-	if p.killed.IsZero() {
-		p.killed = time.Now()
-	}
-	held := time.NewTicker(destroyLimit)
-	defer held.Stop()
-	for {
-		select {
-		case <-p.exited:
-			return
-		case <-held.C:
-			strays(p.mark)
-			p.linger()
-		}
-	}
-}
-
 // lingerLimit is how long a killed process may take to end before its call is told that it does not. Only one that hangs in the
 // kernel, or that something outside of it holds, takes that long.
 const lingerLimit = time.Minute
-
-// linger is called again and again while a process that can run no more is awaited.
-func (p *process) linger() {
-	switch {
-	case p.killed.IsZero():
-		p.killed = time.Now()
-	case p.lingers != nil && time.Since(p.killed) > p.patience:
-		p.lingers()
-	}
-}
 
 // lingers answers the call that is served, whose process was killed and does not end, and those that come meanwhile. None of the
 // process's code runs any more, so its items can run elsewhere; the slot goes on waiting, since what the process holds is not free.
@@ -188,9 +129,7 @@ const lingerHint = "look at the process's state, /proc/PID/stack and the kernel'
 
 // kill ends the process without asking.
 func (p *process) kill() {
-	p.destroy()
-	p.out.close()
-	p.memory.group.close()
+	p.child.kill()
 	if p.conn == nil {
 		return
 	}

@@ -56,9 +56,9 @@ func homes(env map[string]string, task Task, own string) {
 	}
 }
 
-// environ is the whole environment of a task process: the allow-list, then the task's names, then the device's, so that no
+// environ is the environment of a task process, without its marks: the allow-list, then the task's names, then the device's, so that no
 // task can choose another device. Home is what ~ stands for, unless the task has a user of its own.
-func environ(task Task, home string, device map[string]string, tokens map[string]string) []string {
+func environ(task Task, home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
 		if value, ok := os.LookupEnv(name); ok {
@@ -95,7 +95,6 @@ func environ(task Task, home string, device map[string]string, tokens map[string
 	if len(task.Command) == 0 && len(task.Program) == 0 {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
-	maps.Copy(env, tokens)
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])

@@ -105,10 +105,10 @@ func inherited(t *testing.T, pid int) []string {
 
 // Only a child of the worker's own that shows its token is taken for a task process.
 func TestTemplate_AdoptsItsOwnOnly(t *testing.T) {
-	require.ErrorContains(t, adopt(os.Getpid(), "x"), "does not belong to the worker")
+	require.ErrorContains(t, (&child{mark: mark{token: "x"}}).adopt(os.Getpid()), "does not belong to the worker")
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
-	require.ErrorContains(t, adopt(cmd.Process.Pid, "x"), "does not carry its mark")
+	require.ErrorContains(t, (&child{mark: mark{token: "x"}}).adopt(cmd.Process.Pid), "does not carry its mark")
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.False(t, leads(cmd.Process.Pid))
 }
@@ -122,6 +122,7 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
 	p, files, err := newProcess(Task{}, Options{}, 1)
 	require.NoError(t, err)
+	p.child = &child{exited: make(chan struct{})}
 	go p.listen()
 	taken := make(chan error, 1)
 	go func() {

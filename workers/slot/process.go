@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,21 +12,16 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// process is one task process. The owner goroutine of its slot uses it; the goroutines started here only fill its channels.
+// process is the conversation with one task process, and what is known of it. The owner goroutine of its slot uses it; the
+// goroutines started here only fill its channels.
 type process struct {
-	task Task
-	// program is what was started: the interpreter, or the task's own.
-	program string
-	// child is this process to the system, pid its number and that of its group.
-	child  *os.Process
-	pid    int
-	mark   mark
+	*child
+	task   Task
 	budget gpumux.Size
 	conn   *wire.Conn
 	// board reads shared, which is the process's too; nil where it has none.
 	board   *wire.Board
 	shared  []byte
-	out     *output
 	started time.Time
 	// limit is how many items it may run, 0 without limit; sent and ran are how many it was given and has finished.
 	limit, sent, ran int
@@ -45,19 +38,11 @@ type process struct {
 	edition string
 	// template is what it was forked from, or nil.
 	template *template
-	// killed is when it was first awaited as one that can run no more. When it takes longer than patience to end, lingers is called
-	// now and then, if it is set, by whoever waits.
-	killed   time.Time
-	patience time.Duration
-	lingers  func()
 	// charge is what it was killed for, where that is an item's doing.
 	charge *gpumux.Fault
 
-	send   chan wire.Message
-	heard  chan heard
-	exited chan struct{}
-	// ended is set before exited is closed.
-	ended *os.ProcessState
+	send  chan wire.Message
+	heard chan heard
 }
 
 // heard is one message of the process, or the error that ended the wire.
@@ -90,15 +75,14 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 	if channel != nil {
 		extra = append(append(extra, make([]*os.File, channelDescriptor-3-len(files))...), channel)
 	}
-	if err = p.begin(o, argv, extra, nil, nil); err != nil {
-		p.disconnect()
-		return nil, err
-	}
 	exposure := taskExposure
 	if channel != nil {
 		exposure = templateExposure
 	}
-	p.expose(o, exposure)
+	if err = p.begin(o, exposure, command{argv: argv, files: extra}); err != nil {
+		p.disconnect()
+		return nil, err
+	}
 	p.live()
 	return p, nil
 }
@@ -108,7 +92,7 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, err error) {
 	p = &process{
 		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
-		send: make(chan wire.Message, unread), heard: make(chan heard, 16), exited: make(chan struct{}),
+		send: make(chan wire.Message, unread), heard: make(chan heard, 16),
 	}
 	files, err = p.connect(o)
 	return p, files, err
@@ -116,7 +100,7 @@ func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, 
 
 // live starts the goroutines of a process that has been started.
 func (p *process) live() {
-	go p.wait()
+	p.follow(p.memory.Close)
 	go p.listen()
 	go p.speak()
 }
@@ -153,83 +137,28 @@ func (p *process) disconnect() {
 	}
 }
 
-// begin starts argv in its own process group with the slot's environment. Standard output goes to stdout where given, and
-// everything else that it prints to the output file.
-func (p *process) begin(o Options, argv []string, extra []*os.File, stdin, stdout *os.File) error {
-	mark, err := o.Sweeper.mark()
+// begin starts what is to be the process, in the task's folder and with the slot's environment.
+func (p *process) begin(o Options, exposure int, run command) error {
+	c, err := newChild(o.child(p.task, exposure))
 	if err != nil {
 		return err
 	}
-	out, err := newOutput()
-	if err != nil {
+	run.dir, run.env = p.task.Dir, environ(p.task, o.Home, o.Env)
+	if err := c.start(run); err != nil {
 		return err
 	}
-	task := p.task
-	cmd := command(task, argv, mark)
-	cmd.Env = environ(task, o.Home, o.Env, map[string]string{workerToken: o.Sweeper.token, processToken: mark.token})
-	cmd.ExtraFiles = extra
-	cmd.Stderr = out.file
-	cmd.Stdout = out.file
-	if stdin != nil {
-		cmd.Stdin = stdin
-	}
-	if stdout != nil {
-		cmd.Stdout = stdout
-	}
-	group := confine(o)
-	if err := spawn(cmd, group, task.User); err != nil {
-		out.close()
-		group.close()
-		return &programError{argv[0], task.User, err}
-	}
-	p.program = argv[0]
-	p.child, p.pid, p.mark, p.out, p.memory.group = cmd.Process, cmd.Process.Pid, mark, out, group
-	if err := enlist(p.pid, o.Sweeper.number, mark.number); err != nil {
-		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
-	}
+	p.child = c
 	p.watch(o)
 	return nil
 }
 
-// command is what starts argv for a task, in its folder. A relative program is relative to that, as a shell there would find it.
-func command(task Task, argv []string, mark mark) *exec.Cmd {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = task.Dir
-	if cmd.Err == nil && filepath.Base(argv[0]) != argv[0] && !filepath.IsAbs(argv[0]) && task.Dir != "" {
-		if abs, err := filepath.Abs(filepath.Join(task.Dir, argv[0])); err == nil {
-			cmd.Path = abs
-		}
+// child is what a process of the task gets in this slot. A budget of the host's memory is a cgroup's limit too, where there are any.
+func (o Options) child(task Task, exposure int) childOptions {
+	c := childOptions{sweeper: o.Sweeper, memory: o.Memory, user: task.User, exposure: exposure, log: o.Log.With(logSlot.text(o.Name))}
+	if o.Memory > 0 && o.Device == "CPU" {
+		c.cgroups = o.Cgroups
 	}
-	if task.User != nil && cmd.Err == nil {
-		restrain(cmd, mark)
-	}
-	return cmd
-}
-
-// expose is expose for this process, which runs all the same where it fails.
-func (p *process) expose(o Options, by int) {
-	if err := expose(p.pid, by); err != nil {
-		o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", logSlot.text(o.Name),
-			logWhy.text(err.Error()))
-	}
-}
-
-// programError says that the system did not start the task's own program.
-type programError struct {
-	program string
-	user    *User
-	err     error
-}
-
-func (e *programError) Error() string { return fmt.Sprintf("start %q: %v", e.program, e.err) }
-func (e *programError) Unwrap() error { return e.err }
-
-// wait is the one place where the end of the process is seen.
-func (p *process) wait() {
-	p.ended = await(p.child)
-	strays(p.mark)
-	p.memory.Close()
-	close(p.exited)
+	return c
 }
 
 // listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.

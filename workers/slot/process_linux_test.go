@@ -23,7 +23,7 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	out, err := newOutput()
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		p := &process{pid: dead.Process.Pid, out: out, exited: make(chan struct{})}
+		p := &process{child: &child{pid: dead.Process.Pid, out: out, exited: make(chan struct{})}}
 		told := make(chan *diagnosis.Evidence, 1)
 		go func() { told <- p.death(io.EOF) }()
 		time.Sleep(10 * time.Second)

@@ -21,7 +21,7 @@ func TestProcess_TheEndSparesAStrangerWithItsNumber(t *testing.T) {
 	go func() { ended <- stranger.Wait() }()
 	out, err := newOutput()
 	require.NoError(t, err)
-	p := &process{pid: stranger.Process.Pid, out: out, exited: make(chan struct{})}
+	p := &process{child: &child{pid: stranger.Process.Pid, out: out, exited: make(chan struct{})}}
 	close(p.exited)
 	s := &Slot{process: p, state: Ready, log: zap.NewNop()}
 	s.drop("test")

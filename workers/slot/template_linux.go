@@ -188,51 +188,29 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 	case t.used <- struct{}{}:
 	default:
 	}
-	mark, err := o.Sweeper.mark()
-	if err != nil {
-		return nil, err
-	}
 	p, files, err := newProcess(task, o, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(files)
-	out, err := newOutput()
+	c, err := newChild(o.child(task, taskExposure))
 	if err != nil {
 		p.disconnect()
 		return nil, err
 	}
-	group := confine(o)
-	defer func() {
-		if err != nil {
-			p.disconnect()
-			out.close()
-			// A child that was taken and not announced shows its token, and still has the number of the template.
-			mark.number = 0
-			strays(mark)
-			group.close()
-		}
-	}()
+	p.child, p.template = c, t
 	go p.listen()
-	pid, err := t.request(mark.token, out.file, files, p.heard)
+	pid, err := t.request(c.mark.token, c.out.file, files, p.heard)
+	if err == nil {
+		err = c.adopt(pid)
+	}
 	if err != nil {
+		p.disconnect()
+		c.disown()
 		return nil, err
 	}
-	if err := adopt(pid, mark.token); err != nil {
-		return nil, err
-	}
-	if err := enlist(pid, o.Sweeper.number, mark.number); err != nil {
-		mark.number = 0 // it has the template's, by which nobody finds it
-		o.Log.Debug("a task process is marked in its environment alone", logSlot.text(o.Name), logWhy.text(err.Error()))
-	}
-	if err := group.add(pid); err != nil {
-		o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", logSlot.text(o.Name), logWhy.text(err.Error()))
-	}
-	p.child, _ = os.FindProcess(pid)
-	p.pid, p.mark, p.out, p.memory.group, p.template = pid, mark, out, group, t
-	p.expose(o, taskExposure)
 	p.watch(o)
-	go p.wait()
+	p.follow(p.memory.Close)
 	go p.speak()
 	return p, nil
 }
@@ -289,24 +267,6 @@ func (t *template) request(token string, output *os.File, files []*os.File, wire
 		return strconv.Atoi(rest)
 	}
 	return 0, fmt.Errorf("the template could not fork: %s", rest)
-}
-
-// adopt makes a forked process a leader like those that were spawned. It has to be the worker's own child by now and to show
-// its token, by which its descendants are found; otherwise it is killed.
-func adopt(pid int, token string) error {
-	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", procfs, pid)) // before the lock, since it may wait for the process
-	kin.RLock()
-	defer kin.RUnlock()
-	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
-		return fmt.Errorf("the forked process %d does not belong to the worker: %w", pid, err)
-	}
-	if err != nil || !carries(env, []byte(processToken+"="+token)) || group(pid) != pid {
-		syscall.Kill(pid, syscall.SIGKILL)
-		return fmt.Errorf("the forked process %d does not carry its mark", pid)
-	}
-	leaders.Store(pid, true)
-	return nil
 }
 
 // openChannel makes the socket on which a template is asked: one message is one request, with files.

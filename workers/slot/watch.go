@@ -62,9 +62,7 @@ type memory struct {
 	// held is what the last reading gave, read when it was taken.
 	held int64
 	read time.Time
-	// group is the process's cgroup, or nil.
-	group *cgroup
-	tidy  hygiene.Hygiene
+	tidy hygiene.Hygiene
 	// draining says that a trim waits until no item is in flight.
 	draining bool
 	// why and text say why the process is to be recycled, once it is.
@@ -91,18 +89,6 @@ func (p *process) watch(o Options) {
 		p.memory.over.Store(over.Held)
 		p.signal(syscall.SIGKILL)
 	})
-}
-
-// confine makes the cgroup of a process that is to start, where its budget is the host's memory. Without one the watch does.
-func confine(o Options) *cgroup {
-	if o.Cgroups == nil || o.Memory == 0 || o.Device != "CPU" {
-		return nil
-	}
-	group, err := o.Cgroups.make(o.Memory)
-	if err != nil {
-		o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", logSlot.text(o.Name), logWhy.text(err.Error()))
-	}
-	return group
 }
 
 const (
@@ -140,7 +126,7 @@ func (p *process) testify(e *diagnosis.Evidence, before int) {
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over, e.Peak)
 		return
 	}
-	if kills, own, peak := p.memory.group.kills(); kills > 0 {
+	if kills, own, peak := p.group.kills(); kills > 0 {
 		// The limit of the process's own cgroup is its budget. Killed for another one's, it may have kept to it.
 		e.OOMKills += kills
 		e.OverBudget, e.Peak = e.Exited && own, max(peak, e.Peak)
