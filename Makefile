@@ -82,6 +82,7 @@ kernel-check: ## the memory limits that a kernel enforces, on Debian's in a virt
 	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../.kernel/bin/gpumux ./cmd/gpumux
 	$(GO) build -ldflags '-s -w $(LDFLAGS)' -o .kernel/share/bin/gpumux ./cmd/gpumux
 	$(GO) test -c -o .kernel/share/bin/slot.test ./workers/slot
+	$(GO) test -c -o .kernel/share/bin/process.test ./workers/slot/process
 	cd deploy/devserver && $(GO) test -c -o ../../.kernel/share/bin/kernelcheck.test ./kernelcheck
 	$(PYTHON) deploy/devserver/kernelcheck/check.py
 

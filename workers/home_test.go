@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"github.com/gpumux/gpumux/workers/slot"
@@ -18,7 +20,7 @@ func TestWorker_HomesOfOtherUsers(t *testing.T) {
 		t.Skip("only root may run tasks as others")
 	}
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
-	train := &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
+	train := &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
 	w := &Worker{tasks: config.NewCatalog(map[string]slot.Task{"train": {User: train}})}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	path, err := w.runtime()
@@ -40,5 +42,5 @@ func TestWorker_AHomeWhereTheCacheCannotBeWritten(t *testing.T) {
 	w := &Worker{}
 	require.NoError(t, w.makeHomes(dir, nil))
 	require.Equal(t, filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid())), w.home)
-	require.True(t, (&slot.User{UID: uint32(os.Getuid()), Home: w.home}).HasHome())
+	require.True(t, (&process.User{UID: uint32(os.Getuid()), Home: w.home}).HasHome())
 }

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // means are what keeps the slots of a pool within their budget, strongest first, as people read it.
@@ -122,7 +123,7 @@ func (w *Worker) confine() {
 		return
 	}
 	var err error
-	if w.cgroups, err = slot.OpenCgroups(); err != nil {
+	if w.cgroups, err = process.OpenCgroups(); err != nil {
 		w.log.Debug("task processes get no cgroups of their own", zap.String(logWhy, err.Error()))
 	}
 }

@@ -3,6 +3,8 @@ package workers
 import (
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // means of one pool over an inventory, and what the worker says at its start.
@@ -41,7 +42,7 @@ func TestMeans_OnTheCPU(t *testing.T) {
 	list, seen := enforced(t, inventory, pool, nil)
 	require.Equal(t, []string{"watch every 100ms"}, list)
 	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").FilterLevelExact(zap.InfoLevel).Len())
-	list, _ = enforced(t, inventory, pool, func(w *Worker) { w.cgroups = &slot.Cgroups{} })
+	list, _ = enforced(t, inventory, pool, func(w *Worker) { w.cgroups = &process.Cgroups{} })
 	require.Equal(t, []string{"cgroup", "watch every 100ms"}, list)
 	pool.Memory = 0
 	list, seen = enforced(t, inventory, pool, nil)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.uber.org/zap"
@@ -23,7 +25,7 @@ type runner struct {
 	group string // empty: any device of the pool
 	tasks *config.Catalog
 	// user is whom tasks run as that do not say.
-	user *slot.User
+	user *process.User
 	// halt ends with errPoolStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.

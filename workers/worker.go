@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.temporal.io/sdk/client"
@@ -88,10 +90,10 @@ type Worker struct {
 	watch     *watch
 	// allowances are what tasks take beside their data.
 	allowances *allowances
-	cgroups    *slot.Cgroups    // nil where there are none
+	cgroups    *process.Cgroups // nil where there are none
 	broken     map[string]error // means on the CPU that do not hold, by name
 	templates  *slot.Templates
-	sweeper    *slot.Sweeper
+	sweeper    *process.Sweeper
 	hostPIDs   bool             // the driver's process numbers are ours
 	telling    sync.RWMutex     // guards enforced and unseen once the worker has started
 	enforced   map[string]means // by pool
@@ -170,7 +172,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.sweeper = slot.NewSweeper(w.log)
+	w.sweeper = process.NewSweeper(w.log)
 	w.metrics = newMetrics(w.log)
 	w.metrics.version, w.metrics.health = w.o.Version, w.health
 	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
@@ -272,11 +274,11 @@ func (w *Worker) runtime() (string, error) {
 }
 
 // makeHomes makes what HOME is for tasks, elsewhere where dir can only be read, and for those of users who have none.
-func (w *Worker) makeHomes(dir string, users []*slot.User) error {
+func (w *Worker) makeHomes(dir string, users []*process.User) error {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) != nil {
 		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
-		own := &slot.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
+		own := &process.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
 		if err := own.MakeHome(); err != nil {
 			return err
 		}
@@ -290,12 +292,12 @@ func (w *Worker) makeHomes(dir string, users []*slot.User) error {
 }
 
 // users are those that tasks and pools name.
-func (w *Worker) users() []*slot.User {
+func (w *Worker) users() []*process.User {
 	users := w.tasks.Users()
 	for _, p := range w.placements {
 		users = append(users, p.RunAs)
 	}
-	return slices.DeleteFunc(users, func(u *slot.User) bool { return u == nil })
+	return slices.DeleteFunc(users, func(u *process.User) bool { return u == nil })
 }
 
 // open makes a pool's slots. A task process starts with the first call.

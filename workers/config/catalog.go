@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -54,7 +56,7 @@ func (c *Catalog) Find(name string) (slot.Task, error) {
 }
 
 // Users are whom the tasks run as that say; nil stands for one that does not.
-func (c *Catalog) Users() (users []*slot.User) {
+func (c *Catalog) Users() (users []*process.User) {
 	for _, task := range c.exact {
 		users = append(users, task.User)
 	}

@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // PoolConfig is one pool: equal slots on some of the host's devices.
@@ -73,7 +74,7 @@ type Placement struct {
 	// Most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
 	// for their budgets at once.
 	Most, Fit int
-	RunAs     *slot.User
+	RunAs     *process.User
 }
 
 // Auto reports whether the number of slots is found by measurement.

@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // taskUser is the user that user: names, nil where it names none, or reports what is wrong with it.
-func taskUser(text, at string, r *report) *slot.User {
+func taskUser(text, at string, r *report) *process.User {
 	if text == "" {
 		return nil
 	}
 	found, err := lookUpUser(text)
 	if err == nil {
-		err = slot.CheckUsers()
+		err = process.CheckUsers()
 	}
 	if err != nil {
 		r.add(at, "%v", err)
@@ -29,7 +29,7 @@ func taskUser(text, at string, r *report) *slot.User {
 }
 
 // lookUpUser finds a user by "name", "number" or either with ":group" behind it. A number that the system does not know needs one.
-func lookUpUser(text string) (*slot.User, error) {
+func lookUpUser(text string) (*process.User, error) {
 	name, group, _ := strings.Cut(text, ":")
 	known, err := user.Lookup(name)
 	if err != nil {
@@ -47,7 +47,7 @@ func lookUpUser(text string) (*slot.User, error) {
 			gid = found.Gid
 		}
 	}
-	u := &slot.User{Name: known.Username, Home: known.HomeDir}
+	u := &process.User{Name: known.Username, Home: known.HomeDir}
 	if u.UID, err = id(known.Uid); err == nil {
 		u.GID, err = id(gid)
 	}

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/gpumux/gpumux/workers/slot/process"
 
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/stretchr/testify/require"
 )
 
 const otherUsers = `
@@ -35,7 +35,7 @@ func TestUser_OfPoolsAndTasks(t *testing.T) {
 	train, err := tasks.Find("train")
 	require.NoError(t, err)
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
-	require.Equal(t, &slot.User{Name: "54321", UID: 54321, GID: 54322, Home: home}, train.User)
+	require.Equal(t, &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}, train.User)
 }
 
 func TestUser_Mistakes(t *testing.T) {

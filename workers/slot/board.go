@@ -24,7 +24,7 @@ const (
 )
 
 // look takes in the results that lie on the process's board up to the offset end. An error is that of a process that is gone.
-func (s *Slot) look(p *process, f *flow, end uint64) error {
+func (s *Slot) look(p *session, f *flow, end uint64) error {
 	records, broken := p.board.Read(end)
 	if len(records) > 0 {
 		if err := s.posted(p, f, records); err != nil {
@@ -38,7 +38,7 @@ func (s *Slot) look(p *process, f *flow, end uint64) error {
 }
 
 // posted takes in results from the board, of which those of one micro-batch share their peak.
-func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
+func (s *Slot) posted(p *session, f *flow, records []wire.Record) error {
 	now, at := time.Now(), clock()
 	busy, peaks, groupPeak := 0.0, int64(0), int64(0)
 	for i, r := range records {
@@ -61,7 +61,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy
-		f.finish(p, gpumux.Result{Value: value, Output: p.out.upTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
+		f.finish(p, gpumux.Result{Value: value, Output: p.Out.UpTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
 	}
 	// The item that runs began when the last one ended, however late that is read here, or was sent after that.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
@@ -79,7 +79,7 @@ func (s *Slot) posted(p *process, f *flow, records []wire.Record) error {
 }
 
 // quicken takes in what an item took, in seconds.
-func (p *process) quicken(busy float64) {
+func (p *session) quicken(busy float64) {
 	if took := max(time.Microsecond, duration(busy)); p.pace == 0 {
 		p.pace = took
 	} else {
@@ -89,7 +89,7 @@ func (p *process) quicken(busy float64) {
 
 // ahead is how many items the process is given ahead of its work, of a call of which so many have ended: one until it is known how
 // long they take.
-func (p *process) ahead(ended int) int {
+func (p *session) ahead(ended int) int {
 	most := 1
 	if p.pace > 0 && p.pace < longItem {
 		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
@@ -108,18 +108,18 @@ func (p *process) ahead(ended int) int {
 
 // overdue ends the process of an item that takes too long, or says that the item did end in time after all: what the process
 // finished until it was gone counts.
-func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
+func (s *Slot) overdue(p *session, f *flow, timeout time.Duration) error {
 	if err := s.look(p, f, p.board.Published()); err != nil {
 		return err
 	}
 	if len(f.flight) == 0 || time.Since(f.began) < timeout {
 		return nil
 	}
-	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.out.tail()}
+	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.Out.Tail()}
 	stacks := p.stacks()
 	p.charge = s.judge(p, *e)
 	p.charge.Traceback = stacks
-	p.destroy()
+	p.Destroy()
 	if err := s.lapsed(f.call); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *Slot) overdue(p *process, f *flow, timeout time.Duration) error {
 
 // text is a value as JSON. The Python runtime encodes JSON itself and needs no check; a program of somebody's own may say
 // anything, which no store would take.
-func (p *process) text(kind wire.Kind, value json.RawMessage) (json.RawMessage, error) {
+func (p *session) text(kind wire.Kind, value json.RawMessage) (json.RawMessage, error) {
 	if kind != wire.JSON {
 		return kind.Text(value)
 	}

@@ -2,9 +2,12 @@ package slot
 
 import (
 	"encoding/json"
+	"errors"
 	"iter"
 	"reflect"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/slot/process"
 
 	"github.com/gpumux/gpumux"
 )
@@ -32,7 +35,7 @@ type Task struct {
 	Env     map[string]string
 	PassEnv []string
 	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
-	User *User
+	User *process.User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
@@ -125,3 +128,7 @@ func (c Call) attempts() int { return max(1, c.Attempts) }
 
 // same says whether a process of one task can serve the other.
 func same(a, b Task) bool { return reflect.DeepEqual(a, b) }
+
+// ErrLapsed is in the cause of a context whose call must not go on, because its items may be running elsewhere: the process is
+// killed without grace, and what it said no longer counts.
+var ErrLapsed = errors.New("the time of the call is over")

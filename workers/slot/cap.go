@@ -18,7 +18,7 @@ type Cap struct {
 
 // capped takes in what a process says of a framework's limit. A process that waits does nothing meanwhile, so that what it holds
 // can be told apart; false says that it does not read that it may go on.
-func (p *process) capped(o Options, m wire.Cap) bool {
+func (p *session) capped(o Options, m wire.Cap) bool {
 	c := Cap{Task: p.task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
 		held := p.memory.Measure()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -22,7 +24,7 @@ const commandResult = 256 << 20
 // serveCommand runs a command once per item: the item on standard input, the result on standard output.
 func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 	for {
-		s.kills = memoryKills()
+		s.kills = process.MemoryKills()
 		more, err := s.await(ctx, f)
 		if err != nil || !more {
 			return err
@@ -89,7 +91,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 		late = timer.C
 	}
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	case <-late:
 		if err := s.lapsed(call); err != nil {
 			return none, err
@@ -105,19 +107,19 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 	if err := s.lapsed(call); err != nil {
 		return none, err
 	}
-	status := p.ended.Sys().(syscall.WaitStatus)
+	status := p.Status.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
-		return none, s.fail(p, &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.out.tail()}, "")
+		return none, s.fail(p, &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.Out.Tail()}, "")
 	}
 	s.tally(func(st *Stats) { st.Items++ })
 	done := Done{Busy: time.Since(began), Peak: p.memory.Peak(), Budget: int64(p.budget)}
 	if s.o.Device == "CPU" {
-		done.Peak = max(done.Peak, mostResident(p.ended))
+		done.Peak = max(done.Peak, process.MostResident(p.Status))
 	}
 	// All that it printed is in the pipe, whose end may be somebody's who has not ended.
 	out.SetReadDeadline(time.Now())
 	printed := bytes.TrimSpace(<-value)
-	done.Output = p.out.rest()
+	done.Output = p.Out.Rest()
 	fault := s.said(call.Task, p, status.ExitStatus(), printed, done.Output)
 	s.retire(false, "command ended")
 	switch {
@@ -175,7 +177,7 @@ func (p present) Read(b []byte) (n int, err error) {
 }
 
 // said judges what a command that ended by itself left behind.
-func (s *Slot) said(task Task, p *process, exit int, printed []byte, output string) *gpumux.Fault {
+func (s *Slot) said(task Task, p *session, exit int, printed []byte, output string) *gpumux.Fault {
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
@@ -198,12 +200,12 @@ func (s *Slot) said(task Task, p *process, exit int, printed []byte, output stri
 		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
 	s.place(fault, task)
-	fault.PID, fault.Alone = p.pid, true
+	fault.PID, fault.Alone = p.PID, true
 	return fault
 }
 
 // run starts a command, in these words, with pipes for its standard input and output.
-func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, in, out *os.File, err error) {
+func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *session, in, out *os.File, err error) {
 	task, o := call.Task, s.granted(call)
 	s.retire(true, "another task")
 	if s.lingering {
@@ -224,8 +226,8 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, i
 		var stdout *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
-			p = &process{task: task, budget: o.Memory, limit: 1, started: time.Now()}
-			err = p.begin(o, taskExposure, command{argv: argv, stdin: stdin, stdout: stdout})
+			p = &session{task: task, budget: o.Memory, limit: 1, started: time.Now()}
+			err = p.begin(o, process.TaskExposure, process.Command{Argv: argv, Stdin: stdin, Stdout: stdout})
 		}
 	}
 	if err != nil {
@@ -239,6 +241,6 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *process, i
 		return nil, nil, nil, s.unstarted(task, err)
 	}
 	s.hold(p)
-	p.follow(p.memory.Close)
+	p.Follow(p.memory.Close)
 	return p, in, out, nil
 }

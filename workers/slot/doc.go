@@ -1,7 +1,7 @@
-// Package slot is the seat on a device: it runs the items of one call at a time in a task process of its own.
+// Package slot is a slot on a device: it runs the items of one call at a time in a task process of its own.
 //
-// It owns the task process from its start to the end of its whole process group, the state of the slot, the limits on an
-// item's time, and the evidence of every death. It never knows Temporal, the store or how many slots there are, and one
+// It owns which process a call gets and the conversation with it, the templates that processes are forked from, the state of the
+// slot, the limits on an item's time, and the evidence of every death. It never knows Temporal, the store or how many slots there are, and one
 // slot's failure touches no other. A slot stops when Stop is called: it ends its process, waits until nothing of it is left,
 // and refuses further calls.
 //

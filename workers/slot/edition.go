@@ -70,7 +70,7 @@ func (s *Slot) current(ctx context.Context, task Task, modules []string) (string
 
 // ready returns a process that may run an item of the call: the present one where it suits, else a new one. Its code has the
 // edition that the call is for, and the files still have it, so that what the process imports later is of it, too.
-func (s *Slot) ready(ctx context.Context, f *flow) (*process, error) {
+func (s *Slot) ready(ctx context.Context, f *flow) (*session, error) {
 	for range unsteady {
 		var modules []string
 		if s.process != nil && same(s.process.task, f.call.Task) {

@@ -14,7 +14,7 @@ import (
 
 // death waits for the process's end after its wire ended and says how it went. A process that broke the wire but lives is
 // killed.
-func (p *process) death(err error) *diagnosis.Evidence {
+func (p *session) death(err error) *diagnosis.Evidence {
 	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
 	var version *wire.VersionError
@@ -25,20 +25,20 @@ func (p *process) death(err error) *diagnosis.Evidence {
 		e.Protocol = protocol.Error()
 	case err == nil:
 		e.Protocol = "the task process said something out of turn"
-	case p.leaves():
+	case p.Leaves():
 		e.Exited = true
 	default:
 		e.Protocol = diagnosis.ClosedWire
 	}
 	if !e.Exited {
-		p.destroy()
-	} else if status, ok := p.ended.Sys().(syscall.WaitStatus); ok {
+		p.Destroy()
+	} else if status, ok := p.Status.Sys().(syscall.WaitStatus); ok {
 		e.ExitCode = status.ExitStatus()
 		if status.Signaled() {
 			e.Signal, e.CoreDumped = status.Signal(), status.CoreDump()
 		}
 	}
-	e.Tail = p.out.tail()
+	e.Tail = p.Out.Tail()
 	return e
 }
 
@@ -53,20 +53,20 @@ func raised(r wire.Raised) *diagnosis.Evidence {
 }
 
 // end ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
-func (p *process) end(kindly bool, grace time.Duration) {
+func (p *session) end(kindly bool, grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
 		// Asked on the wire, it can finish its own way; told by a signal, it is in the middle of something.
 		p.say(wire.Stop{})
 		select {
-		case <-p.exited:
+		case <-p.Exited:
 		case <-timer.C:
 		}
 	} else {
-		p.signal(syscall.SIGTERM)
+		p.Signal(syscall.SIGTERM)
 		select {
-		case <-p.exited:
+		case <-p.Exited:
 		case <-timer.C:
 		}
 	}
@@ -83,10 +83,10 @@ const lingerLimit = time.Minute
 func (s *Slot) lingers() {
 	p := s.process
 	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: lingerHint, Message: fmt.Sprintf(
-		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it", p.pid,
-		p.patience)}
+		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it", p.PID,
+		p.Patience)}
 	s.place(idle, p.task)
-	idle.PID = p.pid
+	idle.PID = p.PID
 	f := idle
 	if p.charge != nil {
 		// Whose item hangs wherever it runs would take one slot after another out of service.
@@ -96,7 +96,7 @@ func (s *Slot) lingers() {
 	}
 	if !s.lingering {
 		s.log.Error("a killed task process does not end; its slot is out of service until it does", logTask.text(p.task.Name),
-			logPID.int(p.pid), logAdvice.text(lingerHint))
+			logPID.int(p.PID), logAdvice.text(lingerHint))
 		s.mu.Lock()
 		s.lingering = true
 		s.mu.Unlock()
@@ -128,8 +128,8 @@ const lingerHint = "look at the process's state, /proc/PID/stack and the kernel'
 	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
 // kill ends the process without asking.
-func (p *process) kill() {
-	p.child.kill()
+func (p *session) kill() {
+	p.Process.Kill()
 	if p.conn == nil {
 		return
 	}

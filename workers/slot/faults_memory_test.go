@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -62,7 +64,7 @@ func limitedCgroup(t *testing.T, limit int) string {
 
 // Where the kernel limits memory for us, it ends what passes the budget at once, with nobody watching.
 func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
-	cgroups, err := slot.OpenCgroups()
+	cgroups, err := process.OpenCgroups()
 	if err != nil {
 		t.Skipf("needs cgroups of version 2 with a memory controller, handed over to this process: %v", err)
 	}

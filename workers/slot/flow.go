@@ -83,7 +83,7 @@ func (f *flow) pop() flying {
 
 // frame is the next one for a process that runs low. It is empty until half of its items are there or, where the process has none
 // left, those of one micro-batch.
-func (f *flow) frame(p *process) wire.Run {
+func (f *flow) frame(p *session) wire.Run {
 	size, unit := whole(p.ahead(f.finished), p.batch), max(1, p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
@@ -133,7 +133,7 @@ func (f *flow) room(n int) {
 }
 
 // hungry says that the process runs low of items. One that has not read what it was given gets no more, however few items that is.
-func (f *flow) hungry(p *process) bool {
+func (f *flow) hungry(p *session) bool {
 	return len(f.flight) == 0 || len(f.flight) <= whole(p.given, p.batch)/2 && len(p.send) <= 1
 }
 
@@ -158,7 +158,7 @@ func (f *flow) blame(fault *gpumux.Fault) {
 }
 
 // finish hands on the result of the first item in flight.
-func (f *flow) finish(p *process, r gpumux.Result, busy float64, tries int, peak int64) {
+func (f *flow) finish(p *session, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index
 	f.flight[0].Value = nil // it may be large
 	f.flight = f.flight[1:]

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +43,7 @@ func TestFootprint_Rules(t *testing.T) {
 			for n := range test.threads {
 				files[fmt.Sprintf("42/task/%d/children", 43+n)] = ""
 			}
-			proc := tree(t, files)
+			proc := shown(t, files)
 			require.NoError(t, os.Mkdir(filepath.Join(proc, "42/fd"), 0o755))
 			for fd, path := range test.links {
 				require.NoError(t, os.Symlink(path, filepath.Join(proc, "42/fd", fd)))
@@ -103,16 +105,6 @@ func inherited(t *testing.T, pid int) []string {
 	return list
 }
 
-// Only a child of the worker's own that shows its token is taken for a task process.
-func TestTemplate_AdoptsItsOwnOnly(t *testing.T) {
-	require.ErrorContains(t, (&child{mark: mark{token: "x"}}).adopt(os.Getpid()), "does not belong to the worker")
-	cmd := exec.Command("sleep", "600")
-	require.NoError(t, cmd.Start())
-	require.ErrorContains(t, (&child{mark: mark{token: "x"}}).adopt(cmd.Process.Pid), "does not carry its mark")
-	require.Error(t, cmd.Wait(), "it was killed")
-	require.False(t, leads(cmd.Process.Pid))
-}
-
 // A child that dies with a request in its hands is noticed by its wire, of which it alone has the other end.
 func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	ours, theirs, err := openChannel()
@@ -122,7 +114,7 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
 	p, files, err := newProcess(Task{}, Options{}, 1)
 	require.NoError(t, err)
-	p.child = &child{exited: make(chan struct{})}
+	p.Process = &process.Process{Exited: make(chan struct{})}
 	go p.listen()
 	taken := make(chan error, 1)
 	go func() {
@@ -174,4 +166,16 @@ func TestTemplate_Answers(t *testing.T) {
 		_, err = tmp.request("token", os.Stderr, nil, nil)
 		require.ErrorIs(t, err, errTemplateStopped)
 	}
+}
+
+// shown makes the files that the system shows, below a folder of the test's own.
+func shown(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	return root
 }

@@ -10,7 +10,7 @@ import (
 
 // begin starts a process for the call: forked from a template where it may be, else a new interpreter or program. The
 // handshake is still to come.
-func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*process, error) {
+func (s *Slot) begin(ctx context.Context, call Call, o Options, mayFork bool) (*session, error) {
 	if err := s.reach(ctx, o, call.Task); err != nil {
 		return nil, err
 	}
@@ -54,10 +54,10 @@ func (s *Slot) unforked(call Call, err error) error {
 }
 
 // unready takes down that a forked process did not get ready, and ends it.
-func (s *Slot) unready(p *process, e *diagnosis.Evidence) {
+func (s *Slot) unready(p *session, e *diagnosis.Evidence) {
 	why := e.Message
-	if why == "" && p.ended != nil {
-		why = p.ended.String()
+	if why == "" && p.Status != nil {
+		why = p.Status.String()
 	}
 	s.templates.distrust(p.template, "a forked process did not get ready: "+why, e.TimedOut)
 	s.retire(false, "did not get ready")

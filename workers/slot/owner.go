@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -23,7 +25,7 @@ func (s *Slot) own() {
 		s.lingered()
 		var exited chan struct{}
 		if s.process != nil {
-			exited = s.process.exited
+			exited = s.process.Exited
 		}
 		select {
 		case r := <-s.calls:
@@ -38,14 +40,14 @@ func (s *Slot) own() {
 		case <-idle.C:
 			s.rest()
 		case <-exited:
-			why := s.process.ended.String()
+			why := s.process.Status.String()
 			if over := s.process.memory.over.Load(); over > 0 {
 				why = fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over), s.process.budget)
 				if left := s.process.memory.left.Load(); left > 0 {
 					why = fmt.Sprintf("the host had %s left, and it held %s, the most of all", gpumux.Size(left), gpumux.Size(over))
 				}
 			}
-			s.log.Warn("task process ended while it was idle", logPID.int(s.process.pid), logWhy.text(why))
+			s.log.Warn("task process ended while it was idle", logPID.int(s.process.PID), logWhy.text(why))
 			s.retire(false, "ended while idle")
 		case <-s.quit:
 			s.retire(true, "slot stops")
@@ -87,7 +89,7 @@ func (s *Slot) cut(err error) {
 var errCut = errors.New("the call was answered before its end")
 
 // suitable returns the present process where it suits the call and its code has the edition, else a new one.
-func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*process, error) {
+func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*session, error) {
 	if p := s.process; p != nil {
 		if why := s.unfit(p, call, edition); why != "" {
 			if p.memory.why != "" {
@@ -105,7 +107,7 @@ func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*proces
 }
 
 // start makes a new process ready for the call.
-func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, error) {
+func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*session, error) {
 	if s.lingering {
 		return nil, errCut
 	}
@@ -149,7 +151,7 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 		if fresh {
 			level = zap.DebugLevel // one for each item
 		}
-		s.log.Log(level, "task process ready", logTask.text(call.Task.Name), logPID.int(p.pid))
+		s.log.Log(level, "task process ready", logTask.text(call.Task.Name), logPID.int(p.PID))
 		return p, nil
 	}
 	if err := s.lapsed(call); err != nil {
@@ -168,9 +170,9 @@ func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*process, er
 }
 
 // unfit says why the process cannot run the call, or "".
-func (s *Slot) unfit(p *process, call Call, edition string) string {
+func (s *Slot) unfit(p *session, call Call, edition string) string {
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 		return "ended while idle"
 	default:
 	}
@@ -239,9 +241,9 @@ func (s *Slot) ending(ctx context.Context) error {
 }
 
 // hold makes p the slot's process.
-func (s *Slot) hold(p *process) {
+func (s *Slot) hold(p *session) {
 	s.process = p
-	p.patience, p.lingers = s.o.patience, s.lingers
+	p.Patience, p.Lingers = s.o.patience, s.lingers
 	s.mu.Lock()
 	s.stats.Processes++
 	s.task = p.task.Name
@@ -265,7 +267,7 @@ func (s *Slot) retire(kindly bool, why string) {
 
 // drop is retire for a process that must not go on: no grace.
 func (s *Slot) drop(why string) {
-	s.process.signal(syscall.SIGKILL)
+	s.process.Signal(syscall.SIGKILL)
 	s.retire(false, why)
 }
 
@@ -288,12 +290,12 @@ func (s *Slot) abandon(ctx context.Context, why string) {
 }
 
 // diagnose makes a fault of this slot from evidence.
-func (s *Slot) diagnose(p *process, e *diagnosis.Evidence) *gpumux.Fault {
+func (s *Slot) diagnose(p *session, e *diagnosis.Evidence) *gpumux.Fault {
 	p.gather(e, s.kills)
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 		if s.o.Device == "CPU" {
-			e.Peak = max(e.Peak, mostResident(p.ended))
+			e.Peak = max(e.Peak, process.MostResident(p.Status))
 		}
 	default:
 	}
@@ -301,22 +303,22 @@ func (s *Slot) diagnose(p *process, e *diagnosis.Evidence) *gpumux.Fault {
 }
 
 // gather adds what the process leaves behind to the evidence; kills is memoryKills of a time before.
-func (p *process) gather(e *diagnosis.Evidence, kills int) {
+func (p *session) gather(e *diagnosis.Evidence, kills int) {
 	e.Budget, e.Peak, e.Target = int64(p.budget), p.memory.Peak(), p.task.Python
 	p.testify(e, kills)
 	if e.Tail == "" {
-		e.Tail = p.out.tail()
+		e.Tail = p.Out.Tail()
 	}
 }
 
 // judge makes a fault of this slot from all the evidence.
-func (s *Slot) judge(p *process, e diagnosis.Evidence) *gpumux.Fault {
+func (s *Slot) judge(p *session, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU = p.budget > s.o.Memory, s.o.Device == "CPU"
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	fault.Blameless = d.Blameless
 	s.place(&fault, p.task)
-	fault.PID = p.pid
+	fault.PID = p.PID
 	if p.batch > 0 {
 		fault.Batch = min(p.batch, p.sent-p.ran)
 	}
@@ -340,7 +342,7 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	fault := &gpumux.Fault{Kind: gpumux.Crash, Message: err.Error()}
 	s.place(fault, task)
 	fault.Op = "start"
-	var program *programError
+	var program *process.ProgramError
 	var away *unreachableError
 	var silent *silentError
 	switch {
@@ -359,9 +361,9 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
 		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
-	case program.user != nil && errors.Is(err, os.ErrPermission):
+	case program.User != nil && errors.Is(err, os.ErrPermission):
 		fault.Kind, fault.Hint = gpumux.BadInput, fmt.Sprintf("see that user %s may enter the task's folder and may execute the file",
-			program.user.Name)
+			program.User.Name)
 	default:
 		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -32,7 +34,7 @@ func starved() {
 		}
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: slot.NewTemplates(nil),
-		Sweeper: slot.NewSweeper(nil)})
+		Sweeper: process.NewSweeper(nil)})
 	calls := []slot.Call{
 		{Task: slot.Task{Name: "command", Command: []string{"cat"}}},
 		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},

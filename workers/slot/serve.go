@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -20,7 +22,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: newIntake(call.Items)}
 	s.flow = f
 	defer f.intake.end(ctx, s.quit)
-	s.kills = memoryKills()
+	s.kills = process.MemoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)
 	}
@@ -77,7 +79,7 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 }
 
 // feed hands the process its next frame, as far as its items are there.
-func (s *Slot) feed(p *process, f *flow) error {
+func (s *Slot) feed(p *session, f *flow) error {
 	first := len(f.flight) == 0
 	run := f.frame(p)
 	if len(run.Items) == 0 {
@@ -95,7 +97,7 @@ func (s *Slot) feed(p *process, f *flow) error {
 }
 
 // goOn lets a process go on that waits until its results were read.
-func (s *Slot) goOn(p *process, f *flow, waits bool) error {
+func (s *Slot) goOn(p *session, f *flow, waits bool) error {
 	if !waits {
 		return nil
 	}
@@ -107,7 +109,7 @@ func (s *Slot) goOn(p *process, f *flow, waits bool) error {
 }
 
 // work runs items in p until none is there, p has run its limit or is gone. On an error p is gone.
-func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
+func (s *Slot) work(ctx context.Context, p *session, f *flow) error {
 	timeout := f.call.timeout()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -178,12 +180,12 @@ func (s *Slot) work(ctx context.Context, p *process, f *flow) error {
 
 // leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
 // the call's time is over.
-func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
+func (s *Slot) leave(ctx context.Context, p *session, f *flow, why string) {
 	if errors.Is(context.Cause(ctx), ErrLapsed) {
 		s.drop(why)
 		return
 	}
-	p.signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGTERM)
 	over := make(chan struct{})
 	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()
 	for len(f.flight) > 0 {
@@ -203,10 +205,10 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 	}
 	if s.process == p && p.board != nil {
 		select {
-		case <-p.exited:
+		case <-p.Exited:
 		case <-over:
 		}
-		p.destroy()
+		p.Destroy()
 		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
 	}
 	if s.process == p {
@@ -215,7 +217,7 @@ func (s *Slot) leave(ctx context.Context, p *process, f *flow, why string) {
 }
 
 // hear takes in one message while items run.
-func (s *Slot) hear(p *process, f *flow, h heard) error {
+func (s *Slot) hear(p *session, f *flow, h heard) error {
 	switch m := h.message.(type) {
 	case wire.Posted:
 		if err := s.look(p, f, m.Board); err != nil {
@@ -262,7 +264,7 @@ func (s *Slot) hear(p *process, f *flow, h heard) error {
 }
 
 // results takes in the values of a frame.
-func (s *Slot) results(p *process, f *flow, m wire.Results) error {
+func (s *Slot) results(p *session, f *flow, m wire.Results) error {
 	if !f.due(m.Run, m.N) || len(m.Values) > len(f.flight) {
 		return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
 	}
@@ -280,7 +282,7 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 			return s.fail(p, p.broke("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
 		}
 	}
-	text, busy := p.out.upTo(m.Out), 0.0
+	text, busy := p.Out.UpTo(m.Out), 0.0
 	for _, each := range m.Busy {
 		busy += each
 	}
@@ -303,9 +305,9 @@ func (s *Slot) results(p *process, f *flow, m wire.Results) error {
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end of the process.
-func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
+func (s *Slot) raised(p *session, f *flow, m wire.Fault) error {
 	e := raised(m.Raised)
-	text := p.out.upTo(m.Out)
+	text := p.Out.UpTo(m.Out)
 	e.Tail = text
 	p.testify(e, s.kills)
 	d := diagnosis.Diagnose(*e)
@@ -314,7 +316,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 	}
 	fault := d.Fault
 	s.place(&fault, p.task)
-	fault.Traceback, fault.PID = m.Raised.Traceback, p.pid
+	fault.Traceback, fault.PID = m.Raised.Traceback, p.PID
 	f.blame(&fault)
 	item := f.flight[0]
 	fault.Attempts = item.tries + max(1, m.Attempts)
@@ -332,7 +334,7 @@ func (s *Slot) raised(p *process, f *flow, m wire.Fault) error {
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
-func (s *Slot) fail(p *process, e *diagnosis.Evidence, traceback string) error {
+func (s *Slot) fail(p *session, e *diagnosis.Evidence, traceback string) error {
 	fault := s.diagnose(p, e)
 	fault.Traceback = traceback
 	p.charge = fault
@@ -344,9 +346,9 @@ func (s *Slot) fail(p *process, e *diagnosis.Evidence, traceback string) error {
 }
 
 // deaf is the evidence of a process that was told more than it reads.
-func (p *process) deaf() *diagnosis.Evidence { return p.broke("it asks for more than it reads") }
+func (p *session) deaf() *diagnosis.Evidence { return p.broke("it asks for more than it reads") }
 
 // broke is the evidence of a process that speaks, but not the protocol.
-func (p *process) broke(format string, args ...any) *diagnosis.Evidence {
-	return &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.out.tail()}
+func (p *session) broke(format string, args ...any) *diagnosis.Evidence {
+	return &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.Out.Tail()}
 }

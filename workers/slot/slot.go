@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -33,7 +35,7 @@ type Options struct {
 	// Watch follows the memory of task processes and ends those over their budget. Default: none.
 	Watch Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
-	Cgroups *Cgroups
+	Cgroups *process.Cgroups
 	// Capped takes what frameworks' own limits came to, from the slot's goroutine. Loaded takes the bytes that a persistent process
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
 	Capped func(Cap)
@@ -41,7 +43,7 @@ type Options struct {
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *Templates
 	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.
-	Sweeper *Sweeper
+	Sweeper *process.Sweeper
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -73,7 +75,7 @@ type Slot struct {
 	lingering bool
 
 	// The owner goroutine's own.
-	process  *process
+	process  *session
 	failures int
 	// asked is the request that is served and not answered, flow that of its call.
 	asked *request
@@ -107,7 +109,7 @@ func New(o Options) *Slot {
 		o.patience = lingerLimit
 	}
 	if o.Sweeper == nil {
-		o.Sweeper = sharedSweeper()
+		o.Sweeper = process.SharedSweeper()
 	}
 	s := &Slot{
 		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,

@@ -15,16 +15,16 @@ const (
 )
 
 // stacks are the Python stacks of a process that hangs, or nothing where it does not write them. What it printed until then is read.
-func (p *process) stacks() string {
+func (p *session) stacks() string {
 	if p.task.Python == "" {
 		return ""
 	}
-	begin := p.out.size()
+	begin := p.Out.Size()
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 		return ""
 	default:
-		_ = syscall.Kill(p.pid, stacksSignal)
+		_ = syscall.Kill(p.PID, stacksSignal)
 	}
 	tick := time.NewTicker(stacksCalm / 10)
 	defer tick.Stop()
@@ -33,20 +33,20 @@ func (p *process) stacks() string {
 	size, grew := begin, time.Now()
 	for waits := true; waits; {
 		select {
-		case <-p.exited:
+		case <-p.Exited:
 			waits = false
 		case <-over.C:
 			waits = false
 		case now := <-tick.C:
-			if n := p.out.size(); n != size {
+			if n := p.Out.Size(); n != size {
 				size, grew = n, now
 			} else if size > begin && now.Sub(grew) > stacksCalm {
 				waits = false
 			}
 		}
 	}
-	text := strings.TrimSpace(p.out.from(begin))
-	p.out.rest()
+	text := strings.TrimSpace(p.Out.From(begin))
+	p.Out.Rest()
 	if text == "" {
 		return ""
 	}

@@ -46,12 +46,12 @@ func (s *Slot) tally(change func(*Stats)) {
 }
 
 // recycled counts and logs that a process which could go on is replaced.
-func (s *Slot) recycled(p *process, why hygiene.Reason, text string) {
+func (s *Slot) recycled(p *session, why hygiene.Reason, text string) {
 	s.tally(func(st *Stats) {
 		if st.Recycled == nil {
 			st.Recycled = map[string]int64{}
 		}
 		st.Recycled[string(why)]++
 	})
-	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.pid), logReason.text(string(why)), logWhy.text(text))
+	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.PID), logReason.text(string(why)), logWhy.text(text))
 }

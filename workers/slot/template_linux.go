@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
@@ -36,7 +38,7 @@ type template struct {
 
 	// Set before ready is closed: process is nil when nothing can be forked, failure why the import failed.
 	ready   chan struct{}
-	process *process
+	process *session
 	failure *unimported
 	edition string // of what it has imported
 	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
@@ -84,9 +86,9 @@ func (t *template) live() {
 			idle.Reset(templateIdle)
 			continue
 		case <-idle.C:
-		case <-p.exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.pid),
-				logWhy.text(p.ended.String()))
+		case <-p.Exited:
+			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.PID),
+				logWhy.text(p.Status.String()))
 		case <-t.quit:
 		}
 		break
@@ -97,15 +99,15 @@ func (t *template) live() {
 }
 
 // start gives a process that waits for requests. Where there is none, nothing is left of it.
-func (t *template) start() *process {
-	began, kills := time.Now(), memoryKills()
+func (t *template) start() *session {
+	began, kills := time.Now(), process.MemoryKills()
 	channel, theirs, err := openChannel()
 	if err != nil {
 		t.all.refuse(t, err.Error(), true)
 		return nil
 	}
 	defer theirs.Close()
-	var p *process
+	var p *session
 	python, err := interpreter(context.Background(), t.task.Interpreter, t.o)
 	if err == nil {
 		argv := []string{python, t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
@@ -116,9 +118,9 @@ func (t *template) start() *process {
 		channel.Close()
 		return nil
 	}
-	p.patience, p.lingers = t.o.patience, sync.OnceFunc(func() {
+	p.Patience, p.Lingers = t.o.patience, sync.OnceFunc(func() {
 		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			logTask.text(t.task.Name), logPID.int(p.pid), logAdvice.text(lingerHint))
+			logTask.text(t.task.Name), logPID.int(p.PID), logAdvice.text(lingerHint))
 		close(t.lingering)
 	})
 	before, err := current(context.Background(), t.quit, t.o, t.task, nil)
@@ -139,8 +141,8 @@ func (t *template) start() *process {
 	}
 	if evidence == nil && why == "" {
 		t.channel = channel
-		t.all.log.Info("template ready: fresh items are forked from it", logTask.text(t.task.Name), logDevice.text(t.o.Device), logPID.int(p.pid),
-			logMemory.text(gpumux.Size(resident(p.pid)).String()), logTook.text(time.Since(began).Round(time.Millisecond).String()))
+		t.all.log.Info("template ready: fresh items are forked from it", logTask.text(t.task.Name), logDevice.text(t.o.Device), logPID.int(p.PID),
+			logMemory.text(gpumux.Size(resident(p.PID)).String()), logTook.text(time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
 	if evidence != nil && !evidence.Canceled {
@@ -157,7 +159,7 @@ func (t *template) start() *process {
 }
 
 // unfit says why a template that has imported its task must not be forked, or "", and whether that may pass.
-func (t *template) unfit(p *process, channel *net.UnixConn) (why string, passes bool) {
+func (t *template) unfit(p *session, channel *net.UnixConn) (why string, passes bool) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
@@ -168,7 +170,7 @@ func (t *template) unfit(p *process, channel *net.UnixConn) (why string, passes 
 	if !ok {
 		return strings.TrimPrefix(string(word[:n]), "refused "), false
 	}
-	if why := footprint(procfs, p.pid, strings.Split(before, ","), deviceFiles); why != "" {
+	if why := footprint(procfs, p.PID, strings.Split(before, ","), deviceFiles); why != "" {
 		return why, false
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {
@@ -178,7 +180,7 @@ func (t *template) unfit(p *process, channel *net.UnixConn) (why string, passes 
 }
 
 // fork lets the template fork a process, and makes it one of the worker's own before it does anything.
-func (t *template) fork(task Task, o Options, limit int) (_ *process, err error) {
+func (t *template) fork(task Task, o Options, limit int) (_ *session, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopping() {
@@ -193,24 +195,24 @@ func (t *template) fork(task Task, o Options, limit int) (_ *process, err error)
 		return nil, err
 	}
 	defer closeAll(files)
-	c, err := newChild(o.child(task, taskExposure))
+	c, err := process.New(o.child(task, process.TaskExposure))
 	if err != nil {
 		p.disconnect()
 		return nil, err
 	}
-	p.child, p.template = c, t
+	p.Process, p.template = c, t
 	go p.listen()
-	pid, err := t.request(c.mark.token, c.out.file, files, p.heard)
+	pid, err := t.request(c.Token(), c.Out.File, files, p.heard)
 	if err == nil {
-		err = c.adopt(pid)
+		err = c.Adopt(pid)
 	}
 	if err != nil {
 		p.disconnect()
-		c.disown()
+		c.Disown()
 		return nil, err
 	}
 	p.watch(o)
-	p.follow(p.memory.Close)
+	p.Follow(p.memory.Close)
 	go p.speak()
 	return p, nil
 }

@@ -10,7 +10,7 @@ type template struct {
 	task    Task
 	o       Options
 	ready   chan struct{}
-	process *process
+	process *session
 	failure *unimported
 	edition string
 
@@ -21,4 +21,4 @@ func newTemplate(*Templates, *lineage, Call, Options) *template { return nil }
 func (*template) live()                                         {}
 func (*template) stop()                                         {}
 func (*template) stopping() bool                                { return true }
-func (*template) fork(Task, Options, int) (*process, error)     { return nil, errNoFork }
+func (*template) fork(Task, Options, int) (*session, error)     { return nil, errNoFork }

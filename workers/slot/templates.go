@@ -94,7 +94,7 @@ func (ts *Templates) Close() {
 
 // fork gives a process that has imported the task already. The error is errNoFork when there is to be a new interpreter, a
 // *unimported when the import failed, else why the call ended.
-func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, o Options, limit int) (*process, error) {
+func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, o Options, limit int) (*session, error) {
 	for range templateStrikes {
 		now, err := current(ctx, quit, o, call.Task, nil)
 		if err != nil {
@@ -116,7 +116,7 @@ func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, 
 // ask waits for a template and asks it for a process. The error is like that of fork, or errAskAgain.
 func (ts *Templates) ask(
 	ctx context.Context, quit <-chan struct{}, t *template, task Task, o Options, limit int,
-) (*process, error) {
+) (*session, error) {
 	select {
 	case <-t.ready:
 	case <-t.lingering:
@@ -136,7 +136,7 @@ func (ts *Templates) ask(
 	if err != nil {
 		return nil, err
 	}
-	var p *process
+	var p *session
 	if now == t.edition {
 		p, err = t.fork(task, o, limit)
 	} else {
@@ -296,7 +296,7 @@ func lineageKey(task Task, o Options) string {
 
 // unimported is the error of a task whose import failed in its template.
 type unimported struct {
-	process  *process
+	process  *session
 	evidence diagnosis.Evidence
 	trace    string
 }

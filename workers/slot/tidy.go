@@ -22,7 +22,7 @@ const (
 var errLost = errors.New("the task process ended between two items")
 
 // wantsTrim says that the process is to trim before it gets more items.
-func (s *Slot) wantsTrim(p *process) bool {
+func (s *Slot) wantsTrim(p *session) bool {
 	if !p.memory.draining && p.trims {
 		held, _ := p.held()
 		p.memory.draining = p.memory.tidy.Due(held, false)
@@ -32,7 +32,7 @@ func (s *Slot) wantsTrim(p *process) bool {
 
 // between is called when no item is in flight: it lets the process trim if it is to and more items wait. again says that it
 // has, and may be given them.
-func (s *Slot) between(ctx context.Context, p *process, f *flow) (again bool, err error) {
+func (s *Slot) between(ctx context.Context, p *session, f *flow) (again bool, err error) {
 	if !p.memory.draining {
 		return false, nil
 	}
@@ -58,12 +58,12 @@ func (s *Slot) rest() {
 }
 
 // trim lets the process give back memory and waits for it. No item runs meanwhile. On an error the process is gone.
-func (s *Slot) trim(ctx context.Context, p *process) error {
+func (s *Slot) trim(ctx context.Context, p *session) error {
 	before := p.memory.Measure()
 	limit := time.NewTimer(trimLimit)
 	defer limit.Stop()
 	lost := func(why string) error {
-		s.log.Warn("task process lost between two items", logPID.int(p.pid), logWhy.text(why))
+		s.log.Warn("task process lost between two items", logPID.int(p.PID), logWhy.text(why))
 		s.drop(why)
 		return errLost
 	}
@@ -101,7 +101,7 @@ func (s *Slot) trim(ctx context.Context, p *process) error {
 	}
 }
 
-func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
+func (s *Slot) trimmed(p *session, before int64, m wire.Trimmed) {
 	after := p.memory.Measure()
 	p.memory.held, p.memory.read = after, time.Now()
 	took := duration(m.Busy)
@@ -110,7 +110,7 @@ func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 		st.TrimTime += took
 		st.Freed += max(0, before-after)
 	})
-	s.log.Debug("task process trimmed", logPID.int(p.pid),
+	s.log.Debug("task process trimmed", logPID.int(p.PID),
 		logWhy.text(fmt.Sprintf("%s before, %s after, in %s", gpumux.Size(before), gpumux.Size(after), took.Round(time.Microsecond))))
 	if why, text := p.memory.tidy.Trimmed(before, after, took); why != "" {
 		p.recycle(why, text)
@@ -118,7 +118,7 @@ func (s *Slot) trimmed(p *process, before int64, m wire.Trimmed) {
 }
 
 // ended takes in items that have ended, after busy seconds in all.
-func (s *Slot) ended(p *process, items int, busy float64, peak int64) {
+func (s *Slot) ended(p *session, items int, busy float64, peak int64) {
 	s.tally(func(st *Stats) { st.Items += int64(items) })
 	held, fresh := p.held()
 	if !fresh {
@@ -131,7 +131,7 @@ func (s *Slot) ended(p *process, items int, busy float64, peak int64) {
 }
 
 // expire ends a process that has run the items that it may.
-func (s *Slot) expire(p *process, fresh bool) {
+func (s *Slot) expire(p *session, fresh bool) {
 	why, text := p.memory.why, p.memory.text
 	if why == "" {
 		why, text = recycledItems, fmt.Sprintf("ran its %d items", p.ran)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -131,10 +133,10 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 
 func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		require.ErrorContains(t, slot.CheckUsers(), "CAP_SETUID")
+		require.ErrorContains(t, process.CheckUsers(), "CAP_SETUID")
 		return
 	}
-	require.NoError(t, slot.CheckUsers())
+	require.NoError(t, process.CheckUsers())
 	dir := open(t)
 	secret := filepath.Join(t.TempDir(), "credentials")
 	require.NoError(t, os.WriteFile(secret, []byte("aws_secret"), 0o600))
@@ -143,7 +145,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: path, Home: "/root", Grace: 300 * time.Millisecond})
 	before := descendants(t)
-	as := &slot.User{Name: "nobody", UID: nobody, GID: nobody, Groups: []uint32{nobody}, Home: dir}
+	as := &process.User{Name: "nobody", UID: nobody, GID: nobody, Groups: []uint32{nobody}, Home: dir}
 	task := func(function string, mode gpumux.Mode) slot.Task {
 		return slot.Task{Name: function, Python: "peeping.py:" + function, Dir: dir, Interpreter: python, User: as, Mode: mode}
 	}

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
@@ -71,23 +73,23 @@ type memory struct {
 }
 
 // recycle lets the process end when it has run the items that it was given.
-func (p *process) recycle(why hygiene.Reason, text string) {
+func (p *session) recycle(why hygiene.Reason, text string) {
 	if p.memory.why == "" {
 		p.memory.why, p.memory.text, p.limit = why, text, p.sent
 	}
 }
 
 // watch lets the watch follow the process that has just started.
-func (p *process) watch(o Options) {
+func (p *session) watch(o Options) {
 	p.memory.tidy.Budget = int64(o.Memory)
 	p.memory.Watched = unwatched{}
 	if o.Watch == nil {
 		return
 	}
-	p.memory.Watched = o.Watch.Follow(o.Device, p.pid, o.Memory, func(over Over) {
+	p.memory.Watched = o.Watch.Follow(o.Device, p.PID, o.Memory, func(over Over) {
 		p.memory.left.Store(over.Left)
 		p.memory.over.Store(over.Held)
-		p.signal(syscall.SIGKILL)
+		p.Signal(syscall.SIGKILL)
 	})
 }
 
@@ -99,7 +101,7 @@ const (
 
 // peak is the most that was held for items which have just ended together, or 0 where that is not known. They took busy seconds. A
 // process that tells its own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
-func (p *process) peak(now time.Time, busy float64, told int64) int64 {
+func (p *session) peak(now time.Time, busy float64, told int64) int64 {
 	p.memory.tells = p.memory.tells || told > 0
 	if told == 0 && (p.memory.tells || duration(busy) < peakItem && now.Sub(p.memory.last) < peakEvery) {
 		return 0
@@ -109,7 +111,7 @@ func (p *process) peak(now time.Time, busy float64, told int64) int64 {
 }
 
 // held is what the process holds, read again when the last reading is not a moment old. Without a budget nobody needs to know.
-func (p *process) held() (bytes int64, fresh bool) {
+func (p *session) held() (bytes int64, fresh bool) {
 	if p.memory.tidy.Budget == 0 {
 		return 0, false
 	}
@@ -120,19 +122,22 @@ func (p *process) held() (bytes int64, fresh bool) {
 }
 
 // testify adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
-func (p *process) testify(e *diagnosis.Evidence, before int) {
+func (p *session) testify(e *diagnosis.Evidence, before int) {
 	if over := p.memory.over.Load(); over > 0 {
 		e.HostLeft = p.memory.left.Load()
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over, e.Peak)
 		return
 	}
-	if kills, own, peak := p.group.kills(); kills > 0 {
+	killed(e, p.Kills(), process.MemoryKills()-before)
+}
+
+// killed adds to the evidence what the kernel killed, in the process's own cgroup and elsewhere in the worker's.
+func killed(e *diagnosis.Evidence, own process.Kills, others int) {
+	if own.Number > 0 {
 		// The limit of the process's own cgroup is its budget. Killed for another one's, it may have kept to it.
-		e.OOMKills += kills
-		e.OverBudget, e.Peak = e.Exited && own, max(peak, e.Peak)
+		e.OOMKills += own.Number
+		e.OverBudget, e.Peak = e.Exited && own.Own, max(own.Peak, e.Peak)
 		return
 	}
-	if now := memoryKills(); now > before {
-		e.OOMKills += now - before
-	}
+	e.OOMKills += max(0, others)
 }

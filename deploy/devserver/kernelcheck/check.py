@@ -120,16 +120,17 @@ def first_files(modules):
 
 
 def steps(only, port):
-    """What runs in the machine. The slot's tests each have a cgroup of their own, which they move about in."""
+    """What runs in the machine. The tests of slots and processes each have a cgroup of their own, which they move about in."""
     env = {"GPUMUX_KERNEL_CHECK": "1", "GPUMUX_BINARY": "/share/bin/gpumux", "TEMPORAL_ADDRESS": f"{HOST}:{port}",
            "GPUMUX_TEST_PYTHON": "/usr/bin/python3"}
     slot = os.path.join(ROOT, "workers", "slot")
+    process = os.path.join(slot, "process")
     # The machine's own temporary files take no attributes, which one of these tests sets.
-    plan = [("slot", "^TestCgroups_", slot, {"TMPDIR": "/share/scratch"})]
+    plan = [("process", "^TestCgroups_", process, {"TMPDIR": "/share/scratch"})]
     plan += [("slot", pattern, slot, {}) for pattern in (
         "^TestSlot_TheKernelEndsWhatPassesItsBudget$", "^TestSlot_FaultsOfHostMemory$", "^TestExposure_")]
     plan += [("kernelcheck", "^TestKernel_" + only, HERE, {})]
-    return [{"name": f"{program} {pattern}", "dir": where, "env": {**env, **more}, "delegated": program == "slot",
+    return [{"name": f"{program} {pattern}", "dir": where, "env": {**env, **more}, "delegated": program != "kernelcheck",
              "command": [f"/share/bin/{program}.test", f"-test.run={pattern}", "-test.v", "-test.timeout=0"]}
             for program, pattern, where, more in plan if not only or program == "kernelcheck"]
 
@@ -237,7 +238,7 @@ def main():
     began = time.monotonic()
     try:
         install()
-        for name in ("bin/gpumux", "share/bin/gpumux", "share/bin/slot.test", "share/bin/kernelcheck.test"):
+        for name in ("bin/gpumux", "share/bin/gpumux", "share/bin/process.test", "share/bin/slot.test", "share/bin/kernelcheck.test"):
             if not os.path.isfile(os.path.join(WORK, name)):
                 raise Unusable(f"there is no {WORK}/{name}; run `make kernel-check`, which builds it")
         image, modules = kernel()

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"fmt"
@@ -119,9 +119,9 @@ func reap(group int) {
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
 
-// mostResident is the most resident memory in bytes that an ended process or one of its awaited children held, or 0. A process
+// MostResident is the most resident memory in bytes that an ended process or one of its awaited children held, or 0. A process
 // starts as a copy of this one and inherits its mark, so a smaller one tells nothing.
-func mostResident(ended *os.ProcessState) int64 {
+func MostResident(ended *os.ProcessState) int64 {
 	var own syscall.Rusage
 	theirs, ok := ended.SysUsage().(*syscall.Rusage)
 	if !ok || syscall.Getrusage(syscall.RUSAGE_SELF, &own) != nil || theirs.Maxrss <= own.Maxrss {

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"crypto/rand"
@@ -7,10 +7,6 @@ import (
 
 	"go.uber.org/zap"
 )
-
-// ErrLapsed is in the cause of a context whose call must not go on, because its items may be running elsewhere: the process is
-// killed without grace, and what it said no longer counts.
-var ErrLapsed = errors.New("the time of the call is over")
 
 // Sweeper kills the descendants of its slots' task processes when this program is gone, however it died. It is a small shell that
 // waits for that; one that ends is replaced. Its methods may be called from any goroutine. Close ends it. It needs Linux; elsewhere
@@ -34,8 +30,8 @@ func NewSweeper(log *zap.Logger) *Sweeper {
 	return &Sweeper{token: rand.Text(), number: workerNumber(), log: log}
 }
 
-// sharedSweeper is that of the slots that have none of their own.
-var sharedSweeper = sync.OnceValue(func() *Sweeper { return NewSweeper(nil) })
+// SharedSweeper is that of the slots that have none of their own.
+var SharedSweeper = sync.OnceValue(func() *Sweeper { return NewSweeper(nil) })
 
 // mark makes the marks of a process that is about to start, and sees to it that the shell runs.
 func (s *Sweeper) mark() (mark, error) {

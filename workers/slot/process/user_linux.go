@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func CheckUsers() error {
 	if os.Geteuid() != 0 {
 		field = "CapAmb:" // the sweeper, a program of its own, has no others
 	}
-	status, err := os.ReadFile(procfs + "/self/status")
+	status, err := os.ReadFile(proc + "/self/status")
 	if err != nil {
 		return fmt.Errorf("read which capabilities this worker has: %w", err)
 	}

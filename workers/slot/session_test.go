@@ -1,37 +1,13 @@
 package slot
 
 import (
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
-
-// The number of a process that has ended may be that of another process's group by then.
-func TestProcess_TheEndSparesAStrangerWithItsNumber(t *testing.T) {
-	stranger := exec.Command("sleep", "600")
-	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, stranger.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- stranger.Wait() }()
-	out, err := newOutput()
-	require.NoError(t, err)
-	p := &process{child: &child{pid: stranger.Process.Pid, out: out, exited: make(chan struct{})}}
-	close(p.exited)
-	s := &Slot{process: p, state: Ready, log: zap.NewNop()}
-	s.drop("test")
-	s.process = p
-	p.end(false, time.Second)
-	// The first signal that reaches it is this one.
-	require.NoError(t, stranger.Process.Signal(syscall.SIGINT))
-	err = <-ended
-	require.Equal(t, syscall.SIGINT, err.(*exec.ExitError).Sys().(syscall.WaitStatus).Signal())
-}
 
 // sparing is a watch that counts how often it is asked what a process holds.
 type sparing struct {
@@ -56,7 +32,7 @@ func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
 		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 5}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
 		watched := &sparing{}
-		p := &process{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
+		p := &session{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
 		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
 		require.Zero(t, watched.times)
 		p.memory.tidy.Budget = 1 << 30

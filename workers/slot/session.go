@@ -7,15 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/process"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// process is the conversation with one task process, and what is known of it. The owner goroutine of its slot uses it; the
+// session is the conversation with one task session, and what is known of it. The owner goroutine of its slot uses it; the
 // goroutines started here only fill its channels.
-type process struct {
-	*child
+type session struct {
+	*process.Process
 	task   Task
 	budget gpumux.Size
 	conn   *wire.Conn
@@ -52,7 +54,7 @@ type heard struct {
 }
 
 // launch starts the process and its goroutines; the handshake is still to come.
-func launch(ctx context.Context, task Task, o Options, limit int) (*process, error) {
+func launch(ctx context.Context, task Task, o Options, limit int) (*session, error) {
 	argv := task.Program
 	if task.Python != "" {
 		python, err := interpreter(ctx, task.Interpreter, o)
@@ -65,7 +67,7 @@ func launch(ctx context.Context, task Task, o Options, limit int) (*process, err
 }
 
 // start is launch with a program and, for a template, its channel.
-func start(task Task, o Options, limit int, argv []string, channel *os.File) (*process, error) {
+func start(task Task, o Options, limit int, argv []string, channel *os.File) (*session, error) {
 	p, files, err := newProcess(task, o, limit)
 	if err != nil {
 		return nil, err
@@ -75,11 +77,11 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 	if channel != nil {
 		extra = append(append(extra, make([]*os.File, channelDescriptor-3-len(files))...), channel)
 	}
-	exposure := taskExposure
+	exposure := process.TaskExposure
 	if channel != nil {
-		exposure = templateExposure
+		exposure = process.TemplateExposure
 	}
-	if err = p.begin(o, exposure, command{argv: argv, files: extra}); err != nil {
+	if err = p.begin(o, exposure, process.Command{Argv: argv, Files: extra}); err != nil {
 		p.disconnect()
 		return nil, err
 	}
@@ -89,8 +91,8 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*p
 
 // newProcess makes the worker's side of a process that is still to be started with files, as its descriptors from 3 on; the
 // caller closes them when it has.
-func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, err error) {
-	p = &process{
+func newProcess(task Task, o Options, limit int) (p *session, files []*os.File, err error) {
+	p = &session{
 		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
 		send: make(chan wire.Message, unread), heard: make(chan heard, 16),
 	}
@@ -99,14 +101,14 @@ func newProcess(task Task, o Options, limit int) (p *process, files []*os.File, 
 }
 
 // live starts the goroutines of a process that has been started.
-func (p *process) live() {
-	p.follow(p.memory.Close)
+func (p *session) live() {
+	p.Follow(p.memory.Close)
 	go p.listen()
 	go p.speak()
 }
 
 // connect makes the wire and the board. The process inherits the files in this order from descriptor 3 on.
-func (p *process) connect(o Options) (inherited []*os.File, err error) {
+func (p *session) connect(o Options) (inherited []*os.File, err error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, fmt.Errorf("socket for a task process: %w", err)
@@ -127,7 +129,7 @@ func (p *process) connect(o Options) (inherited []*os.File, err error) {
 	return inherited, nil
 }
 
-func (p *process) disconnect() {
+func (p *session) disconnect() {
 	if p.conn != nil {
 		p.conn.Close()
 	}
@@ -138,37 +140,37 @@ func (p *process) disconnect() {
 }
 
 // begin starts what is to be the process, in the task's folder and with the slot's environment.
-func (p *process) begin(o Options, exposure int, run command) error {
-	c, err := newChild(o.child(p.task, exposure))
+func (p *session) begin(o Options, exposure int, run process.Command) error {
+	c, err := process.New(o.child(p.task, exposure))
 	if err != nil {
 		return err
 	}
-	run.dir, run.env = p.task.Dir, environ(p.task, o.Home, o.Env)
-	if err := c.start(run); err != nil {
+	run.Dir, run.Env = p.task.Dir, environ(p.task, o.Home, o.Env)
+	if err := c.Start(run); err != nil {
 		return err
 	}
-	p.child = c
+	p.Process = c
 	p.watch(o)
 	return nil
 }
 
 // child is what a process of the task gets in this slot. A budget of the host's memory is a cgroup's limit too, where there are any.
-func (o Options) child(task Task, exposure int) childOptions {
-	c := childOptions{sweeper: o.Sweeper, memory: o.Memory, user: task.User, exposure: exposure, log: o.Log.With(logSlot.text(o.Name))}
+func (o Options) child(task Task, exposure int) process.Options {
+	c := process.Options{Sweeper: o.Sweeper, Memory: o.Memory, User: task.User, Exposure: exposure, Log: o.Log.With(logSlot.text(o.Name))}
 	if o.Memory > 0 && o.Device == "CPU" {
-		c.cgroups = o.Cgroups
+		c.Cgroups = o.Cgroups
 	}
 	return c
 }
 
 // listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.
-func (p *process) listen() {
+func (p *session) listen() {
 	defer close(p.heard)
 	for {
 		message, err := p.conn.Read()
 		select {
 		case p.heard <- heard{message, err}:
-		case <-p.exited:
+		case <-p.Exited:
 			// The last words of a dead process still count: they are results.
 			p.heard <- heard{message, err}
 		}
@@ -183,7 +185,7 @@ func (p *process) listen() {
 const unread = 8
 
 // say hands the process a message and never waits for it; false says that too many wait already.
-func (p *process) say(message wire.Message) bool {
+func (p *session) say(message wire.Message) bool {
 	select {
 	case p.send <- message:
 		return true
@@ -193,7 +195,7 @@ func (p *process) say(message wire.Message) bool {
 }
 
 // speak keeps the owner goroutine from blocking on a process that does not read.
-func (p *process) speak() {
+func (p *session) speak() {
 	for message := range p.send {
 		if p.conn.Write(message) != nil {
 			// The reader sees the same end and says so.
@@ -206,7 +208,7 @@ func (p *process) speak() {
 
 // greet does the handshake and waits until the task is loaded.
 // The traceback goes with an exception of the task's module.
-func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *diagnosis.Evidence, traceback string) {
+func (p *session) greet(ctx context.Context, o Options, call Call, quit <-chan struct{}) (e *diagnosis.Evidence, traceback string) {
 	spoke := false
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Own: p.task.Own, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
@@ -231,14 +233,14 @@ func (p *process) greet(ctx context.Context, o Options, call Call, quit <-chan s
 			case wire.Ready:
 				p.batch, p.trims, p.modules = m.Batch, m.Trim, m.Modules
 				// What the import printed belongs to no item.
-				p.out.rest()
+				p.Out.Rest()
 				return nil, ""
 			case wire.Fault:
 				return raised(m.Raised), m.Raised.Traceback
 			default:
 				e := p.death(h.err)
 				if !spoke && e.Exited {
-					e.Silent = p.program
+					e.Silent = p.Program
 				}
 				return e, ""
 			}

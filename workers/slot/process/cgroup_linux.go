@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"bufio"
@@ -51,7 +51,7 @@ func (c *Cgroups) try() error {
 	}
 	defer g.close()
 	cmd := exec.Command("/bin/sh", "-c", "exit 0")
-	cmd.Env = HelperEnviron()
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	if err := spawn(cmd, g, nil); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}
@@ -205,16 +205,14 @@ func (g *cgroup) add(pid int) error {
 	return nil
 }
 
-// kills is how many of the cgroup's processes the kernel killed because memory ran out, whether it was the cgroup's own limit that
-// they met and not one further up or the end of the host's memory, and the most that it held.
-func (g *cgroup) kills() (killed int, own bool, peak int64) {
+func (g *cgroup) kills() Kills {
 	if g == nil {
-		return 0, false, 0
+		return Kills{}
 	}
 	events := filepath.Join(g.dir, "memory.events")
 	data, _ := os.ReadFile(filepath.Join(g.dir, "memory.peak"))
-	peak, _ = strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	return counter(events, "oom_kill"), counter(events, "oom") > 0, peak
+	peak, _ := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return Kills{counter(events, "oom_kill"), counter(events, "oom") > 0, peak}
 }
 
 // closeLimit is how long the end of a cgroup's last processes is awaited.
@@ -289,9 +287,9 @@ func mountOf(root string, fits func(kind, options string) bool) string {
 	return ""
 }
 
-// memoryKills is how many processes the kernel has killed for want of memory in the worker's own cgroup, whose limit is the
+// MemoryKills is how many processes the kernel has killed for want of memory in the worker's own cgroup, whose limit is the
 // container's or the service's; 0 where the kernel does not tell.
-func memoryKills() int {
+func MemoryKills() int {
 	file := killsFile()
 	if file == "" {
 		return 0

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package process
 
 import (
 	"errors"

@@ -1,7 +1,7 @@
 //go:build !linux
 
-package slot
+package process
 
-const taskExposure, templateExposure = 0, 0
+const TaskExposure, TemplateExposure = 0, 0
 
 func expose(int, int) error { return nil }

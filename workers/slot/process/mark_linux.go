@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"bytes"
@@ -14,6 +14,9 @@ import (
 // numbers in the limit on file locks, which the kernel hands on at every fork and exec and has not enforced since Linux 2.4. A
 // program that clears its environment, as daemons do, keeps the second: nothing but its own deliberate call takes it away, and
 // even that can only make it smaller. The hard limit is the worker's number, the soft limit the process's.
+
+// proc is where the system shows its processes.
+const proc = "/proc"
 
 // leastNumber is the smallest number that nobody would take for a limit.
 const leastNumber = 1 << 40

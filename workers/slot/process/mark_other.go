@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package process
 
 func workerNumber() uint64 { return 0 }
 

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"math"
@@ -10,19 +10,19 @@ import (
 )
 
 // written is an output, and what writes to it as a process does.
-func written(t *testing.T) (*output, func(text string)) {
+func written(t *testing.T) (*Output, func(text string)) {
 	t.Helper()
 	o, err := newOutput()
 	require.NoError(t, err)
 	t.Cleanup(o.close)
 	return o, func(text string) {
-		_, err := o.file.WriteString(text)
+		_, err := o.File.WriteString(text)
 		require.NoError(t, err)
 	}
 }
 
 // held is how much memory the file takes.
-func held(o *output) int64 {
+func held(o *Output) int64 {
 	_, _, held := o.unread()
 	return held
 }
@@ -31,15 +31,15 @@ func TestOutput_OfAFileThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	o, write := written(t)
 	write(strings.Repeat("x", 3000))
-	require.Len(t, o.upTo(2000), 2000)
-	require.NoError(t, o.file.Truncate(0))
-	require.Empty(t, o.tail())
+	require.Len(t, o.UpTo(2000), 2000)
+	require.NoError(t, o.File.Truncate(0))
+	require.Empty(t, o.Tail())
 	write("begins anew\n")
-	require.Equal(t, "begins anew\n", o.tail())
-	require.Equal(t, "begins", o.upTo(6))
-	require.NoError(t, o.file.Truncate(2))
-	require.Len(t, o.rest(), 2)
-	require.Empty(t, o.rest())
+	require.Equal(t, "begins anew\n", o.Tail())
+	require.Equal(t, "begins", o.UpTo(6))
+	require.NoError(t, o.File.Truncate(2))
+	require.Len(t, o.Rest(), 2)
+	require.Empty(t, o.Rest())
 }
 
 func TestOutput_OffsetsThatAreNone(t *testing.T) {
@@ -47,16 +47,16 @@ func TestOutput_OffsetsThatAreNone(t *testing.T) {
 	o, write := written(t)
 	write("one")
 	for _, end := range []int64{0, -1, math.MinInt64} {
-		require.Empty(t, o.upTo(end))
+		require.Empty(t, o.UpTo(end))
 	}
-	require.Equal(t, "one", o.upTo(math.MaxInt64))
+	require.Equal(t, "one", o.UpTo(math.MaxInt64))
 	write("two")
-	require.Empty(t, o.upTo(2))
-	require.Equal(t, "two", o.tail())
-	require.Equal(t, "two", o.upTo(1<<60))
+	require.Empty(t, o.UpTo(2))
+	require.Equal(t, "two", o.Tail())
+	require.Equal(t, "two", o.UpTo(1<<60))
 	o.close()
-	require.Empty(t, o.tail())
-	require.Empty(t, o.rest())
+	require.Empty(t, o.Tail())
+	require.Empty(t, o.Rest())
 	o.trim()
 }
 
@@ -65,12 +65,12 @@ func TestOutput_OfAFileThatIsHuge(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{1 << 40, math.MaxInt64} {
 		o, _ := written(t)
-		require.NoError(t, o.file.Truncate(size))
+		require.NoError(t, o.File.Truncate(size))
 		o.trim()
-		require.Len(t, o.tail(), keepDeath)
-		require.Less(t, len(o.rest()), keepHead+keepTail+100)
+		require.Len(t, o.Tail(), keepDeath)
+		require.Less(t, len(o.Rest()), keepHead+keepTail+100)
 		require.Zero(t, held(o))
-		require.Empty(t, o.rest())
+		require.Empty(t, o.Rest())
 	}
 }
 
@@ -80,7 +80,7 @@ func TestOutput_WhatWasReadIsGivenBack(t *testing.T) {
 	line := strings.Repeat("x", 99) + "\n"
 	for range 1000 {
 		write(line)
-		require.Equal(t, line, o.rest())
+		require.Equal(t, line, o.Rest())
 	}
 	require.LessOrEqual(t, held(o), int64(unix.Getpagesize()))
 }
@@ -93,11 +93,11 @@ func TestOutput_IsTrimmed(t *testing.T) {
 	for range 100 {
 		write(strings.Repeat("x", 64<<10))
 	}
-	require.NoError(t, unix.Fallocate(int(o.file.Fd()), 0, 0, 32<<20))
+	require.NoError(t, unix.Fallocate(int(o.File.Fd()), 0, 0, 32<<20))
 	write(" the tail")
 	o.trim()
 	require.LessOrEqual(t, held(o), int64(64<<10))
-	text := o.rest()
+	text := o.Rest()
 	require.True(t, strings.HasPrefix(text, "the head xxx"))
 	require.True(t, strings.HasSuffix(text, " the tail"))
 	require.Contains(t, text, "bytes left out")

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package process
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ var errNoCgroup = errors.New("cgroups exist on Linux only")
 // Cgroups makes a cgroup of its own for each task process; there are none on this system.
 type Cgroups struct{}
 
-// OpenCgroups says that there are none.
+// OpenCgroups reports whether there are none.
 func OpenCgroups() (*Cgroups, error) { return nil, errNoCgroup }
 
 func (*Cgroups) make(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
 
 type cgroup struct{}
 
-func (*cgroup) kills() (int, bool, int64) { return 0, false, 0 }
-func (*cgroup) close()                    {}
+func (*cgroup) kills() Kills { return Kills{} }
+func (*cgroup) close()       {}
 
-func memoryKills() int { return 0 }
+func MemoryKills() int { return 0 }

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	_ "embed"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 //go:embed sweeper.sh
@@ -57,7 +59,7 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 	}
 	s.shell = nil
 	s.log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
-		logPID.int(was.pid), logWhy.text(state.String()))
+		zap.Int("pid", was.pid), zap.String("why", state.String()))
 	time.AfterFunc(shellPause-time.Since(was.started), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -65,7 +67,7 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 			return
 		}
 		if err := s.start(); err != nil {
-			s.log.Warn("no sweeper could be started; the next task process tries again", logWhy.text(err.Error()))
+			s.log.Warn("no sweeper could be started; the next task process tries again", zap.String("why", err.Error()))
 		}
 	})
 }

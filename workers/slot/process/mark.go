@@ -1,4 +1,4 @@
-package slot
+package process
 
 // workerToken and processToken mark every descendant of this worker in its environment, so that those that left their process
 // group are found; the numbers of mark_linux.go find those that cleared it.

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"fmt"
@@ -25,27 +25,27 @@ const (
 	trimCalm  = time.Second
 )
 
-// output is the file that stands behind a process's standard output and standard error. A file, not a pipe: the process can
+// Output is the file that stands behind a process's standard Output and standard error. A file, not a pipe: the process can
 // never block on it or die of it, grandchildren may hold it open, and the bytes that an item wrote lie between two offsets
 // that the process itself reports. What has been read is given back to the system.
 //
 // The file is the process's as well: it may cut it short, as `echo x > /dev/stderr` in a shell does, make it as large as it likes,
 // and report any offset. What it reports and how large the file is are never believed for longer than one look.
-type output struct {
+type Output struct {
 	mu   sync.Mutex
-	file *os.File
+	File *os.File
 	// read is how far the file was read, and seen how large it was when it was last trimmed.
 	read, seen int64
 	// trims is when it is trimmed next, whether an item runs or not; nil once the file is closed.
 	trims *time.Timer
 }
 
-func newOutput() (*output, error) {
+func newOutput() (*Output, error) {
 	file, err := outputFile()
 	if err != nil {
 		return nil, fmt.Errorf("create output file of a task process: %w", err)
 	}
-	o := &output{file: file}
+	o := &Output{File: file}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// A timer costs a calm process no goroutine.
@@ -53,8 +53,8 @@ func newOutput() (*output, error) {
 	return o, nil
 }
 
-// upTo returns what was written since the last call and before the offset end, cut in the middle when it is long.
-func (o *output) upTo(end int64) string {
+// UpTo returns what was written since the last call and before the offset end, cut in the middle when it is long.
+func (o *Output) UpTo(end int64) string {
 	if end <= 0 {
 		return ""
 	}
@@ -68,33 +68,33 @@ func (o *output) upTo(end int64) string {
 	text := o.cut(start, end, keepHead, keepTail)
 	// Only whole pages are given back, so one that several items share goes with the last of them.
 	if page := int64(os.Getpagesize()); start/page != end/page {
-		release(o.file, 0, end)
+		release(o.File, 0, end)
 	}
 	o.read = end
 	return text
 }
 
-// rest is upTo with everything written so far.
-func (o *output) rest() string { return o.upTo(math.MaxInt64) }
+// Rest is upTo with everything written so far.
+func (o *Output) Rest() string { return o.UpTo(math.MaxInt64) }
 
-// tail is the end of what was written and not yet read.
-func (o *output) tail() string {
+// Tail is the end of what was written and not yet read.
+func (o *Output) Tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	start, end, _ := o.unread()
 	return o.cut(start, end, 0, keepDeath)
 }
 
-// size is how much was written so far.
-func (o *output) size() int64 {
+// Size is how much was written so far.
+func (o *Output) Size() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, end, _ := o.unread()
 	return end
 }
 
-// from is what was written from an offset on, cut in the middle when it is long.
-func (o *output) from(start int64) string {
+// From is what was written from an offset on, cut in the middle when it is long.
+func (o *Output) From(start int64) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, end, _ := o.unread()
@@ -105,7 +105,7 @@ func (o *output) from(start int64) string {
 }
 
 // trim gives back all but the ends of what a process prints without end, and comes again.
-func (o *output) trim() {
+func (o *Output) trim() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.trims == nil {
@@ -113,8 +113,8 @@ func (o *output) trim() {
 	}
 	start, end, held := o.unread()
 	if held > outputLimit {
-		release(o.file, 0, start)
-		release(o.file, start+keepHead, end-keepTail)
+		release(o.File, 0, start)
+		release(o.File, start+keepHead, end-keepTail)
 	}
 	next := trimCalm
 	if end != o.seen {
@@ -126,8 +126,8 @@ func (o *output) trim() {
 
 // unread is where what nobody has read begins and ends, and how much of the file is in memory. A file that ends before what was
 // read begins anew. The caller holds the lock.
-func (o *output) unread() (start, end, held int64) {
-	if info, err := o.file.Stat(); err == nil {
+func (o *Output) unread() (start, end, held int64) {
+	if info, err := o.File.Stat(); err == nil {
 		end = info.Size()
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 			held = stat.Blocks * 512
@@ -139,7 +139,7 @@ func (o *output) unread() (start, end, held int64) {
 	return o.read, end, held
 }
 
-func (o *output) cut(start, end, head, tail int64) string {
+func (o *Output) cut(start, end, head, tail int64) string {
 	if end-start <= head+tail {
 		return o.text(start, end)
 	}
@@ -151,9 +151,9 @@ func (o *output) cut(start, end, head, tail int64) string {
 }
 
 // text is valid UTF-8 whatever the process wrote, because it travels in JSON.
-func (o *output) text(start, end int64) string {
+func (o *Output) text(start, end int64) string {
 	buf := make([]byte, end-start)
-	n, err := o.file.ReadAt(buf, start)
+	n, err := o.File.ReadAt(buf, start)
 	if err != nil && err != io.EOF {
 		return fmt.Sprintf("(output could not be read: %v)", err)
 	}
@@ -165,12 +165,12 @@ func (o *output) text(start, end int64) string {
 }
 
 // close waits for a trim, whose descriptor could be another file's by then.
-func (o *output) close() {
+func (o *Output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.trims != nil {
 		o.trims.Stop()
 		o.trims = nil
 	}
-	o.file.Close()
+	o.File.Close()
 }

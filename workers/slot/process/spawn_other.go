@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package process
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func lives(int) bool { return true }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
 
-func mostResident(*os.ProcessState) int64 { return 0 }
+func MostResident(*os.ProcessState) int64 { return 0 }
 
 func outputFile() (*os.File, error) {
 	file, err := os.CreateTemp("", "gpumux-output-")

@@ -1,4 +1,4 @@
-package slot
+package process
 
 import (
 	"fmt"
@@ -10,9 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 )
 
 // tree makes the files that a cgroup tree shows, below a folder of the test's own.
@@ -57,14 +54,10 @@ func TestCgroups_InAContainerTheWorkerMakesRoom(t *testing.T) {
 	fd, ok := g.descriptor()
 	require.True(t, ok)
 	require.Positive(t, fd)
-	killed, _, _ := g.kills()
-	require.Zero(t, killed)
+	require.Zero(t, g.kills())
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte("low 0\nhigh 0\nmax 31\noom 1\noom_kill 3\noom_group_kill 1\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.peak"), []byte("536870912\n"), 0o644))
-	killed, own, peak := g.kills()
-	require.True(t, own)
-	require.Equal(t, 3, killed)
-	require.EqualValues(t, 512<<20, peak)
+	require.Equal(t, Kills{3, true, 512 << 20}, g.kills())
 
 	other, err := c.make(1 << 30)
 	require.NoError(t, err)
@@ -163,9 +156,8 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	require.Zero(t, counter("/nowhere", "oom_kill"))
 	var none *cgroup
 	none.close()
-	killed, _, peak := none.kills()
-	require.Zero(t, killed+int(peak))
-	require.GreaterOrEqual(t, memoryKills(), 0)
+	require.Zero(t, none.kills())
+	require.GreaterOrEqual(t, MemoryKills(), 0)
 }
 
 // A forked process is moved into its cgroup, in a real tree where this test may change one.
@@ -219,39 +211,13 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	require.NoDirExists(t, dir, "what was left in it is gone")
 }
 
-func TestCgroups_AMemoryKillIsEvidence(t *testing.T) {
+func TestCgroups_TellWhatTheKernelKilled(t *testing.T) {
 	dir := t.TempDir()
+	g := &cgroup{dir: dir}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 2\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.peak"), []byte("536870912\n"), 0o644))
-	p := &process{budget: 512 << 20, child: &child{group: &cgroup{dir: dir}}, memory: memory{Watched: unwatched{}}}
-	e := diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
-	p.testify(&e, memoryKills())
-	require.True(t, e.OverBudget)
-	require.Equal(t, 2, e.OOMKills)
-	f := diagnosis.Diagnose(e).Fault
-	require.Equal(t, gpumux.Budget, f.Kind)
-	require.EqualValues(t, 512<<20, f.Peak)
-
-	// The kernel ran out of memory elsewhere, in the host or the worker's container, and took this process.
+	require.Equal(t, Kills{2, true, 512 << 20}, g.kills())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 0\noom_kill 1\n"), 0o644))
-	e = diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL, Budget: 512 << 20}
-	p.testify(&e, memoryKills())
-	require.False(t, e.OverBudget)
-	f = diagnosis.Diagnose(e).Fault
-	require.Equal(t, gpumux.HostOOM, f.Kind)
-	require.EqualValues(t, 512<<20, f.Peak)
-
-	// The exception of a task whose child was killed.
-	e = diagnosis.Evidence{Class: "concurrent.futures.process.BrokenProcessPool", Message: "A process in the process pool was terminated abruptly"}
-	p.testify(&e, memoryKills())
-	require.False(t, e.OverBudget)
-	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
-
-	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from another.
-	p.group = nil
-	e = diagnosis.Evidence{Exited: true, Signal: unix.SIGKILL}
-	p.testify(&e, memoryKills())
-	require.Zero(t, e.OOMKills)
-	p.testify(&e, memoryKills()-1)
-	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
+	require.Equal(t, Kills{1, false, 512 << 20}, g.kills())
+	require.Zero(t, (*cgroup)(nil).kills())
 }

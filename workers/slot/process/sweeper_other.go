@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package process
 
 type shell struct{}
 

@@ -1,0 +1,42 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A machine may be so busy that a dead process is reaped seconds after its wire ended: it has not gone on for that.
+func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
+	dead := exec.Command("sleep", "600")
+	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, startLeader(dead, taskSpawner()))
+	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
+	out, err := newOutput()
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		c := &Process{PID: dead.Process.Pid, Out: out, Exited: make(chan struct{})}
+		told := make(chan bool, 1)
+		go func() { told <- c.Leaves() }()
+		time.Sleep(10 * time.Second)
+		await(dead.Process)
+		close(c.Exited)
+		require.True(t, <-told)
+	})
+}
+
+// Only a child of the worker's own that shows its token is taken for a task process.
+func TestAdopt_ItsOwnOnly(t *testing.T) {
+	require.ErrorContains(t, (&Process{mark: mark{token: "x"}}).Adopt(os.Getpid()), "does not belong to the worker")
+	cmd := exec.Command("sleep", "600")
+	require.NoError(t, cmd.Start())
+	require.ErrorContains(t, (&Process{mark: mark{token: "x"}}).Adopt(cmd.Process.Pid), "does not carry its mark")
+	require.Error(t, cmd.Wait(), "it was killed")
+	require.False(t, leads(cmd.Process.Pid))
+}
