@@ -5,21 +5,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// The constant keys of log lines. A line about a slot carries slot and device, and pid where there is a process.
-const (
-	logSlot   = "slot"
-	logSlots  = "slots"
-	logDevice = "device"
-	logPID    = "pid"
-	logPool   = "pool"
-	logTask   = "task"
-	logKind   = "kind"
-	logFault  = "fault"
-	logItem   = "item"
-	logQueue  = "queue"
-	logWhy    = "why"
-)
-
 // temporalLog hands the SDK's log to zap: warnings and errors only, since the rest is about its own inside.
 type temporalLog struct{ *zap.SugaredLogger }
 

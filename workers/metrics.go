@@ -54,18 +54,6 @@ type counted struct {
 	peak               *peak
 }
 
-// peak is the most that an item of a slot held, in bytes.
-type peak struct {
-	mu   sync.Mutex
-	most int64
-}
-
-func (p *peak) take(held int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.most = max(p.most, held)
-}
-
 // faulty is a kind of fault in a pool.
 type faulty struct {
 	pool string
@@ -207,9 +195,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.pool, c.name, reason)
 		}
-		c.peak.mu.Lock()
-		value(descPeak, prometheus.GaugeValue, float64(c.peak.most), c.pool, c.name)
-		c.peak.mu.Unlock()
+		value(descPeak, prometheus.GaugeValue, float64(c.peak.bytes()), c.pool, c.name)
 	}
 	for a, n := range states {
 		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))

@@ -336,8 +336,34 @@ func (p *pool) stop(ctx context.Context) error {
 		all.Go(func() { errs[i] = pl.Stop(ctx) })
 	}
 	all.Wait()
-	if err := await(ctx, p.vacating.Wait); err != nil {
-		errs = append(errs, fmt.Errorf("stop pool %s: a process that was one too many has not ended: %w", p.name, err))
+	vacated := make(chan struct{})
+	go func() {
+		defer close(vacated)
+		p.vacating.Wait()
+	}()
+	select {
+	case <-vacated:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("stop pool %s: a process that was one too many has not ended: %w", p.name, context.Cause(ctx)))
 	}
 	return errors.Join(errs...)
+}
+
+// peak is the most that an item of a slot held, in bytes.
+type peak struct {
+	mu   sync.Mutex
+	most int64
+}
+
+func (p *peak) take(held int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = max(p.most, held)
+}
+
+// bytes is the most so far.
+func (p *peak) bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
 }
