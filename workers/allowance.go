@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.uber.org/zap"
@@ -55,7 +57,7 @@ func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 	}
 	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
 		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
-			zap.String(logPool, pool.Name), zap.String(logTask, task))
+			zap.String(logkey.Pool, pool.Name), zap.String(logkey.Task, task))
 	}
 }
 
@@ -64,11 +66,11 @@ func (a *allowances) capped(pool, model string, devices int, c slot.Cap) {
 	if c.Context > 0 {
 		a.set(model, c.Task, gpumux.Size(c.Context)/gpumux.Size(devices))
 	}
-	fields := []zap.Field{zap.String(logPool, pool), zap.String(logTask, c.Task), zap.String("framework", c.Framework)}
+	fields := []zap.Field{zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework)}
 	switch {
 	case !a.first(pool, c.Task, c.Framework+c.Error):
 	case c.Error != "":
-		a.log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(fields, zap.String(logWhy, c.Error))...)
+		a.log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(fields, zap.String(logkey.Why, c.Error))...)
 	case c.Context > 0:
 		a.log.Info("the framework's own limit was tried and holds", append(fields, zap.Stringer("context", gpumux.Size(c.Context)))...)
 	default:

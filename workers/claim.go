@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"go.uber.org/zap"
 )
 
@@ -105,7 +107,7 @@ func (p *pool) lapse(group string, c *claim) {
 	c.timer = time.AfterFunc(rest, func() { p.resume(group, c) })
 	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
 	p.log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-		zap.String(logPool, p.name), zap.String(logDevice, group), zap.String(logTask, w.task), zap.Duration("kept", c.term),
+		zap.String(logkey.Pool, p.name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
 		zap.Duration("again", rest))
 	p.grant()
 	p.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.uber.org/zap"
@@ -60,7 +62,7 @@ func (g *guard) run(ctx context.Context) {
 }
 
 func (g *guard) event(e gpu.Event) {
-	g.log.Warn("device event", zap.String(logDevice, e.UUID), zap.String(logKind, string(e.Kind)), zap.Uint64("xid", e.Xid),
+	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
 		g.look()
@@ -99,7 +101,7 @@ func (g *guard) lost(p *pool, name, why string) {
 
 func (g *guard) cordon(p *pool, name, why string) {
 	if p.cordon(name, why) {
-		g.log.Error("device cordoned", zap.String(logPool, p.name), zap.String(logDevice, name), zap.String(logWhy, why))
+		g.log.Error("device cordoned", zap.String(logkey.Pool, p.name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
 	}
 }
 
@@ -108,7 +110,7 @@ func (g *guard) look() {
 	for _, p := range g.pools {
 		for _, group := range p.groups {
 			if p.pool.isCordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.restore(group.Name) {
-				g.log.Info("device works again", zap.String(logPool, p.pool.name), zap.String(logDevice, group.Name))
+				g.log.Info("device works again", zap.String(logkey.Pool, p.pool.name), zap.String(logkey.Device, group.Name))
 			}
 		}
 	}

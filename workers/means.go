@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/slot/process"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -124,7 +126,7 @@ func (w *Worker) confine() {
 	}
 	var err error
 	if w.cgroups, err = process.OpenCgroups(); err != nil {
-		w.log.Debug("task processes get no cgroups of their own", zap.String(logWhy, err.Error()))
+		w.log.Debug("task processes get no cgroups of their own", zap.String(logkey.Why, err.Error()))
 	}
 }
 
@@ -142,7 +144,7 @@ func (w *Worker) sayMeans() {
 			continue
 		}
 		w.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", want.bytes, gpumux.Size(status.Memory.Free)),
-			zap.String(logDevice, want.device.UUID), zap.String(logWhy, "something else holds memory there; end it, or lower memory or slots"))
+			zap.String(logkey.Device, want.device.UUID), zap.String(logkey.Why, "something else holds memory there; end it, or lower memory or slots"))
 	}
 }
 
@@ -153,14 +155,14 @@ func (w *Worker) sayPool(p config.Placement) {
 	switch {
 	case len(m.list) == 0:
 		w.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host",
-			p.Memory), zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+			p.Memory), zap.String(logkey.Pool, p.Name), zap.String(logkey.Why, m.lack))
 	case m.lack == "":
-		w.log.Info(text, zap.String(logPool, p.Name))
+		w.log.Info(text, zap.String(logkey.Pool, p.Name))
 	case p.Groups[0].Devices[0].Kind == gpu.KindCPU:
-		w.log.Warn(text+" only", zap.String(logPool, p.Name), zap.String(logWhy, m.lack))
+		w.log.Warn(text+" only", zap.String(logkey.Pool, p.Name), zap.String(logkey.Why, m.lack))
 	default:
-		w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logPool, p.Name),
-			zap.String(logWhy, m.lack))
+		w.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
+			zap.String(logkey.Why, m.lack))
 	}
 }
 
@@ -169,7 +171,7 @@ func (w *Worker) sayRoom(p config.Placement) {
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
 	if model(p.Groups[0].Devices[0]) != gpu.CPU && per <= contextRoom {
 		w.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-			per, room(per, 0)), zap.String(logPool, p.Name))
+			per, room(per, 0)), zap.String(logkey.Pool, p.Name))
 	}
 }
 

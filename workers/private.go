@@ -3,6 +3,8 @@ package workers
 import (
 	"errors"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -53,7 +55,7 @@ func wordless(fields []zap.Field) []zap.Field {
 		var fault *gpumux.Fault
 		var application *temporal.ApplicationError
 		switch {
-		case f.Key == logFault, f.Key == logItem:
+		case f.Key == logkey.Fault, f.Key == logkey.Item:
 			kept[i] = zap.String(f.Key, withheld)
 		case errors.As(err, &fault):
 			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
@@ -19,9 +21,9 @@ func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	log := private(private(zap.New(core)))
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "marker"}
 	wrapped := fmt.Errorf("around: %w", temporal.NewApplicationError("marker", "task_error", *fault))
-	log.Warn("a call failed", zap.String(logFault, fault.Error()), zap.String(logPool, "gpu"))
+	log.Warn("a call failed", zap.String(logkey.Fault, fault.Error()), zap.String(logkey.Pool, "gpu"))
 	log.Warn("a call failed", zap.Error(fault))
-	log.With(zap.String(logFault, "marker")).Named("temporal").Warn("x")
+	log.With(zap.String(logkey.Fault, "marker")).Named("temporal").Warn("x")
 	newTemporalLog(log).Error("Activity error.", "Error", wrapped, "Attempt", 1)
 	newTemporalLog(log).Error("Activity error.", "fault", fault.Error())
 	log.Warn("results wait for the store", zap.Error(fmt.Errorf("the disk is full")))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.temporal.io/api/enums/v1"
@@ -44,7 +46,7 @@ func (w *Worker) options(name string) worker.Options {
 		DefaultHeartbeatThrottleInterval: gpumux.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
-			w.log.Error("queue is served no more", zap.String(logQueue, name), zap.Error(err))
+			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
 			default: // the first error is enough
@@ -118,7 +120,7 @@ func (w *Worker) queues(p config.Placement, pl *pool, watch *guard, size *sizing
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
 				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.polling(name),
-				Log:   ownLog(w.log.With(zap.String(logPool, p.Name))),
+				Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
 				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
 		}}

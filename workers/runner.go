@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/slot/process"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -88,8 +90,8 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	if call.Whole {
 		in.Memory, in.Env = pl.memory, pl.env(allowance, true)
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logPool, r.pool.name),
-			zap.String(logDevice, pl.group), zap.String(logTask, task.Name))
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.name),
+			zap.String(logkey.Device, pl.group), zap.String(logkey.Task, task.Name))
 		for _, beside := range pl.beside {
 			if err := beside.Clear(ctx); err != nil {
 				return err
@@ -104,8 +106,8 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		r.metrics.fault(r.pool.name, fault.Kind)
-		r.log.Warn("a call failed", zap.String(logPool, r.pool.name), zap.String(logSlot, fault.Slot), zap.String(logDevice, fault.Device),
-			zap.String(logTask, task.Name), zap.String(logKind, string(fault.Kind)), zap.Int(logPID, fault.PID), zap.String(logFault, fault.Error()))
+		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
+			zap.String(logkey.Task, task.Name), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
 		if !call.Whole {
 			r.size.failed(task.Name, fault.Kind)
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"go.uber.org/zap"
@@ -137,7 +139,7 @@ func (s *sizing) overflow(task string) {
 		return
 	}
 	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.name, s.open,
-		task, find.slots()), zap.String(logPool, s.pool.name), zap.String(logTask, task))
+		task, find.slots()), zap.String(logkey.Pool, s.pool.name), zap.String(logkey.Task, task))
 	s.apply(find)
 }
 
@@ -156,7 +158,7 @@ func (s *sizing) find(task string) *sought {
 func (s *sizing) apply(find *sought) {
 	if find.settled() && find.told != find.best() {
 		find.told = find.best()
-		s.log.Info(s.news(find), zap.String(logPool, s.pool.name), zap.String(logTask, s.task), zap.Int(logSlots, find.best()))
+		s.log.Info(s.news(find), zap.String(logkey.Pool, s.pool.name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, find.best()))
 	}
 	if open, kept := find.slots(), find.most(); open != s.open || kept != s.kept {
 		s.resize(open, kept)

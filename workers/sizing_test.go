@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"github.com/stretchr/testify/require"
@@ -171,7 +173,7 @@ func span(first, end int64) iter.Seq2[activities.Item, error] {
 func (p *plant) said(task string) func() bool {
 	return func() bool {
 		return p.seen.Filter(func(e observer.LoggedEntry) bool {
-			return e.ContextMap()[logTask] == task && e.ContextMap()[logSlots] != nil
+			return e.ContextMap()[logkey.Task] == task && e.ContextMap()[logkey.Slots] != nil
 		}).Len() > 0
 	}
 }

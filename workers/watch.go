@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -336,7 +338,7 @@ func (f *follower) end(held int64) {
 func (w *watch) complain(about, what string, err error) {
 	if !w.blind[about] {
 		w.blind[about] = true
-		w.log.Warn(what+"; their budget is left to the other means", zap.String(logDevice, about), zap.Error(err))
+		w.log.Warn(what+"; their budget is left to the other means", zap.String(logkey.Device, about), zap.Error(err))
 	}
 }
 

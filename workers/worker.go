@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/logkey"
+
 	"github.com/gpumux/gpumux/workers/slot/process"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -319,7 +321,7 @@ func (w *Worker) open(p config.Placement, runtime string) *pool {
 					}
 				},
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.Pool, kind, task, bytes) },
-				Log:    w.log.With(zap.String(logPool, p.Name)),
+				Log:    w.log.With(zap.String(logkey.Pool, p.Name)),
 			})
 			held := &peak{}
 			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.Name, seat, held})

@@ -1,0 +1,17 @@
+// Package logkey has the keys of log fields, so that one thing has one name in every line. It owns nothing else.
+package logkey
+
+// A line about a slot carries slot and device, and pid where there is a process.
+const (
+	Slot   = "slot"
+	Slots  = "slots"
+	Device = "device"
+	PID    = "pid"
+	Pool   = "pool"
+	Task   = "task"
+	Kind   = "kind"
+	Fault  = "fault"
+	Item   = "item"
+	Queue  = "queue"
+	Why    = "why"
+)
