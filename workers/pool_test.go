@@ -11,54 +11,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/slottest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// fakeSeat is a slot whose process is whatever the test says.
-type fakeSeat struct {
-	mu      sync.Mutex
-	state   slot.State
-	task    string
-	stops   atomic.Int32
-	running atomic.Int32
-	run     func(ctx context.Context, call slot.Call) error
-}
-
-func (f *fakeSeat) Run(ctx context.Context, call slot.Call) error {
-	if f.running.Add(1) != 1 {
-		return errors.New("two calls in one slot")
-	}
-	defer f.running.Add(-1)
-	f.load(call.Task.Name, slot.Ready)
-	if f.run != nil {
-		return f.run(ctx, call)
-	}
-	return nil
-}
-
-func (f *fakeSeat) load(task string, s slot.State) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.task, f.state = task, s
-}
-
-func (f *fakeSeat) State() slot.State { f.mu.Lock(); defer f.mu.Unlock(); return f.state }
-func (f *fakeSeat) Task() string      { f.mu.Lock(); defer f.mu.Unlock(); return f.task }
-
-func (f *fakeSeat) Clear(context.Context) error { f.load("", slot.Vacant); return nil }
-
-func (f *fakeSeat) Stop(context.Context) error { f.stops.Add(1); return nil }
-
 // fakePool has n slots on each device.
-func fakePool(n int, devices ...string) (*pool, []*fakeSeat) {
+func fakePool(n int, devices ...string) (*pool, []*slottest.Slot) {
 	var places []*place
-	var fakes []*fakeSeat
+	var fakes []*slottest.Slot
 	for _, d := range devices {
 		for range n {
-			f := &fakeSeat{state: slot.Vacant}
+			f := slottest.New()
 			fakes = append(fakes, f)
 			places = append(places, &place{seat: f, group: d})
 		}
@@ -128,10 +95,10 @@ func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
 
 func TestPool_PrefersALoadedProcess(t *testing.T) {
 	p, fakes := fakePool(2, "A", "B")
-	fakes[0].load("other", slot.Ready)
-	fakes[1].load("mine", slot.Backoff)
-	fakes[2].load("", slot.Vacant)
-	fakes[3].load("mine", slot.Ready)
+	fakes[0].Load("other", slot.Ready)
+	fakes[1].Load("mine", slot.Backoff)
+	fakes[2].Load("", slot.Vacant)
+	fakes[3].Load("mine", slot.Ready)
 	var got []seat
 	for range 4 {
 		got = append(got, mustTake(t, p, "mine", "").seat)
@@ -194,7 +161,7 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 	_, err := p.take(t.Context(), "x", "A", false)
 	require.ErrorIs(t, err, errPoolStopped)
 	for _, f := range fakes {
-		require.EqualValues(t, 1, f.stops.Load())
+		require.EqualValues(t, 1, f.Stops.Load())
 	}
 }
 
@@ -226,7 +193,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
 	require.Equal(t, 4, p.free(""))
 	queued(t, p, 0)
-	require.True(t, slices.ContainsFunc(fakes, func(f *fakeSeat) bool { return f.Task() == "x" }))
+	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
 }
 
 func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
@@ -280,7 +247,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	var held []*place
 	for range 3 {
 		pl := mustTake(t, p, "x", "A")
-		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
 		held = append(held, pl)
 	}
 	got := make(chan *place, 2)
@@ -305,7 +272,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 
 	// More is granted at once.
 	p.resize(2, 2)
-	(<-got).seat.(*fakeSeat).load("x", slot.Ready)
+	(<-got).seat.(*slottest.Slot).Load("x", slot.Ready)
 	require.Equal(t, 0, p.free("A"))
 
 	// Fewer calls at a time, with the processes kept.
@@ -318,7 +285,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	require.Equal(t, slot.Vacant, next.State())
 	require.NoError(t, p.stop(t.Context()))
 	for _, f := range fakes {
-		require.EqualValues(t, 1, f.stops.Load())
+		require.EqualValues(t, 1, f.Stops.Load())
 	}
 }
 
@@ -334,7 +301,7 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 		return n
 	}
 	for _, f := range fakes {
-		f.load("x", slot.Ready)
+		f.Load("x", slot.Ready)
 	}
 	p.resize(2, 4) // all are idle
 	require.Equal(t, 4, loaded())
@@ -344,7 +311,7 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	var held []*place
 	for range 6 {
 		pl := mustTake(t, p, "x", "")
-		pl.seat.(*fakeSeat).load("x", slot.Ready)
+		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
 		held = append(held, pl)
 	}
 	p.resize(1, 3) // all are busy
@@ -360,8 +327,8 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
 	for _, pl := range p.places {
-		pl.seat.(*fakeSeat).load("x", slot.Ready)
-		pl.seat = &reluctant{pl.seat.(*fakeSeat), slow}
+		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
+		pl.seat = &reluctant{pl.seat.(*slottest.Slot), slow}
 	}
 	p.resize(1, 1)
 	require.Equal(t, 1, p.free(""))
@@ -379,8 +346,8 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
 	for _, pl := range p.places {
-		pl.seat.(*fakeSeat).load("x", slot.Ready)
-		pl.seat = &reluctant{pl.seat.(*fakeSeat), slow}
+		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
+		pl.seat = &reluctant{pl.seat.(*slottest.Slot), slow}
 	}
 	p.resize(1, 1)
 	over, cancel := context.WithCancelCause(t.Context())
@@ -399,11 +366,11 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 
 // reluctant is a slot whose process ends when it is told.
 type reluctant struct {
-	*fakeSeat
+	*slottest.Slot
 	slow chan struct{}
 }
 
-func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.fakeSeat.Clear(ctx) }
+func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.Slot.Clear(ctx) }
 
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
@@ -466,14 +433,14 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 
 // lingeringSeat has a process that was killed and does not end before gone is closed; it is asked to again and again.
 type lingeringSeat struct {
-	*fakeSeat
+	*slottest.Slot
 	gone chan struct{}
 }
 
 func (l *lingeringSeat) Clear(ctx context.Context) error {
 	select {
 	case <-l.gone:
-		return l.fakeSeat.Clear(ctx)
+		return l.Slot.Clear(ctx)
 	case <-time.After(time.Millisecond):
 		return errors.New("it does not end")
 	}
@@ -495,7 +462,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
 				require.Same(t, p.places[1], held[1])
 			}
-			seat.load("x", slot.Reclaiming)
+			seat.Load("x", slot.Reclaiming)
 			for _, pl := range held {
 				p.give(pl)
 			}

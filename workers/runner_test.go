@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/slot/slottest"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -17,7 +19,7 @@ import (
 )
 
 // newRunner runs the task t in two slots that are whatever the test says, under a clock of the test's.
-func newRunner(now func() time.Duration) (*runner, []*fakeSeat) {
+func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	p, fakes := fakePool(2, gpu.CPU)
 	for _, pl := range p.places {
 		pl.model = gpu.CPU
@@ -35,7 +37,7 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	clock := time.Hour
 	r, fakes := newRunner(func() time.Duration { return clock })
 	crash := &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "signal SIGKILL"}
-	fakes[0].run = func(_ context.Context, call slot.Call) error {
+	fakes[0].Do = func(_ context.Context, call slot.Call) error {
 		require.NoError(t, call.Held())
 		clock += 12 * time.Second
 		require.ErrorIs(t, call.Held(), slot.ErrLapsed)
@@ -48,6 +50,6 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), slot.ErrLapsed, "nothing begins before the server has answered")
 
 	r, fakes = newRunner(func() time.Duration { return clock })
-	fakes[0].run = func(context.Context, slot.Call) error { return crash }
+	fakes[0].Do = func(context.Context, slot.Call) error { return crash }
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
 }

@@ -82,7 +82,7 @@ func newModel(t *testing.T, most int) *plant {
 	device := make(chan struct{}, 1)
 	for i, f := range fakes {
 		pl.places[i].model = gpu.CPU
-		f.run = func(_ context.Context, call slot.Call) error {
+		f.Do = func(_ context.Context, call slot.Call) error {
 			for item, err := range call.Items {
 				if err != nil {
 					return err
