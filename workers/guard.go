@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -36,7 +38,7 @@ type guard struct {
 }
 
 type guarded struct {
-	pool   *pool
+	pool   *pool.Pool
 	groups []config.Group
 }
 
@@ -89,7 +91,7 @@ func (g *guard) event(e gpu.Event) {
 }
 
 // lost is called when a task met a lost device. The CPU is never lost.
-func (g *guard) lost(p *pool, name, why string) {
+func (g *guard) lost(p *pool.Pool, name, why string) {
 	for _, in := range g.pools {
 		for _, group := range in.groups {
 			if in.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
@@ -99,9 +101,9 @@ func (g *guard) lost(p *pool, name, why string) {
 	}
 }
 
-func (g *guard) cordon(p *pool, name, why string) {
-	if p.cordon(name, why) {
-		g.log.Error("device cordoned", zap.String(logkey.Pool, p.name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
+func (g *guard) cordon(p *pool.Pool, name, why string) {
+	if p.Cordon(name, why) {
+		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
 	}
 }
 
@@ -109,8 +111,8 @@ func (g *guard) cordon(p *pool, name, why string) {
 func (g *guard) look() {
 	for _, p := range g.pools {
 		for _, group := range p.groups {
-			if p.pool.isCordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.restore(group.Name) {
-				g.log.Info("device works again", zap.String(logkey.Pool, p.pool.name), zap.String(logkey.Device, group.Name))
+			if p.pool.Cordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.Uncordon(group.Name) {
+				g.log.Info("device works again", zap.String(logkey.Pool, p.pool.Name), zap.String(logkey.Device, group.Name))
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"github.com/stretchr/testify/require"
@@ -35,8 +37,8 @@ func (f *fakeHealth) Watch(ctx context.Context, emit func(gpu.Event)) error {
 func (f *fakeHealth) Status(string) (gpu.Status, error)   { return gpu.Status{}, f.status }
 func (f *fakeHealth) Recovery(string) (gpu.Action, error) { return f.recovery, f.unknown }
 
-func testGuard(t *testing.T) (*guard, *fakeHealth, *pool) {
-	p, _ := fakePool(1, "GPU-a", "MIG-b")
+func testGuard(t *testing.T) (*guard, *fakeHealth, *pool.Pool) {
+	p, _, _ := testPool(1, "GPU-a", "MIG-b")
 	h := &fakeHealth{events: make(chan gpu.Event), recovery: gpu.ActionNone}
 	g := &guard{health: h, every: time.Hour, log: zaptest.NewLogger(t), suspect: map[string]gpu.Action{}, pools: []guarded{{p, []config.Group{
 		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
@@ -52,8 +54,8 @@ func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
 	go func() { g.run(ctx); close(done) }()
 	h.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
 	h.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
-	require.Eventually(t, func() bool { return p.isCordoned("MIG-b") }, time.Minute, time.Millisecond)
-	require.False(t, p.isCordoned("GPU-a"))
+	require.Eventually(t, func() bool { return p.Cordoned("MIG-b") }, time.Minute, time.Millisecond)
+	require.False(t, p.Cordoned("GPU-a"))
 	cancel()
 	<-done
 }
@@ -77,10 +79,10 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, h, p := testGuard(t)
 			g.event(gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 48, Action: test.event})
-			require.True(t, p.isCordoned("MIG-b"))
+			require.True(t, p.Cordoned("MIG-b"))
 			h.status, h.recovery, h.unknown = test.status, test.recovery, test.unknown
 			g.look()
-			require.Equal(t, test.restored, !p.isCordoned("MIG-b"))
+			require.Equal(t, test.restored, !p.Cordoned("MIG-b"))
 		})
 	}
 }
@@ -88,12 +90,12 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 func TestGuard_ACallThatMetALostDevice(t *testing.T) {
 	g, _, p := testGuard(t)
 	g.lost(p, "GPU-a", "gone")
-	require.True(t, p.isCordoned("GPU-a"))
+	require.True(t, p.Cordoned("GPU-a"))
 	g.event(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
-	require.False(t, p.isCordoned("GPU-a"))
+	require.False(t, p.Cordoned("GPU-a"))
 
-	cpu, _ := fakePool(1, gpu.CPU)
+	cpu, _, _ := testPool(1, gpu.CPU)
 	g.pools = append(g.pools, guarded{cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}}})
 	g.lost(cpu, gpu.CPU, "a task said so")
-	require.False(t, cpu.isCordoned(gpu.CPU), "there is no other processor to go to")
+	require.False(t, cpu.Cordoned(gpu.CPU), "there is no other processor to go to")
 }

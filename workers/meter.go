@@ -3,6 +3,8 @@ package workers
 import (
 	"sync"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 const (
@@ -64,8 +66,8 @@ type measurement struct {
 // stint is one call in its slot.
 type stint struct {
 	m     *meter
-	pool  *pool
-	place *place
+	pool  *pool.Pool
+	place *pool.Handle
 	task  string
 	whole bool
 	warm  bool // a result has come from this process
@@ -80,8 +82,8 @@ func newMeter(length time.Duration) *meter {
 }
 
 // begin is called before a call runs in its place. A nil stint measures nothing.
-func (m *meter) begin(p *pool, pl *place, task string, whole bool) *stint {
-	s := &stint{m: m, pool: p, place: pl, task: task, whole: whole, warm: !whole && p.isWarm(pl, task)}
+func (m *meter) begin(p *pool.Pool, pl *pool.Handle, task string, whole bool) *stint {
+	s := &stint{m: m, pool: p, place: pl, task: task, whole: whole, warm: !whole && p.Warm(pl, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sum()
@@ -111,7 +113,7 @@ func (s *stint) done(peak int64) {
 		return
 	}
 	if !s.warm {
-		s.pool.warmed(s.place, s.task)
+		s.pool.SetWarm(s.place, s.task)
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -40,7 +42,7 @@ type metrics struct {
 
 	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
 	slots  []counted
-	pools  []*pool
+	pools  []*pool.Pool
 	faults map[faulty]int64
 
 	server *http.Server
@@ -51,7 +53,7 @@ type metrics struct {
 type counted struct {
 	pool, name, device string
 	slot               *slot.Slot
-	peak               *peak
+	peak               *pool.Peak
 }
 
 // faulty is a kind of fault in a pool.
@@ -73,7 +75,7 @@ func (m *metrics) follow(c counted) {
 }
 
 // offer adds a pool.
-func (m *metrics) offer(p *pool) {
+func (m *metrics) offer(p *pool.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools = append(m.pools, p)
@@ -195,15 +197,15 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.pool, c.name, reason)
 		}
-		value(descPeak, prometheus.GaugeValue, float64(c.peak.bytes()), c.pool, c.name)
+		value(descPeak, prometheus.GaugeValue, float64(c.peak.Bytes()), c.pool, c.name)
 	}
 	for a, n := range states {
 		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))
 	}
 	for _, p := range pools {
-		value(descOpen, prometheus.GaugeValue, float64(p.slots("")), p.name)
+		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
 		for _, kind := range gpumux.Kinds() {
-			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.name, kind}]), p.name, string(kind))
+			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}
 	}
 	for _, d := range g.devices {

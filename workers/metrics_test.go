@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/workers/config"
 
 	"github.com/stretchr/testify/require"
@@ -92,22 +94,22 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	m := newMetrics(b.to)
 	for _, name := range []string{"cpu/0", "cpu/1"} {
-		m.follow(counted{"cpu", name, gpu.CPU, b.slot(gpu.CPU, 0), &peak{}})
+		m.follow(counted{"cpu", name, gpu.CPU, b.slot(gpu.CPU, 0), &pool.Peak{}})
 	}
 	_, err = run(m.slots[0].slot, b.task("hold"), same(block{MB: 10}, 3)...)
 	require.NoError(t, err)
-	m.slots[0].peak.take(30 << 20)
-	m.slots[0].peak.take(20 << 20)
-	p, _ := fakePool(4, "A", "B")
-	m.fault(p.name, gpumux.Crash)
-	m.fault(p.name, gpumux.Crash)
-	p.resize(3, 3)
-	p.cordon("B", "lost")
+	m.slots[0].peak.Take(30 << 20)
+	m.slots[0].peak.Take(20 << 20)
+	p, _, _ := testPool(4, "A", "B")
+	m.fault(p.Name, gpumux.Crash)
+	m.fault(p.Name, gpumux.Crash)
+	p.Resize(3, 3)
+	p.Cordon("B", "lost")
 	m.offer(p)
 	scrape := shown(t, m, inventory)
 	text := scrape()
 	for _, line := range []string{
-		`gpumux_slots_open{pool="` + p.name + `"} 3`,
+		`gpumux_slots_open{pool="` + p.Name + `"} 3`,
 		`gpumux_slots{device="CPU",pool="cpu",state="ready"} 1`,
 		`gpumux_slots{device="CPU",pool="cpu",state="vacant"} 1`,
 		`gpumux_slots{device="CPU",pool="cpu",state="busy"} 0`,
@@ -115,8 +117,8 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_items_total{pool="cpu",slot="cpu/1"} 0`,
 		`gpumux_processes_total{pool="cpu",slot="cpu/0"} 1`,
 		`gpumux_peak_bytes{pool="cpu",slot="cpu/0"} 3.145728e+07`,
-		`gpumux_faults_total{kind="crash",pool="` + p.name + `"} 2`,
-		`gpumux_faults_total{kind="timeout",pool="` + p.name + `"} 0`,
+		`gpumux_faults_total{kind="crash",pool="` + p.Name + `"} 2`,
+		`gpumux_faults_total{kind="timeout",pool="` + p.Name + `"} 0`,
 		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
 		`gpumux_device_free_bytes{device="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA Test GPU"} 5.36870912e+10`,
 	} {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -98,13 +100,13 @@ func (w *Worker) own() queue {
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p config.Placement, pl *pool, watch *guard, size *sizing) []queue {
+func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *guard, size *sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.Groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
 	}
 	s := newSupplier(pl, groups)
-	pl.changed = s.wake
+	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
 
 	serve := func(name, group string, groups int) queue {
@@ -121,7 +123,7 @@ func (w *Worker) queues(p config.Placement, pl *pool, watch *guard, size *sizing
 			(&activities.Pool{
 				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.polling(name),
 				Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
-				Slots: func() int { return pl.size() * groups }, Doubt: w.contact.Doubt,
+				Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
 		}}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -23,7 +25,7 @@ import (
 
 // runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.
 type runner struct {
-	pool  *pool
+	pool  *pool.Pool
 	group string // empty: any device of the pool
 	tasks *config.Catalog
 	// user is whom tasks run as that do not say.
@@ -58,11 +60,11 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	}
 
-	pl, err := r.pool.take(ctx, task.Name, r.group, call.Whole)
+	pl, err := r.pool.Acquire(ctx, task.Name, r.group, call.Whole)
 	if err != nil {
 		return err
 	}
-	defer r.pool.give(pl)
+	defer r.pool.Release(pl)
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
@@ -71,11 +73,11 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.Check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
-			if d.Peak > 0 && pl.peak != nil {
-				pl.peak.take(d.Peak)
+			if d.Peak > 0 && pl.Peak != nil {
+				pl.Peak.Take(d.Peak)
 			}
 			if d.Fault != nil {
-				r.metrics.fault(r.pool.name, d.Fault.Kind)
+				r.metrics.fault(r.pool.Name, d.Fault.Kind)
 			}
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
@@ -84,15 +86,15 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 			call.Done(d.Result)
 		},
 	}
-	allowance := r.allowances.of(pl.model, task.Name)
-	if pl.model != gpu.CPU && allowance > 0 {
-		in.Context, in.Env = int64(allowance), pl.env(allowance, call.Whole)
+	allowance := r.allowances.of(pl.Model, task.Name)
+	if pl.Model != gpu.CPU && allowance > 0 {
+		in.Context, in.Env = int64(allowance), pl.Env(allowance, call.Whole)
 	}
 	if call.Whole {
-		in.Memory, in.Env = pl.memory, pl.env(allowance, true)
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.name),
-			zap.String(logkey.Device, pl.group), zap.String(logkey.Task, task.Name))
-		for _, beside := range pl.beside {
+		in.Memory, in.Env = pl.Memory, pl.Env(allowance, true)
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
+			zap.String(logkey.Device, pl.Group), zap.String(logkey.Task, task.Name))
+		for _, beside := range pl.Beside {
 			if err := beside.Clear(ctx); err != nil {
 				return err
 			}
@@ -105,14 +107,14 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		r.metrics.fault(r.pool.name, fault.Kind)
-		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
+		r.metrics.fault(r.pool.Name, fault.Kind)
+		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
 			zap.String(logkey.Task, task.Name), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
 		if !call.Whole {
 			r.size.failed(task.Name, fault.Kind)
 		}
 		if fault.Kind == gpumux.DeviceLost {
-			r.lost(pl.group, fault.Message)
+			r.lost(pl.Group, fault.Message)
 		}
 	}
 	return err

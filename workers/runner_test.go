@@ -20,9 +20,9 @@ import (
 
 // newRunner runs the task t in two slots that are whatever the test says, under a clock of the test's.
 func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
-	p, fakes := fakePool(2, gpu.CPU)
-	for _, pl := range p.places {
-		pl.model = gpu.CPU
+	p, places, fakes := testPool(2, gpu.CPU)
+	for _, pl := range places {
+		pl.Model = gpu.CPU
 	}
 	log, tasks := zap.NewNop(), tasksIn("", "t")
 	return &runner{

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
 // and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running
 // chunks are handed back at once. Every call waits for the same end; a worker that never started stops too.
 func (w *Worker) Stop(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { w.giveUp(errPoolStopped) })()
+	defer context.AfterFunc(ctx, func() { w.giveUp(pool.ErrStopped) })()
 	w.stopOnce.Do(func() {
 		w.end()
 		w.well.stopping.Store(true)
@@ -46,7 +48,7 @@ func (w *Worker) shutdown() error {
 			errs = append(errs, fmt.Errorf("pool %s: chunks still run %s after the end: %w", w.placements[i].Name, limit, err))
 		}
 	}
-	w.giveUp(errPoolStopped)
+	w.giveUp(pool.ErrStopped)
 	if w.guarding != nil {
 		w.guarding()
 		guarding, cancel := context.WithTimeout(context.Background(), limit)
@@ -60,7 +62,7 @@ func (w *Worker) shutdown() error {
 	defer cancel()
 	pools := make([]error, len(w.pools))
 	for i, p := range w.pools {
-		all.Go(func() { pools[i] = p.stop(stopping) })
+		all.Go(func() { pools[i] = p.Stop(stopping) })
 	}
 	all.Wait()
 	errs = append(errs, pools...)

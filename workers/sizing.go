@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -33,7 +35,7 @@ type statuses interface {
 // sizing finds by measurement how many slots per device a pool with slots: auto has: a search per task, which gets its
 // measurements from the meter. One goroutine runs it.
 type sizing struct {
-	pool    *pool
+	pool    *pool.Pool
 	meter   *meter
 	groups  []config.Group
 	most    int
@@ -57,7 +59,7 @@ type sought struct {
 }
 
 // newSizing begins with one slot per device.
-func newSizing(p *pool, place config.Placement, devices statuses, log *zap.Logger) *sizing {
+func newSizing(p *pool.Pool, place config.Placement, devices statuses, log *zap.Logger) *sizing {
 	s := &sizing{
 		pool: p, meter: newMeter(measureFor), groups: place.Groups, most: place.Most, devices: devices, log: log,
 		memory: place.Memory / gpumux.Size(place.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*sought{},
@@ -69,14 +71,14 @@ func newSizing(p *pool, place config.Placement, devices statuses, log *zap.Logge
 func (s *sizing) resize(open, kept int) {
 	same := s.open == open
 	s.open, s.kept = open, kept
-	s.pool.resize(open, kept)
+	s.pool.Resize(open, kept)
 	if !same {
-		s.meter.reset(s.pool.slots(""))
+		s.meter.reset(s.pool.Slots(""))
 	}
 }
 
 // begin is called before a call runs in its place; a nil sizing has nothing to measure.
-func (s *sizing) begin(pl *place, task string, whole bool) *stint {
+func (s *sizing) begin(pl *pool.Handle, task string, whole bool) *stint {
 	if s == nil {
 		return nil
 	}
@@ -110,7 +112,7 @@ func (s *sizing) run(ctx context.Context) {
 			s.overflow(task)
 		case <-tick.C:
 			// A device may have been cordoned, or have come back.
-			s.meter.follow(s.pool.slots(""))
+			s.meter.follow(s.pool.Slots(""))
 		}
 	}
 }
@@ -138,8 +140,8 @@ func (s *sizing) overflow(task string) {
 	if task != s.task || find.slots() != s.open || !find.overflow() {
 		return
 	}
-	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.name, s.open,
-		task, find.slots()), zap.String(logkey.Pool, s.pool.name), zap.String(logkey.Task, task))
+	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, s.open,
+		task, find.slots()), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, task))
 	s.apply(find)
 }
 
@@ -158,7 +160,7 @@ func (s *sizing) find(task string) *sought {
 func (s *sizing) apply(find *sought) {
 	if find.settled() && find.told != find.best() {
 		find.told = find.best()
-		s.log.Info(s.news(find), zap.String(logkey.Pool, s.pool.name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, find.best()))
+		s.log.Info(s.news(find), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, find.best()))
 	}
 	if open, kept := find.slots(), find.most(); open != s.open || kept != s.kept {
 		s.resize(open, kept)
@@ -178,7 +180,7 @@ func (s *sizing) news(find *sought) string {
 	if find.best() == 1 {
 		slots = "slot"
 	}
-	text := fmt.Sprintf("pool %s: %d %s per device for task %s: %s items/s", s.pool.name, find.best(), slots, s.task, rate(find.best()))
+	text := fmt.Sprintf("pool %s: %d %s per device for task %s: %s items/s", s.pool.Name, find.best(), slots, s.task, rate(find.best()))
 	smaller, larger := find.neighbours()
 	switch {
 	case smaller > 0 && larger > 0:

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/config"
@@ -48,6 +50,7 @@ type plant struct {
 	calls *runner
 	seen  *observer.ObservedLogs
 
+	slots   []interface{ State() slot.State }
 	mu      sync.Mutex
 	results map[int64]int // how often each index came
 	next    int64
@@ -70,7 +73,10 @@ func newPlant(t *testing.T, most int) *plant {
 	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), newAllowances(w.log)
 	pl := w.open(w.placements[0], main)
 	p := startPlant(t, pl, w.placements[0], w.inventory, w.tasks, w.log, seen)
-	t.Cleanup(func() { require.NoError(t, pl.stop(context.Background())) })
+	for _, each := range w.metrics.slots {
+		p.slots = append(p.slots, each.slot)
+	}
+	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
 	return p
 }
 
@@ -78,10 +84,10 @@ func newPlant(t *testing.T, most int) *plant {
 func newModel(t *testing.T, most int) *plant {
 	t.Helper()
 	core, seen := observer.New(zap.InfoLevel)
-	pl, fakes := fakePool(most, gpu.CPU)
+	pl, places, fakes := testPool(most, gpu.CPU)
 	device := make(chan struct{}, 1)
 	for i, f := range fakes {
-		pl.places[i].model = gpu.CPU
+		places[i].Model = gpu.CPU
 		f.Do = func(_ context.Context, call slot.Call) error {
 			for item, err := range call.Items {
 				if err != nil {
@@ -104,12 +110,16 @@ func newModel(t *testing.T, most int) *plant {
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
 	memory := free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}
-	return startPlant(t, pl, place, memory, tasksIn("", "alone", "patient"), zap.New(core), seen)
+	p := startPlant(t, pl, place, memory, tasksIn("", "alone", "patient"), zap.New(core), seen)
+	for _, f := range fakes {
+		p.slots = append(p.slots, f)
+	}
+	return p
 }
 
 // startPlant searches until the test ends.
 func startPlant(
-	t *testing.T, pl *pool, place config.Placement, devices statuses, tasks *config.Catalog, log *zap.Logger, seen *observer.ObservedLogs,
+	t *testing.T, pl *pool.Pool, place config.Placement, devices statuses, tasks *config.Catalog, log *zap.Logger, seen *observer.ObservedLogs,
 ) *plant {
 	s := newSizing(pl, place, devices, log)
 	s.meter.length = 300 * time.Millisecond
@@ -156,7 +166,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 		})
 	}
 	all.Wait()
-	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.size())
+	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.Size())
 }
 
 func span(first, end int64) iter.Seq2[activities.Item, error] {
@@ -181,8 +191,8 @@ func (p *plant) said(task string) func() bool {
 // processes is the number of places with a process.
 func (p *plant) processes() int {
 	n := 0
-	for _, pl := range p.pool.places {
-		if pl.State() != slot.Vacant {
+	for _, each := range p.slots {
+		if each.State() != slot.Vacant {
 			n++
 		}
 	}
@@ -193,8 +203,8 @@ func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 8)
 		p.work("alone", 8, p.said("alone"))
-		require.LessOrEqual(t, p.pool.size(), 2)
-		p.pool.vacating.Wait()
+		require.LessOrEqual(t, p.pool.Size(), 2)
+		synctest.Wait()
 		require.LessOrEqual(t, p.processes(), 2, "the processes of the trial are gone")
 	})
 }
@@ -203,8 +213,8 @@ func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 8)
 		p.work("patient", 10, p.said("patient"))
-		require.GreaterOrEqual(t, p.pool.size(), 6)
-		require.LessOrEqual(t, p.pool.size(), 8)
+		require.GreaterOrEqual(t, p.pool.Size(), 6)
+		require.LessOrEqual(t, p.pool.Size(), 8)
 	})
 }
 
@@ -213,11 +223,11 @@ func TestSizing_AnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 4)
 		p.work("patient", 10, p.said("patient"))
-		require.GreaterOrEqual(t, p.pool.size(), 3)
+		require.GreaterOrEqual(t, p.pool.Size(), 3)
 		p.work("alone", 8, p.said("alone"))
-		require.LessOrEqual(t, p.pool.size(), 2)
+		require.LessOrEqual(t, p.pool.Size(), 2)
 		// What was found is known when the task comes again.
-		p.work("patient", 10, func() bool { return p.pool.size() >= 3 })
+		p.work("patient", 10, func() bool { return p.pool.Size() >= 3 })
 		p.ranOnce()
 	})
 }
@@ -242,7 +252,7 @@ func (p *plant) ranOnce() {
 }
 
 func TestSizing_SaysWhatItFound(t *testing.T) {
-	s := &sizing{pool: &pool{name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
+	s := &sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
 	find := &sought{search: newSearch(1, 16)}
 	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
 	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.news(find))
@@ -277,7 +287,7 @@ func TestSizing_RoomInMemory(t *testing.T) {
 }
 
 func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
-	p, _ := fakePool(8, "A")
+	p, _, _ := testPool(8, "A")
 	core, seen := observer.New(zap.WarnLevel)
 	s := newSizing(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
 	s.task = "x"
@@ -286,12 +296,12 @@ func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
 	require.Empty(t, s.full)
 	s.find("x").trial, s.find("x").now = 4, 4
 	s.apply(s.find("x"))
-	require.Equal(t, 4, p.size())
+	require.Equal(t, 4, p.Size())
 	s.failed("x", gpumux.DeviceOOM)
 	s.failed("x", gpumux.DeviceOOM)
 	s.overflow(<-s.full)
 	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
-	require.Less(t, p.size(), 4)
+	require.Less(t, p.Size(), 4)
 	require.Empty(t, s.full)
 	s.memory = 1 << 30 // with a budget it is the item's affair
 	s.failed("x", gpumux.DeviceOOM)

@@ -39,10 +39,10 @@ type supplier struct {
 
 // seats is what the supplier knows of a pool. The answers may be old; every change is followed by a wake.
 type seats interface {
-	// slots is how many slots a group of devices has, or the pool for "".
-	slots(group string) int
-	// free is how many of them are not in use.
-	free(group string) int
+	// Slots is how many slots a group of devices has, or the pool for "".
+	Slots(group string) int
+	// Free is how many of them are not in use.
+	Free(group string) int
 }
 
 // ask is a poller that waits for its permit.
@@ -113,7 +113,7 @@ func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
 }
 
 // MaxSlots is for metrics.
-func (s *supplier) MaxSlots() int { return s.seats.slots("") }
+func (s *supplier) MaxSlots() int { return s.seats.Slots("") }
 
 // wake looks again after the pool changed.
 func (s *supplier) wake() {
@@ -169,7 +169,7 @@ func (s *supplier) forget(p *poll) {
 // grant issues every permit that may be issued now, and comes back when the oldest young poll has aged if somebody waits for
 // that. The caller holds the lock.
 func (s *supplier) grant() {
-	free := s.seats.slots("") - s.total
+	free := s.seats.Slots("") - s.total
 	now := s.now()
 	recent, aged := 0, now
 	open := map[string]int{}
@@ -186,7 +186,7 @@ func (s *supplier) grant() {
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
 		room := free
 		if group := s.groups[a.queue]; group != "" {
-			room = min(room, s.seats.free(group), s.seats.slots(group)-s.used[a.queue])
+			room = min(room, s.seats.Free(group), s.seats.Slots(group)-s.used[a.queue])
 		}
 		if open[a.queue] >= room {
 			return false

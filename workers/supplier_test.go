@@ -35,8 +35,8 @@ type fakeSeats struct {
 	busy map[string]int
 }
 
-func (f *fakeSeats) slots(group string) int { return f.sum(f.all, group) }
-func (f *fakeSeats) free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
+func (f *fakeSeats) Slots(group string) int { return f.sum(f.all, group) }
+func (f *fakeSeats) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
 
 func (f *fakeSeats) sum(of map[string]int, group string) int {
 	f.mu.Lock()
@@ -246,10 +246,10 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perDevice, pollers = 2, 3
-		p, _ := fakePool(perDevice, "A", "B")
+		p, _, _ := testPool(perDevice, "A", "B")
 		groups := map[string]string{queueA: "A", queueB: "B"}
 		s := newSupplier(p, groups)
-		p.changed = s.wake
+		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		var begun, held, most, mostHeld, finished atomic.Int32
@@ -277,7 +277,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 							defer s.done(permit)
 							raise(&most, begun.Add(1))
 							defer begun.Add(-1)
-							pl, err := p.take(context.WithoutCancel(ctx), "x", groups[queue], false)
+							pl, err := p.Acquire(context.WithoutCancel(ctx), "x", groups[queue], false)
 							if err != nil {
 								t.Error(err)
 								return
@@ -285,7 +285,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 							raise(&mostHeld, held.Add(1))
 							time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
 							held.Add(-1)
-							p.give(pl)
+							p.Release(pl)
 							count.Add(1)
 							finished.Add(1)
 						})
@@ -302,7 +302,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 			require.Greater(t, count.Load(), int32(20), queue)
 		}
 		require.Greater(t, finished.Load(), int32(200))
-		require.Equal(t, int(slots), p.free(""))
+		require.Equal(t, int(slots), p.Free(""))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Zero(t, s.total)

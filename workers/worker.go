@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/workers/pool"
+
 	"github.com/gpumux/gpumux/internal/logkey"
 
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -88,7 +90,7 @@ type Worker struct {
 	store   *store.Store
 	// recorders store what the chunks of all pools finish.
 	recorders *activities.Recorders
-	pools     []*pool
+	pools     []*pool.Pool
 	watch     *watch
 	// allowances are what tasks take beside their data.
 	allowances *allowances
@@ -303,8 +305,8 @@ func (w *Worker) users() []*process.User {
 }
 
 // open makes a pool's slots. A task process starts with the first call.
-func (w *Worker) open(p config.Placement, runtime string) *pool {
-	var places []*place
+func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
+	var places []*pool.Handle
 	for _, g := range p.Groups {
 		alone := p.Pool
 		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
@@ -323,10 +325,10 @@ func (w *Worker) open(p config.Placement, runtime string) *pool {
 				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.Pool, kind, task, bytes) },
 				Log:    w.log.With(zap.String(logkey.Pool, p.Name)),
 			})
-			held := &peak{}
+			held := &pool.Peak{}
 			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.Name, seat, held})
-			places = append(places, &place{seat: seat, group: g.Name, peak: held, model: kind, memory: alone.Memory,
-				env: func(allowance gpumux.Size, whole bool) map[string]string {
+			places = append(places, &pool.Handle{Slot: seat, Group: g.Name, Peak: held, Model: kind, Memory: alone.Memory,
+				Env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
 						return environment(alone, g, allowance)
 					}
@@ -335,8 +337,8 @@ func (w *Worker) open(p config.Placement, runtime string) *pool {
 			})
 		}
 	}
-	opened := newPool(p.Name, places)
-	opened.log = w.log
+	opened := pool.New(p.Name, places)
+	opened.Log = w.log
 	w.pools = append(w.pools, opened)
 	w.metrics.offer(opened)
 	return opened
@@ -379,11 +381,11 @@ func (w *Worker) Describe() gpumux.Describe {
 		if p.Auto() {
 			info.MaxSlots = p.Most * len(p.Groups)
 			if i < len(w.pools) {
-				info.Slots = w.pools[i].size() * len(p.Groups)
+				info.Slots = w.pools[i].Size() * len(p.Groups)
 			}
 		}
 		if i < len(w.pools) {
-			info.Busy = w.pools[i].busy()
+			info.Busy = w.pools[i].Busy()
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)

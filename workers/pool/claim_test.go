@@ -1,4 +1,4 @@
-package workers
+package pool
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 )
 
 // claimedPool is a pool with its log, where a call has the slot of each named group and does not end.
-func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *pool, held []*place, log *observer.ObservedLogs) {
+func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Handle, log *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.DebugLevel)
 	p, _ = fakePool(n, groups...)
-	p.log = zap.New(core)
+	p.Log = zap.New(core)
 	for _, group := range hung {
 		held = append(held, mustTake(t, p, "hung", group))
 	}
@@ -24,11 +24,11 @@ func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *pool,
 }
 
 // whole asks for a whole group.
-func whole(ctx context.Context, p *pool) chan *place {
-	got := make(chan *place, 1)
+func whole(ctx context.Context, p *Pool) chan *Handle {
+	got := make(chan *Handle, 1)
 	go func() {
-		if pl, err := p.take(ctx, "large", "", true); err == nil {
-			got <- pl
+		if h, err := p.Acquire(ctx, "large", "", true); err == nil {
+			got <- h
 		}
 	}()
 	synctest.Wait()
@@ -36,19 +36,19 @@ func whole(ctx context.Context, p *pool) chan *place {
 }
 
 // innocent is another call, however long it has to wait.
-func innocent(t *testing.T, p *pool) {
+func innocent(t *testing.T, p *Pool) {
 	t.Helper()
-	pl, err := p.take(t.Context(), "innocent", "", false)
+	h, err := p.Acquire(t.Context(), "innocent", "", false)
 	require.NoError(t, err)
-	p.give(pl)
+	p.Release(h)
 }
 
-// crowd runs calls of a length one after the other in n places until ctx ends.
-func crowd(ctx context.Context, p *pool, n int, length time.Duration) {
+// crowd runs calls of a length one after the other in n slots until ctx ends.
+func crowd(ctx context.Context, p *Pool, n int, length time.Duration) {
 	for range n {
 		go func() {
 			for {
-				pl, err := p.take(ctx, "x", "", false)
+				h, err := p.Acquire(ctx, "x", "", false)
 				if err != nil {
 					return
 				}
@@ -56,7 +56,7 @@ func crowd(ctx context.Context, p *pool, n int, length time.Duration) {
 				case <-ctx.Done():
 				case <-time.After(length):
 				}
-				p.give(pl)
+				p.Release(h)
 			}
 		}()
 	}
@@ -67,11 +67,11 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, log := claimedPool(t, 4, []string{"A"}, "A")
 		large := whole(t.Context(), p)
-		require.Zero(t, p.free(""))
+		require.Zero(t, p.Free(""))
 		begun := time.Now()
 		innocent(t, p)
 		require.Equal(t, claimFor, time.Since(begun))
-		require.Equal(t, 3, p.free(""))
+		require.Equal(t, 3, p.Free(""))
 		require.Equal(t, 1, log.FilterMessageSnippet("waits for others that do not end").Len())
 
 		// It is tried again for longer, and in between others have the group for longer still.
@@ -80,18 +80,18 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		begun = time.Now()
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Zero(t, p.free(""))
+		require.Zero(t, p.Free(""))
 		innocent(t, p)
 		require.Equal(t, 2*claimFor+time.Nanosecond, time.Since(begun))
 		require.Equal(t, 2, log.Len())
 
 		begun = time.Now()
-		p.give(hung[0])
+		p.Release(hung[0])
 		alone := <-large
 		require.Zero(t, time.Since(begun), "a free group is taken at once")
-		require.Len(t, alone.beside, 3)
-		p.give(alone)
-		require.Equal(t, 4, p.free(""))
+		require.Len(t, alone.Beside, 3)
+		p.Release(alone)
+		require.Equal(t, 4, p.Free(""))
 		require.Empty(t, p.claims)
 	})
 }
@@ -100,15 +100,15 @@ func TestPool_AClaimMovesToAnotherGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, _ := claimedPool(t, 2, []string{"A", "B"}, "A", "B", "B")
 		large := whole(t.Context(), p)
-		require.Equal(t, 0, p.free("A"))
+		require.Equal(t, 0, p.Free("A"))
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.free("A"))
-		p.give(hung[1])
+		require.Equal(t, 1, p.Free("A"))
+		p.Release(hung[1])
 		synctest.Wait()
-		require.Equal(t, 0, p.free("B"))
-		p.give(hung[2])
-		require.Equal(t, "B", (<-large).group)
+		require.Equal(t, 0, p.Free("B"))
+		p.Release(hung[2])
+		require.Equal(t, "B", (<-large).Group)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 				crowd(ctx, p, 8, length)
 				begun := time.Now()
 				large := whole(ctx, p)
-				var alone *place
+				var alone *Handle
 				select {
 				case alone = <-large:
 				case <-time.After(100 * length * claimRest):
@@ -132,7 +132,7 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 					require.LessOrEqual(t, time.Since(begun), length)
 					require.Zero(t, log.Len())
 				}
-				p.give(alone)
+				p.Release(alone)
 			})
 		})
 	}
@@ -145,22 +145,22 @@ func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
 		whole(ctx, p)
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.free(""))
+		require.Equal(t, 1, p.Free(""))
 		cancel()
 		synctest.Wait()
 		time.Sleep(claimRest * claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.free(""), "nobody wants it whole any more")
+		require.Equal(t, 1, p.Free(""), "nobody wants it whole any more")
 		require.Empty(t, p.claims)
 
 		// The next one begins anew, and ends with the pool.
 		refused := make(chan error, 1)
-		go func() { _, err := p.take(t.Context(), "large", "", true); refused <- err }()
+		go func() { _, err := p.Acquire(t.Context(), "large", "", true); refused <- err }()
 		synctest.Wait()
 		require.Equal(t, claimFor, p.claims["A"].term)
-		require.NoError(t, p.stop(t.Context()))
-		require.ErrorIs(t, <-refused, errPoolStopped)
+		require.NoError(t, p.Stop(t.Context()))
+		require.ErrorIs(t, <-refused, ErrStopped)
 		require.Empty(t, p.claims)
-		p.give(hung[0])
+		p.Release(hung[0])
 	})
 }

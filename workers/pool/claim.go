@@ -1,4 +1,4 @@
-package workers
+package pool
 
 import (
 	"slices"
@@ -26,34 +26,34 @@ type claim struct {
 }
 
 // claimed says that a group is kept from others; the caller holds the lock.
-func (p *pool) claimed(group string) bool {
+func (p *Pool) claimed(group string) bool {
 	c := p.claims[group]
 	return c != nil && c.who != nil
 }
 
-// clear gives a waiter the first place of a group in which nobody is left, and all others with it. Until then it claims the group
+// clear gives a waiter the first slot of a group in which nobody is left, and all others with it. Until then it claims the group
 // with the fewest calls, and another one where a claim has lapsed. The caller holds the lock.
-func (p *pool) clear(w *waiter) *place {
+func (p *Pool) clear(w *waiter) *Handle {
 	group, load := "", map[string]int{}
-	for _, pl := range p.places {
-		if pl.busy {
-			load[pl.group]++
+	for _, h := range p.handles {
+		if h.busy {
+			load[h.Group]++
 		}
 	}
-	for _, pl := range p.places {
-		c := p.claims[pl.group]
+	for _, h := range p.handles {
+		c := p.claims[h.Group]
 		if c != nil && c.who == w {
-			if !p.off(pl) {
-				group = pl.group
+			if !p.off(h) {
+				group = h.Group
 				break
 			}
-			p.unclaim(pl.group)
+			p.unclaim(h.Group)
 		}
-		if p.claimed(pl.group) || w.group != "" && pl.group != w.group || p.off(pl) || c != nil && c.rests && load[pl.group] > 0 {
+		if p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.off(h) || c != nil && c.rests && load[h.Group] > 0 {
 			continue
 		}
-		if group == "" || load[pl.group] < load[group] {
-			group = pl.group
+		if group == "" || load[h.Group] < load[group] {
+			group = h.Group
 		}
 	}
 	if group == "" {
@@ -64,23 +64,23 @@ func (p *pool) clear(w *waiter) *place {
 		return nil
 	}
 	p.unclaim(group)
-	var first *place
-	for _, pl := range p.places {
-		if pl.group != group {
+	var first *Handle
+	for _, h := range p.handles {
+		if h.Group != group {
 			continue
 		}
-		pl.busy = true
+		h.busy = true
 		if first == nil {
-			first = pl
+			first = h
 		} else {
-			first.beside = append(first.beside, pl)
+			first.Beside = append(first.Beside, h)
 		}
 	}
 	return first
 }
 
 // claim keeps a group for a waiter, unless it has it already; the caller holds the lock.
-func (p *pool) claim(group string, w *waiter) {
+func (p *Pool) claim(group string, w *waiter) {
 	c := p.claims[group]
 	switch {
 	case c == nil:
@@ -96,7 +96,7 @@ func (p *pool) claim(group string, w *waiter) {
 }
 
 // lapse lets others have a group that did not get free in time, as beside a call that hangs.
-func (p *pool) lapse(group string, c *claim) {
+func (p *Pool) lapse(group string, c *claim) {
 	p.mu.Lock()
 	if p.claims[group] != c {
 		p.mu.Unlock()
@@ -106,16 +106,16 @@ func (p *pool) lapse(group string, c *claim) {
 	c.who, c.rests = nil, true
 	c.timer = time.AfterFunc(rest, func() { p.resume(group, c) })
 	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
-	p.log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-		zap.String(logkey.Pool, p.name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
+	p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
+		zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
 		zap.Duration("again", rest))
 	p.grant()
 	p.mu.Unlock()
-	p.changed()
+	p.Changed()
 }
 
 // resume lets calls claim a group again.
-func (p *pool) resume(group string, c *claim) {
+func (p *Pool) resume(group string, c *claim) {
 	p.mu.Lock()
 	if p.claims[group] != c {
 		p.mu.Unlock()
@@ -127,11 +127,11 @@ func (p *pool) resume(group string, c *claim) {
 		delete(p.claims, group)
 	}
 	p.mu.Unlock()
-	p.changed()
+	p.Changed()
 }
 
 // unclaim ends the claim on a group, if there is one; the caller holds the lock.
-func (p *pool) unclaim(group string) {
+func (p *Pool) unclaim(group string) {
 	if c := p.claims[group]; c != nil {
 		c.timer.Stop()
 		delete(p.claims, group)
@@ -139,7 +139,7 @@ func (p *pool) unclaim(group string) {
 }
 
 // disclaim gives up a group that a waiter was to have whole; the caller holds the lock.
-func (p *pool) disclaim(w *waiter) {
+func (p *Pool) disclaim(w *waiter) {
 	for group, c := range p.claims {
 		if c.who == w {
 			p.unclaim(group)

@@ -1,4 +1,4 @@
-package workers
+package pool
 
 import (
 	"context"
@@ -20,21 +20,21 @@ import (
 )
 
 // fakePool has n slots on each device.
-func fakePool(n int, devices ...string) (*pool, []*slottest.Slot) {
-	var places []*place
+func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
+	var handles []*Handle
 	var fakes []*slottest.Slot
 	for _, d := range devices {
 		for range n {
 			f := slottest.New()
 			fakes = append(fakes, f)
-			places = append(places, &place{seat: f, group: d})
+			handles = append(handles, &Handle{Slot: f, Group: d})
 		}
 	}
-	return newPool("gpu", places), fakes
+	return New("gpu", handles), fakes
 }
 
 // queued waits until n calls wait in the pool.
-func queued(t *testing.T, p *pool, n int) {
+func queued(t *testing.T, p *Pool, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		p.mu.Lock()
@@ -43,13 +43,13 @@ func queued(t *testing.T, p *pool, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-func mustTake(t *testing.T, p *pool, task, group string) *place {
+func mustTake(t *testing.T, p *Pool, task, group string) *Handle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	pl, err := p.take(ctx, task, group, false)
+	h, err := p.Acquire(ctx, task, group, false)
 	require.NoError(t, err)
-	return pl
+	return h
 }
 
 func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
@@ -59,15 +59,15 @@ func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
 	for i, group := range []string{"", "", "A", "", "A"} {
 		name := fmt.Sprintf("%d%s", i, group)
 		go func() {
-			pl, err := p.take(t.Context(), "x", group, false)
+			h, err := p.Acquire(t.Context(), "x", group, false)
 			if err == nil {
 				order <- name
-				p.give(pl)
+				p.Release(h)
 			}
 		}()
 		queued(t, p, i+1)
 	}
-	p.give(held)
+	p.Release(held)
 	var got []string
 	for range 5 {
 		got = append(got, <-order)
@@ -78,19 +78,19 @@ func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
 func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
 	p, _ := fakePool(1, "A", "B")
 	held := mustTake(t, p, "x", "B")
-	require.Equal(t, "B", held.group)
+	require.Equal(t, "B", held.Group)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("no longer wanted")
 	done := make(chan error, 1)
-	go func() { _, err := p.take(ctx, "x", "B", false); done <- err }()
+	go func() { _, err := p.Acquire(ctx, "x", "B", false); done <- err }()
 	queued(t, p, 1) // although A is free
 	// A call for any device passes it.
-	require.Equal(t, "A", mustTake(t, p, "x", "").group)
+	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
 	cancel(why)
 	require.ErrorIs(t, <-done, why)
 	queued(t, p, 0)
-	p.give(held)
-	require.Equal(t, "B", mustTake(t, p, "x", "B").group)
+	p.Release(held)
+	require.Equal(t, "B", mustTake(t, p, "x", "B").Group)
 }
 
 func TestPool_PrefersALoadedProcess(t *testing.T) {
@@ -99,19 +99,19 @@ func TestPool_PrefersALoadedProcess(t *testing.T) {
 	fakes[1].Load("mine", slot.Backoff)
 	fakes[2].Load("", slot.Vacant)
 	fakes[3].Load("mine", slot.Ready)
-	var got []seat
+	var got []Slot
 	for range 4 {
-		got = append(got, mustTake(t, p, "mine", "").seat)
+		got = append(got, mustTake(t, p, "mine", "").Slot)
 	}
 	// The process with the task, then no process, then another task's, then one that waits after a failed start.
-	require.Equal(t, []seat{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
+	require.Equal(t, []Slot{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
 }
 
 func TestPool_SpreadsLoadOverDevices(t *testing.T) {
 	p, _ := fakePool(2, "A", "B", "C")
 	var got []string
 	for range 6 {
-		got = append(got, mustTake(t, p, "x", "").group)
+		got = append(got, mustTake(t, p, "x", "").Group)
 	}
 	require.Equal(t, []string{"A", "B", "C", "A", "B", "C"}, got)
 }
@@ -119,17 +119,17 @@ func TestPool_SpreadsLoadOverDevices(t *testing.T) {
 func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	p, _ := fakePool(1, "A", "B")
 	var changes atomic.Int32
-	p.changed = func() { changes.Add(1) }
-	require.True(t, p.cordon("A", "Xid 79"))
-	require.False(t, p.cordon("A", "Xid 79"))
-	require.Equal(t, 1, p.slots(""))
-	require.Equal(t, 0, p.slots("A"))
+	p.Changed = func() { changes.Add(1) }
+	require.True(t, p.Cordon("A", "Xid 79"))
+	require.False(t, p.Cordon("A", "Xid 79"))
+	require.Equal(t, 1, p.Slots(""))
+	require.Equal(t, 0, p.Slots("A"))
 	require.Positive(t, changes.Load())
 	b := mustTake(t, p, "x", "")
-	require.Equal(t, "B", b.group)
+	require.Equal(t, "B", b.Group)
 
 	// A pinned call is refused at once: another host, or a later attempt, may do it.
-	_, err := p.take(t.Context(), "x", "A", false)
+	_, err := p.Acquire(t.Context(), "x", "A", false)
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.DeviceLost, fault.Kind)
@@ -137,15 +137,15 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 
 	// A call that waits while the last device goes is refused too.
 	refused := make(chan error, 1)
-	go func() { _, err := p.take(t.Context(), "x", "", false); refused <- err }()
+	go func() { _, err := p.Acquire(t.Context(), "x", "", false); refused <- err }()
 	queued(t, p, 1)
-	p.cordon("B", "lost")
+	p.Cordon("B", "lost")
 	require.ErrorAs(t, <-refused, &fault)
-	p.give(b)
+	p.Release(b)
 
-	require.True(t, p.restore("A"))
-	require.False(t, p.restore("A"))
-	require.Equal(t, "A", mustTake(t, p, "x", "").group)
+	require.True(t, p.Uncordon("A"))
+	require.False(t, p.Uncordon("A"))
+	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
 }
 
 func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
@@ -154,12 +154,12 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 		mustTake(t, p, "x", "")
 	}
 	refused := make(chan error, 1)
-	go func() { _, err := p.take(t.Context(), "x", "", false); refused <- err }()
+	go func() { _, err := p.Acquire(t.Context(), "x", "", false); refused <- err }()
 	queued(t, p, 1)
-	require.NoError(t, p.stop(t.Context()))
-	require.ErrorIs(t, <-refused, errPoolStopped)
-	_, err := p.take(t.Context(), "x", "A", false)
-	require.ErrorIs(t, err, errPoolStopped)
+	require.NoError(t, p.Stop(t.Context()))
+	require.ErrorIs(t, <-refused, ErrStopped)
+	_, err := p.Acquire(t.Context(), "x", "A", false)
+	require.ErrorIs(t, err, ErrStopped)
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
 	}
@@ -179,111 +179,111 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				ctx = t.Context()
 			}
-			pl, err := p.take(ctx, "x", group, false)
+			h, err := p.Acquire(ctx, "x", group, false)
 			if err != nil {
 				return
 			}
-			if pl.Run(ctx, slot.Call{Task: slot.Task{Name: "x"}}) == nil {
+			if h.Run(ctx, slot.Call{Task: slot.Task{Name: "x"}}) == nil {
 				ran.Add(1)
 			}
-			p.give(pl)
+			p.Release(h)
 		})
 	}
 	all.Wait()
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
-	require.Equal(t, 4, p.free(""))
+	require.Equal(t, 4, p.Free(""))
 	queued(t, p, 0)
 	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
 }
 
 func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	p, _ := fakePool(2, "A")
-	first, err := p.take(t.Context(), "x", "", false)
+	first, err := p.Acquire(t.Context(), "x", "", false)
 	require.NoError(t, err)
-	whole := make(chan *place)
+	whole := make(chan *Handle)
 	go func() {
-		pl, err := p.take(t.Context(), "x", "", true)
+		h, err := p.Acquire(t.Context(), "x", "", true)
 		require.NoError(t, err)
-		whole <- pl
+		whole <- h
 	}()
-	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
-	late := make(chan *place)
+	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
+	late := make(chan *Handle)
 	go func() {
-		pl, err := p.take(t.Context(), "x", "", false)
+		h, err := p.Acquire(t.Context(), "x", "", false)
 		require.NoError(t, err)
-		late <- pl
+		late <- h
 	}()
-	p.give(first)
+	p.Release(first)
 	alone := <-whole
-	require.Len(t, alone.beside, 1)
+	require.Len(t, alone.Beside, 1)
 	select {
 	case <-late:
 		t.Fatal("a neighbour runs beside a call that has the device to itself")
 	default:
 	}
-	p.give(alone)
-	p.give(<-late)
-	require.Equal(t, 2, p.free(""))
+	p.Release(alone)
+	p.Release(<-late)
+	require.Equal(t, 2, p.Free(""))
 }
 
 func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	p, _ := fakePool(2, "A")
-	busy, err := p.take(t.Context(), "x", "", false)
+	busy, err := p.Acquire(t.Context(), "x", "", false)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { _, err := p.take(ctx, "x", "", true); done <- err }()
-	require.Eventually(t, func() bool { return p.free("") == 0 }, time.Minute, time.Millisecond)
+	go func() { _, err := p.Acquire(ctx, "x", "", true); done <- err }()
+	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Equal(t, 1, p.free(""))
-	p.give(busy)
+	require.Equal(t, 1, p.Free(""))
+	p.Release(busy)
 }
 
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
-	p.resize(3, 3)
-	require.Equal(t, []int{6, 6, 3, 3}, []int{p.slots(""), p.free(""), p.slots("A"), p.size()})
-	var held []*place
+	p.Resize(3, 3)
+	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Size()})
+	var held []*Handle
 	for range 3 {
-		pl := mustTake(t, p, "x", "A")
-		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
-		held = append(held, pl)
+		h := mustTake(t, p, "x", "A")
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		held = append(held, h)
 	}
-	got := make(chan *place, 2)
+	got := make(chan *Handle, 2)
 	for range 2 {
-		go func() { pl, _ := p.take(context.Background(), "x", "A", false); got <- pl }()
+		go func() { h, _ := p.Acquire(context.Background(), "x", "A", false); got <- h }()
 	}
 	queued(t, p, 2)
 
 	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
-	p.resize(1, 1)
-	require.Equal(t, []int{2, 1, 1, 0}, []int{p.slots(""), p.free(""), p.slots("A"), p.free("A")})
-	p.give(held[0])
-	p.give(held[1])
+	p.Resize(1, 1)
+	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Free("A")})
+	p.Release(held[0])
+	p.Release(held[1])
 	p.vacating.Wait()
 	require.Empty(t, got)
 	require.Equal(t, slot.Vacant, held[0].State())
 	require.Equal(t, slot.Vacant, held[1].State())
-	p.give(held[2])
+	p.Release(held[2])
 	next := <-got
 	require.Same(t, held[2], next, "the one whose process stays")
 	require.Equal(t, slot.Ready, next.State())
 
 	// More is granted at once.
-	p.resize(2, 2)
-	(<-got).seat.(*slottest.Slot).Load("x", slot.Ready)
-	require.Equal(t, 0, p.free("A"))
+	p.Resize(2, 2)
+	(<-got).Slot.(*slottest.Slot).Load("x", slot.Ready)
+	require.Equal(t, 0, p.Free("A"))
 
 	// Fewer calls at a time, with the processes kept.
-	p.resize(1, 2)
-	p.give(next)
+	p.Resize(1, 2)
+	p.Release(next)
 	p.vacating.Wait()
 	require.Equal(t, slot.Ready, next.State())
-	p.resize(1, 1) // one of them is free now, and ends
+	p.Resize(1, 1) // one of them is free now, and ends
 	p.vacating.Wait()
 	require.Equal(t, slot.Vacant, next.State())
-	require.NoError(t, p.stop(t.Context()))
+	require.NoError(t, p.Stop(t.Context()))
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
 	}
@@ -303,57 +303,57 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	for _, f := range fakes {
 		f.Load("x", slot.Ready)
 	}
-	p.resize(2, 4) // all are idle
+	p.Resize(2, 4) // all are idle
 	require.Equal(t, 4, loaded())
-	p.resize(2, 2)
+	p.Resize(2, 2)
 	require.Equal(t, 2, loaded())
-	p.resize(6, 6)
-	var held []*place
+	p.Resize(6, 6)
+	var held []*Handle
 	for range 6 {
-		pl := mustTake(t, p, "x", "")
-		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
-		held = append(held, pl)
+		h := mustTake(t, p, "x", "")
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		held = append(held, h)
 	}
-	p.resize(1, 3) // all are busy
-	for _, pl := range held {
-		p.give(pl)
+	p.Resize(1, 3) // all are busy
+	for _, h := range held {
+		p.Release(h)
 	}
 	require.Equal(t, 3, loaded())
-	require.Equal(t, 1, p.free(""))
+	require.Equal(t, 1, p.Free(""))
 }
 
 // A process that takes its time to end holds up nobody but a call that wants the whole device.
 func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, pl := range p.places {
-		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
-		pl.seat = &reluctant{pl.seat.(*slottest.Slot), slow}
+	for _, h := range p.handles {
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
 	}
-	p.resize(1, 1)
-	require.Equal(t, 1, p.free(""))
-	p.give(mustTake(t, p, "x", ""))
-	got := make(chan *place, 1)
-	go func() { pl, _ := p.take(context.Background(), "x", "", true); got <- pl }()
+	p.Resize(1, 1)
+	require.Equal(t, 1, p.Free(""))
+	p.Release(mustTake(t, p, "x", ""))
+	got := make(chan *Handle, 1)
+	go func() { h, _ := p.Acquire(context.Background(), "x", "", true); got <- h }()
 	queued(t, p, 1)
 	require.Empty(t, got)
 	close(slow)
-	require.Len(t, (<-got).beside, 1)
+	require.Len(t, (<-got).Beside, 1)
 }
 
 // A process that does not end at all, as one that hangs in the driver, is given up when the pool's time to stop is over.
 func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, pl := range p.places {
-		pl.seat.(*slottest.Slot).Load("x", slot.Ready)
-		pl.seat = &reluctant{pl.seat.(*slottest.Slot), slow}
+	for _, h := range p.handles {
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
 	}
-	p.resize(1, 1)
+	p.Resize(1, 1)
 	over, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the time is over"))
 	stopped := make(chan error, 1)
-	go func() { stopped <- p.stop(over) }()
+	go func() { stopped <- p.Stop(over) }()
 	select {
 	case err := <-stopped:
 		require.ErrorContains(t, err, "stop pool gpu: a process that was one too many has not ended: the time is over")
@@ -361,7 +361,7 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 		t.Fatal("stop waits for the process")
 	}
 	close(slow)
-	require.NoError(t, p.stop(t.Context()))
+	require.NoError(t, p.Stop(t.Context()))
 }
 
 // reluctant is a slot whose process ends when it is told.
@@ -374,39 +374,39 @@ func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.Slot.C
 
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
-	p.resize(2, 2)
+	p.Resize(2, 2)
 	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
-	got := make(chan *place, 1)
-	go func() { pl, _ := p.take(context.Background(), "x", "", true); got <- pl }()
+	got := make(chan *Handle, 1)
+	go func() { h, _ := p.Acquire(context.Background(), "x", "", true); got <- h }()
 	queued(t, p, 1)
-	p.resize(1, 1)
-	p.give(a)
+	p.Resize(1, 1)
+	p.Release(a)
 	require.Empty(t, got)
-	p.give(b)
+	p.Release(b)
 	whole := <-got
-	require.Len(t, whole.beside, 3)
-	require.Equal(t, 0, p.free(""))
-	p.give(whole)
-	require.Equal(t, 1, p.free(""))
+	require.Len(t, whole.Beside, 3)
+	require.Equal(t, 0, p.Free(""))
+	p.Release(whole)
+	require.Equal(t, 1, p.Free(""))
 }
 
 // Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
 func TestPool_ResizedAtRandom(t *testing.T) {
 	p, _ := fakePool(6, "A", "B")
-	p.resize(1, 1)
+	p.Resize(1, 1)
 	var ran atomic.Int32
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
 			for range 200 {
-				pl, err := p.take(context.Background(), "x", "", false)
+				h, err := p.Acquire(context.Background(), "x", "", false)
 				if err != nil {
 					continue
 				}
-				if err := pl.Run(context.Background(), slot.Call{}); err == nil {
+				if err := h.Run(context.Background(), slot.Call{}); err == nil {
 					ran.Add(1)
 				}
-				p.give(pl)
+				p.Release(h)
 			}
 		})
 	}
@@ -415,20 +415,20 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		open := 1 + random.IntN(6)
-		p.resize(open, open+random.IntN(3))
+		p.Resize(open, open+random.IntN(3))
 		switch random.IntN(6) {
 		case 0:
-			p.cordon("A", "test")
+			p.Cordon("A", "test")
 		case 1:
-			p.restore("A")
+			p.Uncordon("A")
 		}
 	}
-	p.restore("A")
-	p.resize(2, 2)
+	p.Uncordon("A")
+	p.Resize(2, 2)
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
 	p.vacating.Wait()
-	require.Equal(t, 4, p.free(""))
+	require.Equal(t, 4, p.Free(""))
 }
 
 // lingeringSeat has a process that was killed and does not end before gone is closed; it is asked to again and again.
@@ -446,35 +446,35 @@ func (l *lingeringSeat) Clear(ctx context.Context) error {
 	}
 }
 
-// A place whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
+// A slot whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
 func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
 			p, fakes := fakePool(2, "A")
 			seat := &lingeringSeat{fakes[1], make(chan struct{})}
-			p.places[1].seat = seat
-			var held []*place
+			p.handles[1].Slot = seat
+			var held []*Handle
 			if whole {
-				pl, err := p.take(t.Context(), "x", "", true)
+				h, err := p.Acquire(t.Context(), "x", "", true)
 				require.NoError(t, err)
-				held = append(held, pl)
+				held = append(held, h)
 			} else {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
-				require.Same(t, p.places[1], held[1])
+				require.Same(t, p.handles[1], held[1])
 			}
 			seat.Load("x", slot.Reclaiming)
-			for _, pl := range held {
-				p.give(pl)
+			for _, h := range held {
+				p.Release(h)
 			}
-			require.Equal(t, 1, p.free(""))
+			require.Equal(t, 1, p.Free(""))
 			other := mustTake(t, p, "x", "")
-			require.Same(t, p.places[0], other)
-			require.Zero(t, p.free("A"))
-			got := make(chan *place, 1)
-			go func() { pl, _ := p.take(context.Background(), "x", "", false); got <- pl }()
+			require.Same(t, p.handles[0], other)
+			require.Zero(t, p.Free("A"))
+			got := make(chan *Handle, 1)
+			go func() { h, _ := p.Acquire(context.Background(), "x", "", false); got <- h }()
 			queued(t, p, 1)
 			close(seat.gone)
-			require.Same(t, p.places[1], <-got)
+			require.Same(t, p.handles[1], <-got)
 			require.Equal(t, slot.Vacant, seat.State())
 		})
 	}

@@ -1,0 +1,20 @@
+package workers
+
+import (
+	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot/slottest"
+)
+
+// testPool has n slots on each device, whose processes are whatever the test says.
+func testPool(n int, devices ...string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
+	var places []*pool.Handle
+	var fakes []*slottest.Slot
+	for _, d := range devices {
+		for range n {
+			f := slottest.New()
+			fakes = append(fakes, f)
+			places = append(places, &pool.Handle{Slot: f, Group: d})
+		}
+	}
+	return pool.New("gpu", places), places, fakes
+}

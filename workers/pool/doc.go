@@ -1,0 +1,5 @@
+// Package pool decides which slot a call gets.
+//
+// It owns the handles of one pool's slots: who has one, who waits, which devices are cordoned, which device a call has to itself.
+// It never decides what Temporal is asked for nor how many slots there are. A Pool stops when Stop returns, with its slots.
+package pool

@@ -1,0 +1,71 @@
+package pool
+
+import (
+	"context"
+
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+// Resize lets each group run so many calls at a time, and keep so many processes. More calls than that go on to their end; then
+// a process that is one too many is ended, so that its memory is free.
+func (p *Pool) Resize(open, kept int) {
+	p.mu.Lock()
+	p.open, p.kept = open, kept
+	for _, h := range p.handles {
+		if !h.busy && p.surplus(h) {
+			p.vacate(h)
+		}
+	}
+	p.grant()
+	p.mu.Unlock()
+	p.Changed()
+}
+
+// surplus says that a slot has a process which its group is not to keep; the caller holds the lock.
+func (p *Pool) surplus(h *Handle) bool {
+	if p.kept >= len(p.handles) || p.stopped != nil || h.State() == slot.Vacant {
+		return false
+	}
+	held := 0
+	for _, other := range p.handles {
+		if other.Group == h.Group && !other.leaving && (other.busy || other.State() != slot.Vacant) {
+			held++
+		}
+	}
+	return held > p.kept
+}
+
+// vacate ends the process of a free slot; the caller holds the lock.
+func (p *Pool) vacate(h *Handle) {
+	h.busy, h.leaving, h.warm = true, true, ""
+	p.vacating.Go(func() {
+		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
+		p.Release(h)
+	})
+}
+
+// SetWarm notes that a slot has finished an item of a task, Warm reports whether that was its last one.
+func (p *Pool) SetWarm(h *Handle, task string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.warm = task
+}
+
+func (p *Pool) Warm(h *Handle, task string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return h.warm == task
+}
+
+// Size is the number of slots of each group, cordoned or not.
+func (p *Pool) Size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, h := range p.handles {
+		if h.Group == p.handles[0].Group {
+			n++
+		}
+	}
+	return min(n, p.open)
+}
