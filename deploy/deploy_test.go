@@ -14,12 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // read is a file of the repository, named from its top.

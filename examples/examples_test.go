@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // pages are what a person reads on the way to the examples.

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store/s3test"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMerge_InOrderOnceEach(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store/s3test"
-	"github.com/stretchr/testify/require"
 )
 
 func itemsOf(t testing.TB, s *Store, src gpumux.Source, start, end int64) []string {

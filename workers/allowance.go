@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 

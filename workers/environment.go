@@ -5,10 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // threads are the variables with which numeric libraries are told how many threads to use.

@@ -5,11 +5,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 func TestEnvironment_GPU(t *testing.T) {

@@ -8,15 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // health is what the guard asks about devices; *gpu.Inventory is one.

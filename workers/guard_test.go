@@ -6,14 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // fakeHealth is a driver that says what the test wants.

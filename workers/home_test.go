@@ -6,12 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/gpumux/gpumux/workers/slot"
-	"github.com/stretchr/testify/require"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // The runtime lies where other users can read it, and each has a home.

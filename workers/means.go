@@ -5,16 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/slot/process"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // means are what keeps the slots of a pool within their budget, strongest first, as people read it.

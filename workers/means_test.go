@@ -3,10 +3,6 @@ package workers
 import (
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -14,6 +10,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // means of one pool over an inventory, and what the worker says at its start.

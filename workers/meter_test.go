@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // bout is a meter whose clock the test moves.

@@ -9,10 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -20,7 +16,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // shown serves the metrics and returns what a scrape finds.

@@ -3,13 +3,12 @@ package workers
 import (
 	"errors"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // withheld stands in the log for what a task said.

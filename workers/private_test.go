@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // What a task says may be what its items hold, and the log is a file that nobody encrypts.

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 

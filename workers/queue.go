@@ -5,18 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workflows"
 )
 

@@ -6,21 +6,17 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/slot/process"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.

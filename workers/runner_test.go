@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/slottest"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
 // newRunner runs the task t in two slots that are whatever the test says, under a clock of the test's.

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 

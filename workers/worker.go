@@ -11,14 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/pool"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-
-	"github.com/gpumux/gpumux/workers/slot/process"
-
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
@@ -27,9 +19,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 func localWorker(t *testing.T, address string) (*Worker, string) {

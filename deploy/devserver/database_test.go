@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpumux/gpumux"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/headers"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
 )
 
 // finish ends a waiting workflow at a server that did not start it.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -17,6 +16,8 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
 )
 
 // childFolder makes the test binary a server on that folder, for tests that kill one.

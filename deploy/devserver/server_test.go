@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -20,6 +19,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
 )
 
 func TestStart_RefusesBadOptions(t *testing.T) {

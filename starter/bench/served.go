@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // A program that is no Python is refused before a server is started for it, with what it said.

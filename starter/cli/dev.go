@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // devFlags are the flags of `gpumux dev`.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // Exit codes.

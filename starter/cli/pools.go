@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // hasGPU says whether this machine has a GPU that tasks can use, and if not, why.

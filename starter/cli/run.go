@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // runFlags are the flags of `gpumux run`.

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // session is a server and a worker in this process, with a data folder that outlives them.

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 func (a *app) workerCommand() *cobra.Command {

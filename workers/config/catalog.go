@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // Catalog is all that a worker runs. What a map asks for is only ever looked up here, so no input can make the worker run

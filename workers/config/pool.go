@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // PoolConfig is one pool: equal slots on some of the host's devices.

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 const otherUsers = `

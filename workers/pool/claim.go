@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpumux/gpumux/internal/logkey"
-
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 const (

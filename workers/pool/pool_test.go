@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/slottest"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
 // fakePool has n slots on each device.

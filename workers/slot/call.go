@@ -7,9 +7,8 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.

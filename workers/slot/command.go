@@ -11,10 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // TestSlot_FaultsOfHostMemory lets the kernel's own out-of-memory killer end a task process, in a cgroup that nobody told the

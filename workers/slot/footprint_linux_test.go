@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // What an import may leave, in a tree of the test's own.

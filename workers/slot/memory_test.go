@@ -4,12 +4,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {

@@ -9,12 +9,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // own is the owner goroutine: nothing else touches the process.

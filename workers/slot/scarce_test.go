@@ -9,12 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // starved is a worker that may open no more files for a while. It says what it sees, a line each.

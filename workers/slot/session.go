@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 

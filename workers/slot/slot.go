@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // Options say where a slot sits.

@@ -14,13 +14,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 const canFork = true

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 

@@ -5,11 +5,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.

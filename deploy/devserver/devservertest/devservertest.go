@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/deploy/devserver"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/gpumux/gpumux/deploy/devserver"
 )
 
 const startTimeout = time.Minute

@@ -3,10 +3,11 @@ package devservertest
 import (
 	"testing"
 
-	"github.com/gpumux/gpumux/deploy/devserver"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux/deploy/devserver"
 )
 
 func TestRun_OneServerForAll(t *testing.T) {

@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 const faultsPy = `

@@ -7,11 +7,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 

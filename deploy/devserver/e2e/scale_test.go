@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflow/v1"
 	"golang.org/x/sys/unix"
@@ -31,6 +29,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 const scalePy = `

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/config"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -23,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // stepPy holds tasks that leave a line in the file calls for each item that they finish, and that wait for files to appear.
