@@ -37,12 +37,13 @@ func TestLayers_ImportsGoOneWay(t *testing.T) {
 		"/workers/config":          {"", "/codec", "/gpu", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
 		"/workers/contact":         {"", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
 		"/internal/logkey":         {},
+		"/workers/health":          {"", "/codec", "/gpu", "/internal/logkey", "/workers/config", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
 		"/workers/pool":            {"", "/internal/logkey", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
 		"/workers/slot/process":    {""},
 		"/workers/slot":            {"", "/workers/edition", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/workers":                 {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers/config", "/workers/contact", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime"},
+		"/workers":                 {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers/config", "/workers/contact", "/workers/health", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime"},
 		"/starter":                 {"", "/codec", "/internal/contract", "/store"},
-		"/starter/bench":           {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/config", "/workers/contact", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+		"/starter/bench":           {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/config", "/workers/contact", "/workers/health", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
 	}
 	for pkg, may := range allowed {
 		t.Run("gpumux"+pkg, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -97,7 +98,7 @@ func (w *Worker) own() queue {
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *guard, size *sizing) []queue {
+func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, size *sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.Groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
@@ -114,7 +115,7 @@ func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *guard, size *s
 		run := &runner{
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
 			metrics: w.metrics, log: w.log,
-			lost: func(group, why string) { watch.lost(pl, group, why) },
+			lost: func(group, why string) { watch.Lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{

@@ -23,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -207,11 +208,11 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}, contact.Uptime, w.log)
 	w.templates = slot.NewTemplates(w.log)
-	watch := &guard{health: w.inventory, every: 10 * time.Second, log: w.log, suspect: map[string]gpu.Action{}}
+	watch := health.New(w.inventory, 10*time.Second, w.log)
 	var queues []queue
 	for _, p := range w.placements {
 		pl := w.open(p, runtime)
-		watch.pools = append(watch.pools, guarded{pl, p.Groups})
+		watch.Add(pl, p.Groups)
 		var size *sizing
 		if p.Auto() {
 			size = newSizing(pl, p, w.inventory, w.log)
@@ -220,7 +221,7 @@ func (w *Worker) start(ctx context.Context) error {
 		queues = append(queues, w.queues(p, pl, watch, size)...)
 	}
 	w.guards.Go(func() { w.contact.Run(guarding) })
-	w.guards.Go(func() { watch.run(guarding) })
+	w.guards.Go(func() { watch.Run(guarding) })
 	for _, size := range w.sizings {
 		w.guards.Go(func() { size.run(guarding) })
 	}

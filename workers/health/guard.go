@@ -1,4 +1,4 @@
-package workers
+package health
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 	"github.com/gpumux/gpumux/workers/pool"
 )
 
-// health is what the guard asks about devices; *gpu.Inventory is one.
-type health interface {
+// Driver is what the guard asks about devices; *gpu.Inventory is one.
+type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Status(uuid string) (gpu.Status, error)
 	Recovery(uuid string) (gpu.Action, error)
 }
 
-// guard keeps new calls off devices that failed, and lets them back when the driver says that they work again.
-type guard struct {
-	health health
+// Guard keeps new calls off devices that failed, and lets them back when the driver says that they work again.
+type Guard struct {
+	health Driver
 	pools  []guarded
 	every  time.Duration // between two looks at cordoned devices
 	log    *zap.Logger
@@ -34,13 +34,23 @@ type guard struct {
 	suspect map[string]gpu.Action // by UUID: what an event asked for
 }
 
+// New looks at cordoned devices every so often.
+func New(driver Driver, every time.Duration, log *zap.Logger) *Guard {
+	return &Guard{health: driver, every: every, log: log, suspect: map[string]gpu.Action{}}
+}
+
+// Add has it guard a pool on groups of devices, before it runs.
+func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
+	g.pools = append(g.pools, guarded{p, groups})
+}
+
 type guarded struct {
 	pool   *pool.Pool
 	groups []config.Group
 }
 
-// run watches until ctx ends.
-func (g *guard) run(ctx context.Context) {
+// Run watches until ctx ends.
+func (g *Guard) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
@@ -60,7 +70,7 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-func (g *guard) event(e gpu.Event) {
+func (g *Guard) event(e gpu.Event) {
 	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
@@ -87,8 +97,8 @@ func (g *guard) event(e gpu.Event) {
 	}
 }
 
-// lost is called when a task met a lost device. The CPU is never lost.
-func (g *guard) lost(p *pool.Pool, name, why string) {
+// Lost is called when a task met a lost device. The CPU is never lost.
+func (g *Guard) Lost(p *pool.Pool, name, why string) {
 	for _, in := range g.pools {
 		for _, group := range in.groups {
 			if in.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
@@ -98,14 +108,14 @@ func (g *guard) lost(p *pool.Pool, name, why string) {
 	}
 }
 
-func (g *guard) cordon(p *pool.Pool, name, why string) {
+func (g *Guard) cordon(p *pool.Pool, name, why string) {
 	if p.Cordon(name, why) {
 		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
 	}
 }
 
 // look restores what answers again.
-func (g *guard) look() {
+func (g *Guard) look() {
 	for _, p := range g.pools {
 		for _, group := range p.groups {
 			if p.pool.Cordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.Uncordon(group.Name) {
@@ -117,7 +127,7 @@ func (g *guard) look() {
 
 // sick asks the driver. A driver that can not tell what a device needs leaves one that asked for a reset cordoned: only a
 // restart of the worker, after the reset, takes it back.
-func (g *guard) sick(d gpu.Device) bool {
+func (g *Guard) sick(d gpu.Device) bool {
 	if _, err := g.health.Status(d.UUID); err != nil {
 		return true
 	}

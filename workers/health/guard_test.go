@@ -1,4 +1,4 @@
-package workers
+package health
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
 // fakeHealth is a driver that says what the test wants.
@@ -35,13 +36,14 @@ func (f *fakeHealth) Watch(ctx context.Context, emit func(gpu.Event)) error {
 func (f *fakeHealth) Status(string) (gpu.Status, error)   { return gpu.Status{}, f.status }
 func (f *fakeHealth) Recovery(string) (gpu.Action, error) { return f.recovery, f.unknown }
 
-func testGuard(t *testing.T) (*guard, *fakeHealth, *pool.Pool) {
-	p, _, _ := testPool(1, "GPU-a", "MIG-b")
+func testGuard(t *testing.T) (*Guard, *fakeHealth, *pool.Pool) {
+	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-a"}, {Slot: slottest.New(), Group: "MIG-b"}})
 	h := &fakeHealth{events: make(chan gpu.Event), recovery: gpu.ActionNone}
-	g := &guard{health: h, every: time.Hour, log: zaptest.NewLogger(t), suspect: map[string]gpu.Action{}, pools: []guarded{{p, []config.Group{
+	g := New(h, time.Hour, zaptest.NewLogger(t))
+	g.Add(p, []config.Group{
 		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
 		{Name: "MIG-b", Devices: []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
-	}}}}
+	})
 	return g, h, p
 }
 
@@ -49,7 +51,7 @@ func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
 	g, h, p := testGuard(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { g.run(ctx); close(done) }()
+	go func() { g.Run(ctx); close(done) }()
 	h.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
 	h.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
 	require.Eventually(t, func() bool { return p.Cordoned("MIG-b") }, time.Minute, time.Millisecond)
@@ -87,13 +89,13 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 
 func TestGuard_ACallThatMetALostDevice(t *testing.T) {
 	g, _, p := testGuard(t)
-	g.lost(p, "GPU-a", "gone")
+	g.Lost(p, "GPU-a", "gone")
 	require.True(t, p.Cordoned("GPU-a"))
 	g.event(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
 	require.False(t, p.Cordoned("GPU-a"))
 
-	cpu, _, _ := testPool(1, gpu.CPU)
-	g.pools = append(g.pools, guarded{cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}}})
-	g.lost(cpu, gpu.CPU, "a task said so")
+	cpu := pool.New("cpu", []*pool.Handle{{Slot: slottest.New(), Group: gpu.CPU}})
+	g.Add(cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}})
+	g.Lost(cpu, gpu.CPU, "a task said so")
 	require.False(t, cpu.Cordoned(gpu.CPU), "there is no other processor to go to")
 }
