@@ -2,6 +2,7 @@ package gpumux_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,44 +19,80 @@ func deps(t *testing.T, pkg string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// Imports go one way; this is the whole map of who may know whom.
-func TestLayers_ImportsGoOneWay(t *testing.T) {
-	allowed := map[string][]string{
-		"":                         {},
-		"/gpu":                     {},
-		"/store":                   {""},
-		"/codec":                   {},
-		"/internal/contract":       {""},
-		"/workflows":               {"", "/internal/contract"},
-		"/workflows/workflowstest": {""},
-		"/activities":              {"", "/internal/contract", "/store"},
-		"/workers/slot/wire":       {""},
-		"/workers/slot/pyruntime":  {},
-		"/workers/edition":         {},
-		"/workers/slot/diagnosis":  {"", "/workers/slot/wire"},
-		"/workers/slot/hygiene":    {""},
-		"/workers/config":          {"", "/codec", "/gpu", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/workers/contact":         {"", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/internal/logkey":         {},
-		"/workers/health":          {"", "/codec", "/gpu", "/internal/logkey", "/workers/config", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/workers/pool":            {"", "/internal/logkey", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/workers/slot/process":    {""},
-		"/workers/slot":            {"", "/workers/edition", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire"},
-		"/workers":                 {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers/config", "/workers/contact", "/workers/health", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime"},
-		"/starter":                 {"", "/codec", "/internal/contract", "/store"},
-		"/starter/bench":           {"", "/codec", "/internal/contract", "/internal/logkey", "/gpu", "/store", "/activities", "/workflows", "/workers", "/workers/config", "/workers/contact", "/workers/health", "/workers/pool", "/workers/edition", "/workers/slot", "/workers/slot/diagnosis", "/workers/slot/hygiene", "/workers/slot/process", "/workers/slot/wire", "/workers/slot/pyruntime", "/starter"},
+// layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
+const layers = `
+deploy/devserver/cmd/gpumux    deploy/devserver starter/cli
+deploy/devserver/devservertest deploy/devserver
+deploy/devserver               .
+cmd/gpumux                     starter/cli
+starter/cli                    . codec gpu starter starter/bench store workers workers/config workers/edition workers/slot workers/slot/pyruntime
+starter/bench                  . gpu starter store workers workers/config
+starter                        . codec internal/contract store
+workers                        . activities codec gpu internal/contract internal/logkey store workers/config workers/contact workers/health workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
+workers/health                 gpu internal/logkey workers/config workers/pool
+workers/pool                   . internal/logkey workers/slot
+workers/contact                . workers/slot
+workers/config                 . codec gpu workers/slot workers/slot/process
+workers/slot/slottest          workers/slot
+workers/slot                   . workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/process workers/slot/wire
+workers/slot/diagnosis         . workers/slot/wire
+workers/slot/hygiene           .
+workers/slot/process           .
+workers/slot/wire              .
+workers/slot/pyruntime
+workers/edition
+activities                     . internal/contract store
+workflows                      . internal/contract
+workflows/workflowstest        .
+internal/contract              .
+internal/logkey
+store                          .
+store/s3test
+codec
+gpu
+gpu/gputest
+.
+`
+
+// Imports go down only, and this is the whole map.
+func TestLayers_ImportsGoDown(t *testing.T) {
+	may, below := map[string][]string{}, map[string]bool{}
+	lines := strings.Split(strings.TrimSpace(layers), "\n")
+	for _, line := range slices.Backward(lines) {
+		words := strings.Fields(line)
+		for _, word := range words[1:] {
+			require.True(t, below[word], "%s stands above %s", words[0], word)
+		}
+		below[words[0]] = true
+		may[words[0]] = words[1:]
 	}
-	for pkg, may := range allowed {
-		t.Run("gpumux"+pkg, func(t *testing.T) {
-			for _, dep := range deps(t, module+pkg) {
-				dep, _, _ = strings.Cut(dep, " ")
-				rest, ours := strings.CutPrefix(dep, module)
-				if ours && rest != pkg {
-					require.Contains(t, may, rest, "%s must not import %s", pkg, rest)
+	for _, dir := range []string{".", "deploy/devserver"} {
+		list := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
+		list.Dir = dir
+		out, err := list.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			pkg := short(words[0])
+			var own []string
+			for _, word := range words[1:] {
+				if strings.HasPrefix(word, module) {
+					own = append(own, short(word))
 				}
 			}
-		})
+			if _, known := may[pkg]; !known && (len(own) == 0 || strings.HasPrefix(pkg, "examples")) {
+				continue // tests and examples
+			}
+			require.Subset(t, may[pkg], own, "%s", pkg)
+		}
 	}
+}
+
+func short(pkg string) string {
+	if pkg == module {
+		return "."
+	}
+	return strings.TrimPrefix(pkg, module+"/")
 }
 
 func TestLayers_RootNeedsTheStandardLibraryOnly(t *testing.T) {
@@ -67,6 +104,11 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 	for _, dep := range deps(t, module+"/workflows") {
 		require.NotContains(t, dep, " cgo", "workflows reaches cgo")
 		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "gocloud.dev", "cobra", module + "/workers", module + "/gpu"} {
+			require.NotContains(t, dep, heavy)
+		}
+	}
+	for _, dep := range deps(t, module+"/starter") {
+		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "cobra", module + "/workers", module + "/gpu"} {
 			require.NotContains(t, dep, heavy)
 		}
 	}
