@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -33,7 +34,7 @@ type runner struct {
 	// size measures the calls of a pool with slots: auto; nil otherwise.
 	size       *sizing
 	allowances *allowances
-	metrics    *metrics
+	metrics    *metrics.Metrics
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -73,7 +74,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 				pl.Peak.Take(d.Peak)
 			}
 			if d.Fault != nil {
-				r.metrics.fault(r.pool.Name, d.Fault.Kind)
+				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
 			}
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
@@ -103,7 +104,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		r.metrics.fault(r.pool.Name, fault.Kind)
+		r.metrics.Fault(r.pool.Name, fault.Kind)
 		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
 			zap.String(logkey.Task, task.Name), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
 		if !call.Whole {

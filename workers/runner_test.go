@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
@@ -27,7 +28,7 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	return &runner{
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
 		contact:    contact.New(nil, now, log),
-		allowances: newAllowances(log), metrics: newMetrics(log), lost: func(string, string) {},
+		allowances: newAllowances(log), metrics: metrics.New(log, "", nil), lost: func(string, string) {},
 	}, fakes
 }
 
@@ -45,7 +46,7 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	err := r.Run(t.Context(), activities.Call{Task: "t"})
 	require.ErrorIs(t, err, slot.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
-	require.Empty(t, r.metrics.faults)
+	require.Empty(t, r.metrics.Faults)
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), slot.ErrLapsed, "nothing begins before the server has answered")
 
 	r, fakes = newRunner(func() time.Duration { return clock })

@@ -80,7 +80,7 @@ func (w *Worker) shutdown() error {
 	}
 
 	if w.metrics != nil {
-		errs = append(errs, w.metrics.stop(stopping))
+		errs = append(errs, w.metrics.Stop(stopping))
 	}
 	if w.client != nil && w.o.Client == nil {
 		w.client.Close()

@@ -21,9 +21,11 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
 const sizedTasks = `
@@ -47,7 +49,7 @@ type plant struct {
 	calls *runner
 	seen  *observer.ObservedLogs
 
-	slots   []interface{ State() slot.State }
+	slots   []*slottest.Slot // of a model
 	mu      sync.Mutex
 	results map[int64]int // how often each index came
 	next    int64
@@ -67,12 +69,9 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), newMetrics(w.log), newAllowances(w.log)
+	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), metrics.New(w.log, "", nil), newAllowances(w.log)
 	pl := w.open(w.placements[0], main)
 	p := startPlant(t, pl, w.placements[0], w.inventory, w.tasks, w.log, seen)
-	for _, each := range w.metrics.slots {
-		p.slots = append(p.slots, each.slot)
-	}
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
 	return p
 }
@@ -108,9 +107,7 @@ func newModel(t *testing.T, most int) *plant {
 	}
 	memory := free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}
 	p := startPlant(t, pl, place, memory, tasksIn("", "alone", "patient"), zap.New(core), seen)
-	for _, f := range fakes {
-		p.slots = append(p.slots, f)
-	}
+	p.slots = append(p.slots, fakes...)
 	return p
 }
 
@@ -123,7 +120,7 @@ func startPlant(
 	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
 		pool: pl, tasks: tasks, halt: t.Context(), size: s, lost: func(string, string) {}, log: log,
 		contact:    contact.New(nil, func() time.Duration { return 0 }, log),
-		allowances: newAllowances(log), metrics: newMetrics(log),
+		allowances: newAllowances(log), metrics: metrics.New(log, "", nil),
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

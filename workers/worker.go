@@ -24,6 +24,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/health"
+	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -83,7 +84,7 @@ type Worker struct {
 	scratch string // a folder to remove
 	home    string // HOME of tasks without a user of their own
 	cache   string // a folder that outlives the worker, or ""
-	metrics *metrics
+	metrics *metrics.Metrics
 	store   *store.Store
 	// recorders store what the chunks of all pools finish.
 	recorders *activities.Recorders
@@ -174,8 +175,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.sweeper = process.NewSweeper(w.log)
-	w.metrics = newMetrics(w.log)
-	w.metrics.version, w.metrics.health = w.o.Version, w.health
+	w.metrics = metrics.New(w.log, w.o.Version, w.health)
 	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
 		return err
 	}
@@ -323,7 +323,9 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 				Log:    w.log.With(zap.String(logkey.Pool, p.Name)),
 			})
 			held := &pool.Peak{}
-			w.metrics.follow(counted{p.Name, fmt.Sprintf("%s/%d", p.Name, len(places)), g.Name, seat, held})
+			w.metrics.Follow(metrics.Slot{
+				Pool: p.Name, Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Device: g.Name, Runs: seat, Peak: held,
+			})
 			places = append(places, &pool.Handle{Slot: seat, Group: g.Name, Peak: held, Model: kind, Memory: alone.Memory,
 				Env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
@@ -337,7 +339,7 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 	opened := pool.New(p.Name, places)
 	opened.Log = w.log
 	w.pools = append(w.pools, opened)
-	w.metrics.offer(opened)
+	w.metrics.Offer(opened)
 	return opened
 }
 
@@ -346,7 +348,7 @@ func (w *Worker) sdkMetrics() client.MetricsHandler {
 	if w.config.Metrics == "" {
 		return nil
 	}
-	return w.metrics.sdk
+	return w.metrics.SDK()
 }
 
 func (w *Worker) serveMetrics() error {
@@ -361,7 +363,8 @@ func (w *Worker) serveMetrics() error {
 	for _, want := range budgets(w.placements) {
 		devices = append(devices, want.device)
 	}
-	return w.metrics.serve(address, devices, w.inventory.Status)
+	_, err = w.metrics.Serve(address, devices, w.inventory.Status)
+	return err
 }
 
 // Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. The worker should then

@@ -407,3 +407,15 @@ func TestLocal_Mistakes(t *testing.T) {
 	err := c.Validate(onlyCPU(t))
 	require.ErrorContains(t, err, "2 mistakes in the worker's configuration\n  pools[0].slots: -2 is outside 1 to 256\n  tasks.x.python: ")
 }
+
+func TestMetricsAddress(t *testing.T) {
+	for text, want := range map[string]string{":9464": "127.0.0.1:9464", "0.0.0.0:1": "0.0.0.0:1", "[::1]:9464": "[::1]:9464"} {
+		got, err := MetricsAddress(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"9464", "localhost", "a:b", "127.0.0.1:70000"} {
+		_, err := MetricsAddress(text)
+		require.ErrorContains(t, err, "write 127.0.0.1:9464", text)
+	}
+}

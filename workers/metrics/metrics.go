@@ -1,4 +1,4 @@
-package workers
+package metrics
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -29,9 +30,9 @@ const (
 	scrapesMost = 4
 )
 
-// metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served,
+// Metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served,
 // and counting costs next to nothing.
-type metrics struct {
+type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
@@ -40,19 +41,19 @@ type metrics struct {
 	health  func() error
 
 	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
-	slots  []counted
+	slots  []Slot
 	pools  []*pool.Pool
-	faults map[faulty]int64
+	Faults map[faulty]int64
 
 	server *http.Server
 	ended  chan struct{}
 }
 
-// counted is a slot of which the metrics tell.
-type counted struct {
-	pool, name, device string
-	slot               *slot.Slot
-	peak               *pool.Peak
+// Slot is a slot of which the metrics tell.
+type Slot struct {
+	Pool, Name, Device string
+	Runs               *slot.Slot
+	Peak               *pool.Peak
 }
 
 // faulty is a kind of fault in a pool.
@@ -61,37 +62,38 @@ type faulty struct {
 	kind gpumux.Kind
 }
 
-func newMetrics(log *zap.Logger) *metrics {
-	return &metrics{sdk: newInstruments(), log: log, limit: scrapeLimit,
-		health: func() error { return nil }, faults: map[faulty]int64{}}
+// New counts for a worker of a version; health is why it cannot do its work, or nil.
+func New(log *zap.Logger, version string, health func() error) *Metrics {
+	return &Metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health, Faults: map[faulty]int64{}}
 }
 
-// follow adds a slot.
-func (m *metrics) follow(c counted) {
+// Follow adds a slot.
+func (m *Metrics) Follow(c Slot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slots = append(m.slots, c)
 }
 
-// offer adds a pool.
-func (m *metrics) offer(p *pool.Pool) {
+// Offer adds a pool.
+func (m *Metrics) Offer(p *pool.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools = append(m.pools, p)
 }
 
-// fault counts one.
-func (m *metrics) fault(pool string, kind gpumux.Kind) {
+// Fault counts one.
+func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.faults[faulty{pool, kind}]++
+	m.Faults[faulty{pool, kind}]++
 }
 
-// serve shows the metrics under /metrics, and under /healthz whether the worker is well, until stop is called. status is what the driver says of a device.
-func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) error {
+// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker is well, until stop is called. Status is
+// what the driver says of a device.
+func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
+		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
 	}
 	all := prometheus.NewRegistry()
 	all.MustRegister(m.sdk, &gauges{m, devices, status}, collectors.NewGoCollector(),
@@ -108,12 +110,16 @@ func (m *metrics) serve(address string, devices []gpu.Device, status func(uuid s
 			m.log.Error("metrics are served no more", zap.Error(err))
 		}
 	}()
-	m.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
-	return nil
+	url = "http://" + listener.Addr().String() + "/metrics"
+	m.log.Info("metrics are served", zap.String("url", url))
+	return url, nil
 }
 
+// SDK takes the metrics of a Temporal client.
+func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
+
 // well answers 200 while this worker can do its work, else 503 with the reasons, a line each. It asks nobody.
-func (m *metrics) well(to http.ResponseWriter, _ *http.Request) {
+func (m *Metrics) well(to http.ResponseWriter, _ *http.Request) {
 	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	to.Header().Set("Cache-Control", "no-store")
 	if err := m.health(); err != nil {
@@ -124,7 +130,8 @@ func (m *metrics) well(to http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(to, "ok")
 }
 
-func (m *metrics) stop(ctx context.Context) error {
+// Stop ends the serving.
+func (m *Metrics) Stop(ctx context.Context) error {
 	if m.server == nil {
 		return nil
 	}
@@ -138,7 +145,7 @@ func (m *metrics) stop(ctx context.Context) error {
 
 // gauges reads a worker's slots and devices when somebody asks.
 type gauges struct {
-	*metrics
+	*Metrics
 	devices []gpu.Device
 	status  func(uuid string) (gpu.Status, error)
 }
@@ -175,7 +182,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	slots, pools, faults := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.faults)
+	slots, pools, faults := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.Faults)
 	g.mu.Unlock()
 	type at struct {
 		pool, device string
@@ -184,19 +191,19 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	states := map[at]int{}
 	for _, c := range slots {
 		for _, state := range slot.States() {
-			states[at{c.pool, c.device, state}] += 0
+			states[at{c.Pool, c.Device, state}] += 0
 		}
-		states[at{c.pool, c.device, c.slot.State()}]++
-		stats := c.slot.Stats()
-		value(descItems, prometheus.CounterValue, float64(stats.Items), c.pool, c.name)
-		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.pool, c.name)
-		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.pool, c.name)
-		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.pool, c.name)
+		states[at{c.Pool, c.Device, c.Runs.State()}]++
+		stats := c.Runs.Stats()
+		value(descItems, prometheus.CounterValue, float64(stats.Items), c.Pool, c.Name)
+		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.Pool, c.Name)
+		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.Pool, c.Name)
+		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.Pool, c.Name)
 		// A counter that is not there before it is 1 never rises for Prometheus.
 		for _, reason := range slot.Recycles() {
-			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.pool, c.name, reason)
+			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.Pool, c.Name, reason)
 		}
-		value(descPeak, prometheus.GaugeValue, float64(c.peak.Bytes()), c.pool, c.name)
+		value(descPeak, prometheus.GaugeValue, float64(c.Peak.Bytes()), c.Pool, c.Name)
 	}
 	for a, n := range states {
 		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))

@@ -1,0 +1,113 @@
+package metrics
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// showing serves the metrics and returns what a scrape finds.
+func showing(t *testing.T, m *Metrics, inventory *gpu.Inventory) func() string {
+	t.Helper()
+	url := serving(t, m, inventory.Devices(), inventory.Status)
+	return func() string {
+		code, text := answered(t, url)
+		require.Equal(t, http.StatusOK, code, "%s", text)
+		return text
+	}
+}
+
+// serving serves the metrics and returns where.
+func serving(t *testing.T, m *Metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
+	t.Helper()
+	url, err := m.Serve("127.0.0.1:0", devices, status)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	return url
+}
+
+// answered is the answer to one scrape.
+func answered(t *testing.T, url string) (code int, text string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+// A driver that does not answer holds up scrapes, up to a few and for a while, and no slot that counts a fault.
+func TestMetrics_ADriverThatHangs(t *testing.T) {
+	m := New(zap.NewNop(), "", nil)
+	m.limit = 20 * time.Millisecond
+	asked, answer := make(chan struct{}, 2*scrapesMost), make(chan struct{})
+	defer close(answer)
+	url := serving(t, m, []gpu.Device{{UUID: "GPU-1"}}, func(string) (gpu.Status, error) {
+		asked <- struct{}{}
+		<-answer
+		return gpu.Status{}, nil
+	})
+	for range scrapesMost {
+		code, text := answered(t, url)
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, text, "configured timeout")
+		<-asked
+		counted := make(chan struct{})
+		go func() { m.Fault("cpu", gpumux.Crash); close(counted) }()
+		select {
+		case <-counted:
+		case <-time.After(time.Minute):
+			t.Fatal("a fault waits for the driver")
+		}
+	}
+	code, text := answered(t, url)
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, text, "Limit of concurrent requests reached")
+	require.Empty(t, asked, "the driver is not asked again")
+}
+
+// The SDK tags one name differently in different places.
+func TestMetrics_OfTheSDK(t *testing.T) {
+	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	m := New(zap.NewNop(), "", nil)
+	scrape := showing(t, m, inventory)
+	for range 3 {
+		m.sdk.WithTags(map[string]string{"a": "1"}).Counter("temporal_request").Inc(1)
+	}
+	m.sdk.WithTags(map[string]string{"a": "1"}).WithTags(map[string]string{"a": "2", "b": "x"}).Counter("temporal_request").Inc(5)
+	m.sdk.Gauge("temporal_pollers").Update(7)
+	m.sdk.Gauge("temporal_pollers").Update(2)
+	for _, took := range []time.Duration{200 * time.Microsecond, 20 * time.Millisecond, time.Hour} {
+		m.sdk.Timer("temporal_latency").Record(took)
+	}
+	text := scrape()
+	for _, line := range []string{
+		`temporal_request_total{a="1"} 3`, `temporal_request_total{a="2",b="x"} 5`, `temporal_pollers 2`,
+		`temporal_latency_seconds_bucket{le="0.001"} 1`, `temporal_latency_seconds_bucket{le="0.05"} 2`,
+		`temporal_latency_seconds_bucket{le="600"} 2`, `temporal_latency_seconds_bucket{le="+Inf"} 3`, `temporal_latency_seconds_count 3`,
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	require.True(t, strings.Contains(text, "temporal_latency_seconds_sum 3600.0202\n"))
+}
+
+// An address that somebody has is named, with what to do.
+func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
+	m := New(zap.NewNop(), "", nil)
+	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	showing(t, m, inventory)
+	_, err = New(zap.NewNop(), "", nil).Serve(m.server.Addr, nil, nil)
+	require.ErrorContains(t, err, "set metrics to a free address, or leave it out")
+}

@@ -1,0 +1,110 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/contact"
+	"github.com/gpumux/gpumux/workers/metrics"
+	"github.com/gpumux/gpumux/workers/pool"
+)
+
+// scraped is the answer to one scrape.
+func scraped(t *testing.T, url string) (code int, text string) {
+	t.Helper()
+	answer, err := http.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+// What real slots did, and what the driver says, as a scrape finds it.
+func TestMetrics_OfSlotsAndDevices(t *testing.T) {
+	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 50 << 30}}})
+	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	require.NoError(t, err)
+	defer inventory.Close()
+	b := newWorkbench(t, nil, false)
+	m := metrics.New(b.to, "", nil)
+	first, peak := b.slot(gpu.CPU, 0), &pool.Peak{}
+	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
+	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: b.slot(gpu.CPU, 0), Peak: &pool.Peak{}})
+	_, err = run(first, b.task("hold"), same(block{MB: 10}, 3)...)
+	require.NoError(t, err)
+	peak.Take(30 << 20)
+	peak.Take(20 << 20)
+	p, _, _ := testPool(4, "A", "B")
+	m.Fault(p.Name, gpumux.Crash)
+	m.Fault(p.Name, gpumux.Crash)
+	p.Resize(3, 3)
+	p.Cordon("B", "lost")
+	m.Offer(p)
+	url, err := m.Serve("127.0.0.1:0", inventory.Devices(), inventory.Status)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	scrape := func() string {
+		code, text := scraped(t, url)
+		require.Equal(t, http.StatusOK, code, "%s", text)
+		return text
+	}
+	text := scrape()
+	for _, line := range []string{
+		`gpumux_slots_open{pool="` + p.Name + `"} 3`,
+		`gpumux_slots{device="CPU",pool="cpu",state="ready"} 1`,
+		`gpumux_slots{device="CPU",pool="cpu",state="vacant"} 1`,
+		`gpumux_slots{device="CPU",pool="cpu",state="busy"} 0`,
+		`gpumux_items_total{pool="cpu",slot="cpu/0"} 3`,
+		`gpumux_items_total{pool="cpu",slot="cpu/1"} 0`,
+		`gpumux_processes_total{pool="cpu",slot="cpu/0"} 1`,
+		`gpumux_peak_bytes{pool="cpu",slot="cpu/0"} 3.145728e+07`,
+		`gpumux_faults_total{kind="crash",pool="` + p.Name + `"} 2`,
+		`gpumux_faults_total{kind="timeout",pool="` + p.Name + `"} 0`,
+		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
+		`gpumux_device_free_bytes{device="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA Test GPU"} 5.36870912e+10`,
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
+	text = scrape()
+	require.NotContains(t, text, "GPU-00000000", "a lost device has no memory to tell of")
+	require.Contains(t, text, "gpumux_items_total", "and hides nothing else")
+}
+
+// A worker that cannot do its work says why to whoever probes it.
+func TestMetrics_HealthSaysWhy(t *testing.T) {
+	w := &Worker{}
+	now := time.Hour
+	w.contact = contact.New(nil, func() time.Duration { return now }, zap.NewNop())
+	m := metrics.New(zap.NewNop(), "", w.health)
+	url, err := m.Serve("127.0.0.1:0", nil, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	url = strings.Replace(url, "/metrics", "/healthz", 1)
+	expect := func(want int, lines ...string) {
+		t.Helper()
+		code, text := scraped(t, url)
+		require.Equal(t, want, code)
+		require.Equal(t, strings.Join(lines, "\n")+"\n", text)
+	}
+	expect(http.StatusServiceUnavailable, "the worker is starting")
+	w.well.serving.Store(true)
+	expect(http.StatusOK, "ok")
+	now += contact.Lease + 2*time.Second
+	w.well.end(errors.New("queue gpumux is served no more: gone"))
+	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
+	w.well.stopping.Store(true)
+	expect(http.StatusServiceUnavailable, "the worker is stopping")
+}
