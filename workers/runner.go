@@ -27,7 +27,7 @@ type runner struct {
 	tasks *config.Catalog
 	// user is whom tasks run as that do not say.
 	user *process.User
-	// halt ends with errPoolStopped when running calls must be given up.
+	// halt ends with pool.ErrStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
 	contact *contact.Contact

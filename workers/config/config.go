@@ -16,7 +16,7 @@ import (
 
 // Config is a worker's file: what docs/worker.md describes.
 type Config struct {
-	// Temporal says where the server is. Default: Temporal's own conventions, see TemporalConfig.
+	// Temporal says where the server is. Default: Temporal's own conventions, see Temporal.
 	Temporal Temporal `yaml:"temporal"`
 	// Store is the blob URL where large inputs and results live. Default: file://$XDG_DATA_HOME/gpumux/store.
 	Store string `yaml:"store"`
@@ -37,7 +37,7 @@ type Config struct {
 	lines map[string]int // the line of each field in the file
 }
 
-// CodecConfig says how payloads and objects are encrypted.
+// Codec says how payloads and objects are encrypted.
 type Codec struct {
 	// Keys is a key file, or a folder of them: see codec.Load.
 	Keys string `yaml:"keys"`
@@ -54,7 +54,7 @@ func (c Config) Keys() (*codec.Keys, error) {
 	return codec.Load(c.KeysPath())
 }
 
-// Load reads a worker's file. The error is a *ConfigError that names every unknown field and every value of the wrong shape
+// Load reads a worker's file. The error is an *Error that names every unknown field and every value of the wrong shape
 // with its line; whether the values make sense on this host is for Validate to say.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
@@ -79,7 +79,7 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// Validate says what can not work on a host with these devices. The error is a *ConfigError with every mistake. Nothing is
+// Validate says what can not work on a host with these devices. The error is an *Error with every mistake. Nothing is
 // started and nothing is written.
 func (c Config) Validate(inventory *gpu.Inventory) error {
 	_, _, err := c.Plan(inventory)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// PoolConfig is one pool: equal slots on some of the host's devices.
+// Pool is one pool: equal slots on some of the host's devices.
 type Pool struct {
 	// Name is what maps call the pool; its task queue is gpumux.<name>.
 	Name string `yaml:"name"`
@@ -89,7 +89,7 @@ func (p Placement) Sure() int {
 
 // Group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
 type Group struct {
-	// name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
+	// Name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
 	Name    string
 	Devices []gpu.Device
 }

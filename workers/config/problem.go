@@ -13,7 +13,7 @@ type Problem struct {
 	Line int
 }
 
-// ConfigError lists every mistake in a worker's configuration.
+// Error lists every mistake in a worker's configuration.
 type Error struct {
 	// File is empty for a configuration that was made by a program.
 	File     string

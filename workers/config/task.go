@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// TaskConfig says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
+// Task says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
 type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
 	Python string `yaml:"python"`

@@ -356,6 +356,7 @@ type Peak struct {
 	most int64
 }
 
+// Take takes in what one item held.
 func (p *Peak) Take(held int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

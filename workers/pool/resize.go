@@ -44,13 +44,14 @@ func (p *Pool) vacate(h *Handle) {
 	})
 }
 
-// SetWarm notes that a slot has finished an item of a task, Warm reports whether that was its last one.
+// SetWarm notes that a slot has finished an item of a task.
 func (p *Pool) SetWarm(h *Handle, task string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.warm = task
 }
 
+// Warm reports whether the last item that a slot finished was one of the task.
 func (p *Pool) Warm(h *Handle, task string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,9 @@ func (p *Process) Adopt(pid int) error {
 	}
 	p.PID = pid
 	p.process, _ = os.FindProcess(pid)
-	p.enlist()
+	if !p.enlist() {
+		p.mark.number = 0 // it has the template's, by which nobody finds it
+	}
 	if err := p.group.add(pid); err != nil {
 		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
 	}

@@ -114,11 +114,13 @@ func (p *Process) Start(run Command) error {
 	return nil
 }
 
-func (p *Process) enlist() {
-	if err := enlist(p.PID, p.o.Sweeper.number, p.mark.number); err != nil {
-		p.mark.number = 0 // what else it has is not its own
+// enlist gives it its numbers, and reports whether that went well. What runs as another user gives them to itself, too.
+func (p *Process) enlist() bool {
+	err := enlist(p.PID, p.o.Sweeper.number, p.mark.number)
+	if err != nil {
 		p.o.Log.Debug("a task process is marked in its environment alone", zap.String("why", err.Error()))
 	}
+	return err == nil
 }
 
 func (p *Process) expose() {
@@ -142,6 +144,7 @@ type Kills struct {
 	Peak int64
 }
 
+// Kills is what the kernel killed so far.
 func (p *Process) Kills() Kills { return p.group.kills() }
 
 // Follow is the one place where the end of a process is seen, which it awaits by itself; gone is called before others learn of it.
@@ -227,5 +230,8 @@ type ProgramError struct {
 	err     error
 }
 
+// Error is error's.
 func (e *ProgramError) Error() string { return fmt.Sprintf("start %q: %v", e.program, e.err) }
+
+// Unwrap is errors.Is's.
 func (e *ProgramError) Unwrap() error { return e.err }
