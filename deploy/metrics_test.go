@@ -20,7 +20,7 @@ func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	desc := regexp.MustCompile(`prometheus\.NewDesc\("(\w+)", "[^"]*", \[\]string\{([^}]*)\}`)
-	for _, found := range desc.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
+	for _, found := range desc.FindAllStringSubmatch(string(read(t, "workers/metrics/metrics.go")), -1) {
 		for label := range strings.SplitSeq(found[2], ",") {
 			all[found[1]] = append(all[found[1]], strings.Trim(label, ` "`))
 		}
