@@ -3,7 +3,6 @@ package devserver
 import (
 	"context"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -271,19 +270,6 @@ func describeNamespace(t *testing.T, s *Server, name string) (*workflowservice.D
 	require.NoError(t, err)
 	defer c.Close()
 	return c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: name})
-}
-
-// Every file of the package is told of in its documentation.
-func TestDoc_NamesEveryFile(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	for _, file := range files {
-		if matched, _ := filepath.Match("*_test.go", file); !matched && file != "doc.go" {
-			require.Contains(t, string(doc), file+" (")
-		}
-	}
 }
 
 // Lists that come together are answered, not refused for their rate: 10 a second is what the server allows by default.
