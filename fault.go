@@ -34,10 +34,10 @@ func Kinds() []Kind {
 	return []Kind{DeviceOOM, Budget, HostOOM, Crash, Timeout, DeviceLost, TaskError, BadInput, Canceled}
 }
 
-// Memory says whether the fault is about memory, so that a larger budget can help.
+// Memory reports whether the fault is about memory, so that a larger budget can help.
 func (k Kind) Memory() bool { return k == DeviceOOM || k == Budget || k == HostOOM }
 
-// Deadly says whether the task process did not outlive the fault.
+// Deadly reports whether the task process did not outlive the fault.
 func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout || k == DeviceLost }
 
 // Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.

@@ -17,7 +17,7 @@ const (
 // Reduces are the names that stand for no task.
 func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }
 
-// OwnReduce says whether a reduce is computed by gpumux itself; any other name is a task that runs in slots.
+// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a task that runs in slots.
 func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
 
 // ReduceInput is the input of the activity Reduce. Exactly one of Source, Results and Partials is given; with none it only

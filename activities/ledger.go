@@ -348,7 +348,7 @@ func (l *ledger) snapshot(waiting string) memo {
 	return m
 }
 
-// inline says that the results travel through the history: they were asked to and are still small.
+// inline reports whether the results travel through the history: they were asked to and are still small.
 func (l *ledger) inline() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ func (l *limit) note() {
 	}
 }
 
-// over says that no further item should be taken, and keeps saying so.
+// over reports whether no further item should be taken, and keeps saying so.
 func (l *limit) over() bool {
 	if l.after == 0 {
 		return false
@@ -47,7 +47,7 @@ func (l *limit) over() bool {
 	return l.passed
 }
 
-// reached says that over was asked and did not let an item pass.
+// reached reports whether over was asked and did not let an item pass.
 func (l *limit) reached() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

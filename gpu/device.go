@@ -58,7 +58,7 @@ type Device struct {
 	MIG bool `json:"mig,omitempty"`
 }
 
-// Usable says whether work can be placed on the device: a GPU in MIG mode only holds instances.
+// Usable reports whether work can be placed on the device: a GPU in MIG mode only holds instances.
 func (d Device) Usable() bool { return !d.MIG }
 
 // String names the device for people: its selector, UUID and name.

@@ -15,7 +15,7 @@ const (
 	ActionReboot   Action = "reboot"    // restart the host
 )
 
-// Cordon says whether new work must stay off the device until it recovered.
+// Cordon reports whether new work must stay off the device until it recovered.
 func (a Action) Cordon() bool {
 	switch a {
 	case ActionDrain, ActionDrainP2P, ActionReset, ActionReboot:

@@ -32,5 +32,5 @@ func (host) memory() (Memory, error) {
 	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
-// HostPIDs says whether this process sees the host's process numbers.
+// HostPIDs reports whether this process sees the host's process numbers.
 func HostPIDs() bool { return true }

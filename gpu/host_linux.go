@@ -154,7 +154,7 @@ func kib(data []byte, key string) uint64 {
 	return n * 1024
 }
 
-// HostPIDs says whether this process sees the host's process numbers, which are the ones
+// HostPIDs reports whether this process sees the host's process numbers, which are the ones
 // that older drivers tell: see Inventory.OurPIDs. A container can be started with them
 // (docker run --pid=host, hostPID: true in Kubernetes).
 func HostPIDs() bool {

@@ -17,5 +17,5 @@ func (host) memory() (Memory, error) {
 	return Memory{}, fmt.Errorf("not known on %s: %w", platform, errors.ErrUnsupported)
 }
 
-// HostPIDs says whether this process sees the host's process numbers.
+// HostPIDs reports whether this process sees the host's process numbers.
 func HostPIDs() bool { return true }

@@ -177,7 +177,7 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	return out, nil
 }
 
-// OurPIDs says whether the process numbers that the driver tells are those that processes have here. On the host they are. In a
+// OurPIDs reports whether the process numbers that the driver tells are those that processes have here. On the host they are. In a
 // container with process numbers of its own they are from driver 535.113 on, which translates them and leaves out what the
 // container does not see; older ones tell the host's.
 func (inv *Inventory) OurPIDs() bool {

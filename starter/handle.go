@@ -62,7 +62,7 @@ func (h *Handle) Suits(m Map) error {
 	return &OtherEdition{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
 }
 
-// Running says whether the run went on when the handle was made.
+// Running reports whether the run went on when the handle was made.
 func (h *Handle) Running() bool { return h.run.Status == Running }
 
 // FirstRunID names the run for as long as it lasts, while RunID changes whenever a large map is continued in a new history.

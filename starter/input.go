@@ -19,12 +19,12 @@ func (m *Map) length() int64 {
 	return m.Input.Len()
 }
 
-// large says whether the items are too many to travel inside the workflow's input.
+// large reports whether the items are too many to travel inside the workflow's input.
 func (m *Map) large() bool {
 	return m.Spooled != nil && (m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
-// manyResults says whether the results will not fit a summary, so that the workers' store takes them in any case.
+// manyResults reports whether the results will not fit a summary, so that the workers' store takes them in any case.
 func (m *Map) manyResults() bool { return m.length() < 0 || m.length() > gpumux.InlineItems }
 
 // place puts the items where the workflow finds them and returns the URL of the store that takes the results, or "" when they

@@ -131,7 +131,7 @@ func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, err
 	return st, nil
 }
 
-// Holds says whether a URL names an object in the workers' store, so that they read it where it lies.
+// Holds reports whether a URL names an object in the workers' store, so that they read it where it lies.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
 	st, err := s.store(ctx)
 	var away *NoStore

@@ -117,7 +117,7 @@ func faultOf(e *temporal.ApplicationError) gpumux.Fault {
 	return gpumux.Fault{Message: e.Message()}
 }
 
-// unreachable says whether err is about the connection and may pass.
+// unreachable reports whether err is about the connection and may pass.
 func unreachable(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var deadline *serviceerror.DeadlineExceeded

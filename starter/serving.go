@@ -24,7 +24,7 @@ type Rung struct {
 	Workers int `json:"workers"`
 }
 
-// Served says whether somebody takes work from the queue.
+// Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
 // Serving tells who serves the queue of workflows, which comes first, and each rung of a ladder.

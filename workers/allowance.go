@@ -76,7 +76,7 @@ func (a *allowances) capped(pool, model string, devices int, c slot.Cap) {
 	}
 }
 
-// first says whether this is said for the first time.
+// first reports whether this is said for the first time.
 func (a *allowances) first(words ...string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -187,7 +187,7 @@ func budgets(placements []config.Placement) []wanted {
 				if at < 0 {
 					at, list = len(list), append(list, wanted{device: d})
 				}
-				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Sure())
+				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Least())
 			}
 		}
 	}

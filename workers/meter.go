@@ -183,7 +183,7 @@ func (m *meter) restart() {
 
 func (m *meter) clear() { m.from, m.parts, m.items, m.lack = m.valid, 0, 0, 0 }
 
-// current says whether a measurement is of the present slots and task.
+// current reports whether a measurement is of the present slots and task.
 func (m *meter) current(of measurement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,7 +203,7 @@ func (m *meter) adopt(s *stint) {
 	m.restart()
 }
 
-// runs says whether a call of a task runs; the caller holds the lock.
+// runs reports whether a call of a task runs; the caller holds the lock.
 func (m *meter) runs(task string) bool {
 	for s := range m.stints {
 		if s.task == task {

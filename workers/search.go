@@ -69,7 +69,7 @@ func (s *search) again() {
 // slots is the number to measure now.
 func (s *search) slots() int { return s.now }
 
-// settled says that the search rests; best is the number in use.
+// settled reports whether the search rests; best is the number in use.
 func (s *search) settled() bool { return s.resting }
 func (s *search) best() int     { return s.at }
 

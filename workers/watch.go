@@ -96,7 +96,7 @@ type look struct {
 	held int64
 }
 
-// due says whether it is time for another look at a process that holds so much by now.
+// due reports whether it is time for another look at a process that holds so much by now.
 func (l look) due(now time.Time, held, budget int64) bool {
 	wait := sharedCost * l.took
 	if float64(held-l.held) >= grownShare*float64(budget) {

@@ -377,7 +377,7 @@ func (w *Worker) Describe() gpumux.Describe {
 	defer w.telling.RUnlock()
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
 	for i, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Sure() * len(p.Groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
 		if p.Auto() {
 			info.MaxSlots = p.Most * len(p.Groups)
 			if i < len(w.pools) {

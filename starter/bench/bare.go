@@ -109,7 +109,7 @@ func (p *bare) run(ctx context.Context, perProcess int) error {
 // rate is items per second over the rounds so far.
 func (p *bare) rate() float64 { return float64(p.items) / max(p.total, time.Microsecond).Seconds() }
 
-// unsteady says that the rounds differ by more than the machine itself explains.
+// unsteady reports whether the rounds differ by more than the machine itself explains.
 func (p *bare) unsteady() bool {
 	const apart = 1.5
 	return len(p.rates) > 1 && slices.Max(p.rates) > apart*slices.Min(p.rates)

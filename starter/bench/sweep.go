@@ -39,7 +39,7 @@ func (b *bench) sweep(ctx context.Context, w workload) error {
 	return nil
 }
 
-// growing says whether the last step was worth it.
+// growing reports whether the last step was worth it.
 func growing(steps []Step) bool {
 	n := len(steps)
 	return n < 2 || steps[n-1].Rate >= steps[n-2].Rate*worthwhile

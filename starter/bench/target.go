@@ -24,7 +24,7 @@ type target struct {
 	probe  probe
 }
 
-// gpu says whether the target is a GPU.
+// gpu reports whether the target is a GPU.
 func (t *target) gpu() bool { return t.device.Kind != gpu.KindCPU }
 
 // name is the device for people.

@@ -80,7 +80,7 @@ func budgetFor(memory uint64, slots int) gpumux.Size {
 	return gpumux.Size(min(budget, max(leastBudget, memory/2/uint64(slots+1))))
 }
 
-// needsFramework says whether a workload multiplies matrices.
+// needsFramework reports whether a workload multiplies matrices.
 func needsFramework(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return name != "light" })
 }

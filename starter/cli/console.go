@@ -32,7 +32,7 @@ func newConsole(to io.Writer) *console {
 	return c
 }
 
-// isTerminal says whether a stream is a person's screen.
+// isTerminal reports whether a stream is a person's screen.
 func isTerminal(stream any) bool {
 	if v, ok := stream.(*visible); ok {
 		stream = v.to
@@ -41,10 +41,10 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// dumb says that a terminal of this kind shows escape sequences instead of obeying them.
+// dumb reports whether a terminal of this kind shows escape sequences instead of obeying them.
 func dumb(kind string) bool { return kind == "" || kind == "dumb" }
 
-// terminal says whether a status line can be shown.
+// terminal reports whether a status line can be shown.
 func (c *console) terminal() bool { return c.fd >= 0 }
 
 // width is the number of columns.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// dead says that a worker, host/pid, ran on this host and its process is gone. It is asked only about workers of a server
+// dead reports whether a worker, host/pid, ran on this host and its process is gone. It is asked only about workers of a server
 // whose data folder this process holds: those ran in the process that held it before, or connected to it from elsewhere.
 func dead(identity string) bool {
 	host, number, found := strings.Cut(identity, "/")

@@ -148,7 +148,7 @@ func localStateOf(path string) localState {
 	return s
 }
 
-// held says whether a command uses the folder now.
+// held reports whether a command uses the folder now.
 func held(data string) bool {
 	file, err := os.Open(filepath.Join(data, lockFile))
 	if err != nil {

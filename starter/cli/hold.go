@@ -63,7 +63,7 @@ func (h *hold) release() {
 // mark is the file that says which run of a map has had its results written.
 func (s *session) mark(id string) string { return filepath.Join(s.data, "delivered", id) }
 
-// delivered says that the results of a run were written to their end.
+// delivered reports whether the results of a run were written to their end.
 func (s *session) delivered(h *starter.Handle) bool {
 	run, err := os.ReadFile(s.mark(h.ID))
 	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()

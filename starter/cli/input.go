@@ -36,7 +36,7 @@ func (i items) put(m *starter.Map) {
 	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.rng, i.source, i.label
 }
 
-// isOneList says that the input is a single item, a list, which people may have meant to be the items.
+// isOneList reports whether the input is a single item, a list, which people may have meant to be the items.
 func (i items) isOneList() bool {
 	const most = 16 << 20
 	if i.spooled == nil || i.spooled.Items != 1 || i.spooled.Bytes > most {
@@ -150,7 +150,7 @@ func formatOf(in string, isURL bool, f *mapFlags) (store.Format, error) {
 	return format, nil
 }
 
-// refusedEnding says that a name is plainly of something else; other names are taken for JSON lines.
+// refusedEnding reports whether a name is plainly of something else; other names are taken for JSON lines.
 func refusedEnding(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".arrow", ".bz2", ".xz", ".zip":

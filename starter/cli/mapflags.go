@@ -261,7 +261,7 @@ func (m *mistakes) task(c *cobra.Command, args []string, local bool) (task strin
 	return args[0], nil
 }
 
-// sameFile says whether two names are of one file, which a device such as /dev/null may well be.
+// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" || a == "-" || b == "-" {
 		return false

@@ -168,7 +168,7 @@ func (a *app) reachable(ctx context.Context, h *starter.Handle, pools []string) 
 	return nil
 }
 
-// resultless says that no item of any map of the folder has a stored result.
+// resultless reports whether no item of any map of the folder has a stored result.
 func (s *session) resultless() bool {
 	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
 	return err == nil && len(parts) == 0

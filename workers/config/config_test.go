@@ -344,7 +344,7 @@ tasks:
 	placements, _, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
 	require.Equal(t, []int{7, 2, 2 * runtime.GOMAXPROCS(0)}, []int{placements[0].Most, placements[1].Most, placements[2].Most})
-	require.Equal(t, []int{1, 2, 1}, []int{placements[0].Sure(), placements[1].Sure(), placements[2].Sure()})
+	require.Equal(t, []int{1, 2, 1}, []int{placements[0].Least(), placements[1].Least(), placements[2].Least()})
 
 	// A limit of its own bounds the slots, not what a call gets that has the device whole.
 	c.Pools[0].MaxSlots, c.Pools[1] = 3, Pool{Name: "fixed"}

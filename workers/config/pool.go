@@ -79,8 +79,8 @@ type Placement struct {
 // Auto reports whether the number of slots is found by measurement.
 func (p Placement) Auto() bool { return p.Slots == AutoSlots }
 
-// Sure is the number of slots per group that there are in any case.
-func (p Placement) Sure() int {
+// Least is the number of slots per group that there are in any case.
+func (p Placement) Least() int {
 	if p.Auto() {
 		return 1
 	}
@@ -132,7 +132,7 @@ func (p Placement) reach(all []Placement) (fit, most int) {
 			left := d.Memory
 			for _, o := range all {
 				if o.index != p.index && o.uses(d) {
-					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.Sure()))
+					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.Least()))
 				}
 			}
 			if each := uint64(p.Memory) / uint64(p.GPUsPerSlot); each > 0 && d.Memory > 0 {
@@ -150,7 +150,7 @@ func (p Placement) reach(all []Placement) (fit, most int) {
 	return max(1, fit), max(1, min(fit, most))
 }
 
-// uses says that a pool has slots on a device.
+// uses reports whether a pool has slots on a device.
 func (p Placement) uses(d gpu.Device) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {
 		return slices.ContainsFunc(g.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID })
@@ -289,8 +289,8 @@ func checkShares(placements []Placement, r *report) {
 			}
 			if p.Memory > 0 {
 				budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
-				sum += float64(budget) * float64(p.Sure())
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Sure(), budget, p.Name))
+				sum += float64(budget) * float64(p.Least())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), budget, p.Name))
 			}
 		}
 		if d.Memory > 0 && sum > float64(d.Memory) {

@@ -25,7 +25,7 @@ type claim struct {
 	timer *time.Timer
 }
 
-// claimed says that a group is kept from others; the caller holds the lock.
+// claimed reports whether a group is kept from others; the caller holds the lock.
 func (p *Pool) claimed(group string) bool {
 	c := p.claims[group]
 	return c != nil && c.who != nil

@@ -277,7 +277,7 @@ func (p *Pool) Cordoned(group string) bool {
 	return bad
 }
 
-// off says whether a slot is cordoned; the caller holds the lock.
+// off reports whether a slot is cordoned; the caller holds the lock.
 func (p *Pool) off(h *Handle) bool {
 	_, bad := p.cordoned[h.Group]
 	return bad

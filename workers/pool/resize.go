@@ -21,7 +21,7 @@ func (p *Pool) Resize(open, kept int) {
 	p.Changed()
 }
 
-// surplus says that a slot has a process which its group is not to keep; the caller holds the lock.
+// surplus reports whether a slot has a process which its group is not to keep; the caller holds the lock.
 func (p *Pool) surplus(h *Handle) bool {
 	if p.kept >= len(p.handles) || p.stopped != nil || h.State() == slot.Vacant {
 		return false

@@ -73,13 +73,13 @@ func (s *Slot) posted(p *session, f *flow, records []wire.Record) error {
 	} else {
 		f.began = now
 	}
-	p.quicken(busy / float64(len(records)))
+	p.learnPace(busy / float64(len(records)))
 	s.ended(p, len(records), busy, peaks)
 	return nil
 }
 
-// quicken takes in what an item took, in seconds.
-func (p *session) quicken(busy float64) {
+// learnPace takes in what an item took, in seconds.
+func (p *session) learnPace(busy float64) {
 	if took := max(time.Microsecond, duration(busy)); p.pace == 0 {
 		p.pace = took
 	} else {
@@ -117,7 +117,7 @@ func (s *Slot) overdue(p *session, f *flow, timeout time.Duration) error {
 	}
 	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.Out.Tail()}
 	stacks := p.stacks()
-	p.charge = s.judge(p, *e)
+	p.charge = s.faultFrom(p, *e)
 	p.charge.Traceback = stacks
 	p.Destroy()
 	if err := s.lapsed(f.call); err != nil {

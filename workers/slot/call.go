@@ -125,7 +125,7 @@ func (c Call) lapsed() error {
 
 func (c Call) attempts() int { return max(1, c.Attempts) }
 
-// same says whether a process of one task can serve the other.
+// same reports whether a process of one task can serve the other.
 func same(a, b Task) bool { return reflect.DeepEqual(a, b) }
 
 // ErrLapsed is in the cause of a context whose call must not go on, because its items may be running elsewhere: the process is

@@ -119,7 +119,7 @@ func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) 
 	out.SetReadDeadline(time.Now())
 	printed := bytes.TrimSpace(<-value)
 	done.Output = p.Out.Rest()
-	fault := s.said(call.Task, p, status.ExitStatus(), printed, done.Output)
+	fault := s.exitFault(call.Task, p, status.ExitStatus(), printed, done.Output)
 	s.retire(false, "command ended")
 	switch {
 	case fault == nil:
@@ -175,13 +175,13 @@ func (p present) Read(b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// said judges what a command that ended by itself left behind.
-func (s *Slot) said(task Task, p *session, exit int, printed []byte, output string) *gpumux.Fault {
+// exitFault is the fault of a command that ended by itself, or nil.
+func (s *Slot) exitFault(task Task, p *session, exit int, printed []byte, output string) *gpumux.Fault {
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
 		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.budget)}
-		p.testify(&e, s.kills)
+		p.addMemory(&e, s.kills)
 		d := diagnosis.Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
@@ -226,7 +226,7 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *session, i
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
 			p = &session{task: task, budget: o.Memory, limit: 1, started: time.Now()}
-			err = p.begin(o, process.TaskExposure, process.Command{Argv: argv, Stdin: stdin, Stdout: stdout})
+			err = p.spawn(o, process.TaskExposure, process.Command{Argv: argv, Stdin: stdin, Stdout: stdout})
 		}
 	}
 	if err != nil {

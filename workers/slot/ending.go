@@ -42,7 +42,7 @@ func (p *session) death(err error) *diagnosis.Evidence {
 	return e
 }
 
-// cutOff says that the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
+// cutOff reports whether the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
 // The system reports a reset instead of an end when the process had not read everything.
 func cutOff(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)

@@ -263,7 +263,7 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	s.works()
 }
 
-// stopped says whether a process, as left describes it, is stopped by a signal.
+// stopped reports whether a process, as left describes it, is stopped by a signal.
 func stopped(process string) bool {
 	file, _, _ := strings.Cut(process, " ")
 	stat, _ := os.ReadFile(strings.TrimSuffix(file, "environ") + "stat")

@@ -52,7 +52,7 @@ func (f *flow) cut() {
 	f.call.Held, f.call.Done = nil, func(Done) {}
 }
 
-// gather says whether at least least items are held, or enough for a frame, or the last ones. It never waits: where they are still
+// gather reports whether at least least items are held, or enough for a frame, or the last ones. It never waits: where they are still
 // to come, it asks for them, n in all.
 func (f *flow) gather(least, n int) (enough bool) {
 	if f.over || len(f.held) >= least || f.full() {
@@ -62,7 +62,7 @@ func (f *flow) gather(least, n int) (enough bool) {
 	return enough
 }
 
-// full says that the items that are held are as large as a frame.
+// full reports whether the items that are held are as large as a frame.
 func (f *flow) full() bool {
 	bytes := 0
 	for i := range f.held {
@@ -71,7 +71,7 @@ func (f *flow) full() bool {
 	return bytes >= frameBytes
 }
 
-// ended says that nothing is left to be sent.
+// ended reports whether nothing is left to be sent.
 func (f *flow) ended() bool { return f.over && len(f.held) == 0 }
 
 // pop takes the first item that is held.
@@ -132,7 +132,7 @@ func (f *flow) room(n int) {
 	f.flight = append(f.track[:0], f.flight...)
 }
 
-// hungry says that the process runs low of items. One that has not read what it was given gets no more, however few items that is.
+// hungry reports whether the process runs low of items. One that has not read what it was given gets no more, however few items that is.
 func (f *flow) hungry(p *session) bool {
 	return len(f.flight) == 0 || len(f.flight) <= whole(p.given, p.batch)/2 && len(p.send) <= 1
 }
@@ -145,7 +145,7 @@ func whole(items, batch int) int {
 	return (items + batch - 1) / batch * batch
 }
 
-// due says whether this is the item that the process has to answer next.
+// due reports whether this is the item that the process has to answer next.
 func (f *flow) due(run int64, n int) bool {
 	return len(f.flight) > 0 && f.flight[0].run == run && f.flight[0].n == n
 }

@@ -70,7 +70,7 @@ func footprint(proc string, pid int, before, devices []string) string {
 	return ""
 }
 
-// ours says whether a file is one that the runtime opens, or one that is the same to all who have it open.
+// ours reports whether a file is one that the runtime opens, or one that is the same to all who have it open.
 func ours(path string) bool {
 	switch path {
 	case "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full":

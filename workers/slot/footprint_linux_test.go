@@ -112,7 +112,7 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	defer theirs.Close()
 	defer ours.Close()
 	tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
-	p, files, err := newProcess(Task{}, Options{}, 1)
+	p, files, err := newSession(Task{}, Options{}, 1)
 	require.NoError(t, err)
 	p.Process = &process.Process{Exited: make(chan struct{})}
 	go p.listen()

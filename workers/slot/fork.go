@@ -47,7 +47,7 @@ func (s *Slot) unforked(call Call, err error) error {
 	if err := call.lapsed(); err != nil {
 		return err
 	}
-	fault := s.judge(failed.process, failed.evidence)
+	fault := s.faultFrom(failed.process, failed.evidence)
 	fault.Op, fault.Traceback = "start", failed.trace
 	s.failures++
 	return fault

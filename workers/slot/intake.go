@@ -72,7 +72,7 @@ func (in *intake) add(item Item, err error) bool {
 	return in.pulling
 }
 
-// full says that there are n items, or as many as a frame holds.
+// full reports whether there are n items, or as many as a frame holds.
 func (in *intake) full(n int) bool { return len(in.ready) >= n || in.bytes >= frameBytes }
 
 func (in *intake) tell() {

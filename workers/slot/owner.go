@@ -298,20 +298,20 @@ func (s *Slot) diagnose(p *session, e *diagnosis.Evidence) *gpumux.Fault {
 		}
 	default:
 	}
-	return s.judge(p, *e)
+	return s.faultFrom(p, *e)
 }
 
 // gather adds what the process leaves behind to the evidence; kills is memoryKills of a time before.
 func (p *session) gather(e *diagnosis.Evidence, kills int) {
 	e.Budget, e.Peak, e.Target = int64(p.budget), p.memory.Peak(), p.task.Python
-	p.testify(e, kills)
+	p.addMemory(e, kills)
 	if e.Tail == "" {
 		e.Tail = p.Out.Tail()
 	}
 }
 
-// judge makes a fault of this slot from all the evidence.
-func (s *Slot) judge(p *session, e diagnosis.Evidence) *gpumux.Fault {
+// faultFrom makes a fault of this slot from all the evidence.
+func (s *Slot) faultFrom(p *session, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU = p.budget > s.o.Memory, s.o.Device == "CPU"
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
@@ -369,7 +369,7 @@ func (s *Slot) unstarted(task Task, err error) *gpumux.Fault {
 	return fault
 }
 
-// scarce says that the worker or its machine ran out of something that comes back when others let go of it.
+// scarce reports whether the worker or its machine ran out of something that comes back when others let go of it.
 func scarce(err error) bool {
 	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
 		if errors.Is(err, lack) {

@@ -298,7 +298,7 @@ func (s *Slot) results(p *session, f *flow, m wire.Results) error {
 	if !m.Wait {
 		f.began = now
 	}
-	p.quicken(busy / float64(len(m.Values)))
+	p.learnPace(busy / float64(len(m.Values)))
 	s.ended(p, len(m.Values), busy, peak)
 	return nil
 }
@@ -308,7 +308,7 @@ func (s *Slot) raised(p *session, f *flow, m wire.Fault) error {
 	e := raised(m.Raised)
 	text := p.Out.UpTo(m.Out)
 	e.Tail = text
-	p.testify(e, s.kills)
+	p.addMemory(e, s.kills)
 	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {
 		return s.fail(p, e, m.Raised.Traceback)

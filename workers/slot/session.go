@@ -67,7 +67,7 @@ func launch(ctx context.Context, task Task, o Options, limit int) (*session, err
 
 // start is launch with a program and, for a template, its channel.
 func start(task Task, o Options, limit int, argv []string, channel *os.File) (*session, error) {
-	p, files, err := newProcess(task, o, limit)
+	p, files, err := newSession(task, o, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*s
 	if channel != nil {
 		exposure = process.TemplateExposure
 	}
-	if err = p.begin(o, exposure, process.Command{Argv: argv, Files: extra}); err != nil {
+	if err = p.spawn(o, exposure, process.Command{Argv: argv, Files: extra}); err != nil {
 		p.disconnect()
 		return nil, err
 	}
@@ -88,9 +88,9 @@ func start(task Task, o Options, limit int, argv []string, channel *os.File) (*s
 	return p, nil
 }
 
-// newProcess makes the worker's side of a process that is still to be started with files, as its descriptors from 3 on; the
+// newSession makes the worker's side of a process that is still to be started with files, as its descriptors from 3 on; the
 // caller closes them when it has.
-func newProcess(task Task, o Options, limit int) (p *session, files []*os.File, err error) {
+func newSession(task Task, o Options, limit int) (p *session, files []*os.File, err error) {
 	p = &session{
 		task: task, budget: o.Memory, limit: limit, started: time.Now(), given: frameItems,
 		send: make(chan wire.Message, unread), heard: make(chan heard, 16),
@@ -138,8 +138,8 @@ func (p *session) disconnect() {
 	}
 }
 
-// begin starts what is to be the process, in the task's folder and with the slot's environment.
-func (p *session) begin(o Options, exposure int, run process.Command) error {
+// spawn starts what is to be the process, in the task's folder and with the slot's environment.
+func (p *session) spawn(o Options, exposure int, run process.Command) error {
 	c, err := process.New(o.child(p.task, exposure))
 	if err != nil {
 		return err

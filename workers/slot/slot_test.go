@@ -649,7 +649,7 @@ func TestSlot_NothingOutlivesAKilledWorker(t *testing.T) {
 	}
 }
 
-// gone says that a process has ended, reaped or not: whose child an orphan becomes is the system's affair.
+// gone reports whether a process has ended, reaped or not: whose child an orphan becomes is the system's affair.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

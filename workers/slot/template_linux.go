@@ -189,7 +189,7 @@ func (t *template) fork(task Task, o Options, limit int) (_ *session, err error)
 	case t.used <- struct{}{}:
 	default:
 	}
-	p, files, err := newProcess(task, o, limit)
+	p, files, err := newSession(task, o, limit)
 	if err != nil {
 		return nil, err
 	}

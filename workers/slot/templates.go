@@ -230,7 +230,7 @@ func (ts *Templates) share(slots int) {
 	ts.mu.Unlock()
 }
 
-// refused says whether nothing is to be forked.
+// refused reports whether nothing is to be forked.
 func (l *lineage) refused(edition string, now time.Time) bool {
 	return l.refusal != "" && l.edition == edition && (l.until.IsZero() || now.Before(l.until))
 }
@@ -285,7 +285,7 @@ func (ts *Templates) refuseLocked(t *template, why string, passes bool) {
 	t.stop()
 }
 
-// forks says whether fresh processes of a task may be forked at all.
+// forks reports whether fresh processes of a task may be forked at all.
 func (t Task) forks() bool { return canFork && t.Python != "" && t.Fresh != Spawn }
 
 // lineageKey has everything that a module may see while it is imported.

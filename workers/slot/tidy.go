@@ -21,7 +21,7 @@ const (
 // errLost says that the process ended while no item ran.
 var errLost = errors.New("the task process ended between two items")
 
-// wantsTrim says that the process is to trim before it gets more items.
+// wantsTrim reports whether the process is to trim before it gets more items.
 func (s *Slot) wantsTrim(p *session) bool {
 	if !p.memory.draining && p.trims {
 		held, _ := p.held()

@@ -120,8 +120,8 @@ func (p *session) held() (bytes int64, fresh bool) {
 	return p.memory.held, fresh
 }
 
-// testify adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
-func (p *session) testify(e *diagnosis.Evidence, before int) {
+// addMemory adds to the evidence what is known of the process's memory; before is memoryKills as the call began.
+func (p *session) addMemory(e *diagnosis.Evidence, before int) {
 	if over := p.memory.over.Load(); over > 0 {
 		e.HostLeft = p.memory.left.Load()
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over, e.Peak)

@@ -47,7 +47,7 @@ func python() string {
 // imitated is where testdata/imitation/libcuda.c finds the state of the stand-in; a task sees no variable of gpumux's own.
 const imitated = "IMITATED_NVML"
 
-// rehearsed says that the machine is a stand-in, which whoever started the tests has set up.
+// rehearsed reports whether the machine is a stand-in, which whoever started the tests has set up.
 func rehearsed() bool { return os.Getenv(gputest.StateVariable) != "" }
 
 // machine is what a test runs on.

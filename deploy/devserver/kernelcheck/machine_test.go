@@ -143,7 +143,7 @@ func (p *program) code() int {
 	return p.ProcessState.ExitCode()
 }
 
-// alive says that the program runs.
+// alive reports whether the program runs.
 func (p *program) alive() bool {
 	select {
 	case <-p.ended:

@@ -48,7 +48,7 @@ func re(text string) *pattern {
 	return &pattern{regexp.MustCompile(text), wordsOf(parsed.Simplify())}
 }
 
-// may says whether a text can match; small is the text in small letters.
+// may reports whether a text can match; small is the text in small letters.
 func (p *pattern) may(small string) bool {
 	return len(p.words) == 0 || slices.ContainsFunc(p.words, func(word string) bool { return strings.Contains(small, word) })
 }

@@ -236,7 +236,7 @@ func (g *cgroup) close() {
 	}
 }
 
-// delegated says whether a cgroup was handed over to whoever runs in it.
+// delegated reports whether a cgroup was handed over to whoever runs in it.
 func delegated(dir string) bool {
 	var value [8]byte
 	for _, name := range []string{"trusted.delegate", "user.delegate"} {

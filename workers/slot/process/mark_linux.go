@@ -64,7 +64,7 @@ func enlisted(pid int, mark mark) (ours, theirs, known bool) {
 	return ours, !ours && hard == mark.worker && soft >= mark.worker/2 && soft < mark.worker, known
 }
 
-// descends says whether a process has the number of any worker.
+// descends reports whether a process has the number of any worker.
 func descends(pid int) bool {
 	_, hard, _ := numbers(pid)
 	return hard >= leastNumber

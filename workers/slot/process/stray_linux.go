@@ -122,7 +122,7 @@ func orphaned(mark mark, environs map[int]reading) (found orphans) {
 	return found
 }
 
-// away says that a process has ended in a group that is nobody's whom we know. Its own group has others that still live, perhaps,
+// away reports whether a process has ended in a group that is nobody's whom we know. Its own group has others that still live, perhaps,
 // of which each ends before it can be looked at.
 func away(pid int) bool {
 	if state, _ := condition(pid); state != 'Z' {
@@ -135,13 +135,13 @@ func away(pid int) bool {
 // exiting is the kernel's PF_EXITING.
 const exiting = 4
 
-// ending says whether a process has begun to end: it has no environment any more, but still its children.
+// ending reports whether a process has begun to end: it has no environment any more, but still its children.
 func ending(pid int) bool {
 	_, flags := condition(pid)
 	return flags&exiting != 0
 }
 
-// lives says whether a process is there and has not begun to end.
+// lives reports whether a process is there and has not begun to end.
 func lives(pid int) bool {
 	state, flags := condition(pid)
 	return state != 0 && state != 'Z' && state != 'X' && flags&exiting == 0
@@ -158,7 +158,7 @@ func condition(pid int) (state byte, flags uint64) {
 	return fields[0][0], flags
 }
 
-// leads says whether a process is a task process that await will reap, and so the leader of a group of its own.
+// leads reports whether a process is a task process that await will reap, and so the leader of a group of its own.
 func leads(pid int) bool {
 	_, leader := leaders.Load(pid)
 	return leader

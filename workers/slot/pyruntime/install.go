@@ -56,7 +56,7 @@ func hash() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// whole says whether home has every file as it is embedded.
+// whole reports whether home has every file as it is embedded.
 func whole(home string) bool {
 	return walk(func(name string, content []byte) error {
 		there, err := os.ReadFile(filepath.Join(home, name))
