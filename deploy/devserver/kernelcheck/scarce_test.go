@@ -29,7 +29,8 @@ func scarce(t *testing.T, free int64) {
 	require.NoError(t, file.Close())
 }
 
-// exhausted checks the fault of an item that the kernel killed for want of memory that was not its budget's.
+// exhausted checks the fault of an item that was killed for want of memory that was not its budget's: by the kernel, or by the
+// worker's own watch over the host's memory, which mostly comes first.
 func exhausted(t *testing.T, f *gpumux.Fault, limit string) {
 	t.Helper()
 	require.NotNil(t, f)
@@ -38,6 +39,10 @@ func exhausted(t *testing.T, f *gpumux.Fault, limit string) {
 	require.Equal(t, "signal SIGKILL", f.Exit)
 	require.NotEmpty(t, f.Hint)
 	is, met := killed(t, f.PID)
+	if strings.HasPrefix(f.Message, "the host had ") {
+		require.False(t, is)
+		return
+	}
 	require.True(t, is)
 	require.Equal(t, limit, met)
 }
