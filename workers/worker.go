@@ -83,7 +83,6 @@ type Worker struct {
 	// Made by Start, in this order.
 	scratch string // a folder to remove
 	home    string // HOME of tasks without a user of their own
-	cache   string // a folder that outlives the worker, or ""
 	metrics *metrics.Metrics
 	store   *store.Store
 	// recorders store what the chunks of all pools finish.
@@ -245,16 +244,15 @@ func (w *Worker) start(ctx context.Context) error {
 // runtime writes the Python runtime, into a folder of its own when the user has no cache folder.
 func (w *Worker) runtime() (string, error) {
 	users, dir := w.users(), w.o.Runtime
-	if dir != "" {
-		w.cache = dir
-	} else if cache, err := os.UserCacheDir(); err == nil {
-		path, err := pyruntime.Install(filepath.Join(cache, "gpumux"))
-		if err == nil {
-			w.cache = filepath.Join(cache, "gpumux")
-		}
-		// Other users cannot enter a home.
-		if err == nil && len(users) == 0 {
-			return path, w.makeHomes(w.cache, nil)
+	lasting := dir // a folder that outlives the worker, or ""
+	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
+		cache = filepath.Join(cache, "gpumux")
+		if path, err := pyruntime.Install(cache); err == nil {
+			lasting = cache
+			// Other users cannot enter a home.
+			if len(users) == 0 {
+				return path, w.makeHomes(lasting, nil)
+			}
 		}
 	}
 	if dir == "" {
@@ -271,7 +269,7 @@ func (w *Worker) runtime() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write the Python runtime: %w", err)
 	}
-	return path, w.makeHomes(cmp.Or(w.cache, dir), users)
+	return path, w.makeHomes(cmp.Or(lasting, dir), users)
 }
 
 // makeHomes makes what HOME is for tasks, elsewhere where dir can only be read, and for those of users who have none.
@@ -303,14 +301,14 @@ func (w *Worker) users() []*process.User {
 
 // open makes a pool's slots. A task process starts with the first call.
 func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
-	var places []*pool.Handle
+	var handles []*pool.Handle
 	for _, g := range p.Groups {
 		alone := p.Pool
 		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
 		kind := model(g.Devices[0])
 		for range p.Most {
 			seat := slot.New(slot.Options{
-				Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory,
+				Name: fmt.Sprintf("%s/%d", p.Name, len(handles)), Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory,
 				Mode: p.Mode, Env: environment(p.Pool, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
 				Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 				Capped: func(c slot.Cap) {
@@ -324,9 +322,9 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 			})
 			held := &pool.Peak{}
 			w.metrics.Follow(metrics.Slot{
-				Pool: p.Name, Name: fmt.Sprintf("%s/%d", p.Name, len(places)), Device: g.Name, Runs: seat, Peak: held,
+				Pool: p.Name, Name: fmt.Sprintf("%s/%d", p.Name, len(handles)), Device: g.Name, Runs: seat, Peak: held,
 			})
-			places = append(places, &pool.Handle{Slot: seat, Group: g.Name, Peak: held, Model: kind, Memory: alone.Memory,
+			handles = append(handles, &pool.Handle{Slot: seat, Group: g.Name, Peak: held, Model: kind, Memory: alone.Memory,
 				Env: func(allowance gpumux.Size, whole bool) map[string]string {
 					if whole {
 						return environment(alone, g, allowance)
@@ -336,7 +334,7 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 			})
 		}
 	}
-	opened := pool.New(p.Name, places)
+	opened := pool.New(p.Name, handles)
 	opened.Log = w.log
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)

@@ -55,7 +55,7 @@ func exitCode(err error) int {
 	var mistake *usageError
 	var input *gpumux.InputError
 	var source *store.SourceError
-	var config *config.Error
+	var file *config.Error
 	var failed *starter.MapFailed
 	var other *starter.OtherMap
 	var edition *starter.OtherEdition
@@ -73,7 +73,7 @@ func exitCode(err error) int {
 		return int(exit)
 	case errors.Is(err, errInterrupted):
 		return ExitInterrupted
-	case errors.As(err, &mistake), errors.As(err, &input), errors.As(err, &source), errors.As(err, &config),
+	case errors.As(err, &mistake), errors.As(err, &input), errors.As(err, &source), errors.As(err, &file),
 		errors.As(err, &other), errors.As(err, &edition), errors.As(err, &missing), errors.As(err, &noRetry), errors.As(err, &running):
 		return ExitUsage
 	case errors.As(err, &failed):

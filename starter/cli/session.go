@@ -71,14 +71,14 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if err != nil {
 		return nil, err
 	}
-	config := config.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
+	conf := config.Config{Store: storeURL, Pools: o.pools, Tasks: o.tasks, Dir: o.dir}
 	if a.keysPath != "" {
-		if config.Codec.Keys, err = filepath.Abs(a.keysPath); err != nil {
+		if conf.Codec.Keys, err = filepath.Abs(a.keysPath); err != nil {
 			return nil, unavailableError{err}
 		}
 	}
 	if len(o.pools) > 0 {
-		if err := checkWorker(config); err != nil {
+		if err := checkWorker(conf); err != nil {
 			return nil, inFlags(err)
 		}
 		if err := startable(ctx, o.tasks); err != nil {
@@ -139,7 +139,7 @@ func (a *app) open(ctx context.Context, o sessionOptions) (_ *session, err error
 	if len(o.pools) == 0 {
 		return s, nil
 	}
-	if s.worker, err = workers.New(config, workers.Options{
+	if s.worker, err = workers.New(conf, workers.Options{
 		Client: c, Version: a.Version, StopTimeout: o.stopTimeout, Log: log,
 	}); err != nil {
 		return nil, err
@@ -189,12 +189,12 @@ func privateFolder(path string) error {
 }
 
 // checkWorker finds mistakes in tasks and pools before a server is started for them.
-func checkWorker(config config.Config) error {
+func checkWorker(conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
 	}
-	return errors.Join(config.Validate(inventory), inventory.Close())
+	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
 // startable tries the interpreters that --python gave.
@@ -215,12 +215,12 @@ func startable(ctx context.Context, tasks map[string]config.Task) error {
 
 // inFlags says the mistakes of a configuration that flags made in terms of the flags.
 func inFlags(err error) error {
-	var config *config.Error
-	if !errors.As(err, &config) || config.File != "" {
+	var found *config.Error
+	if !errors.As(err, &found) || found.File != "" {
 		return err
 	}
 	var m mistakes
-	for _, p := range config.Problems {
+	for _, p := range found.Problems {
 		flag := "TASK"
 		switch field := p.Field; {
 		case strings.HasSuffix(field, ".memory"):

@@ -33,24 +33,24 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
 		}
-		config, err := config.Load(file)
+		conf, err := config.Load(file)
 		if err != nil {
 			return usageOf(err)
 		}
-		if err := a.keysOf(c, &config); err != nil {
+		if err := a.keysOf(c, &conf); err != nil {
 			return err
 		}
 		if check {
-			if err := checkWorker(config); err != nil {
+			if err := checkWorker(conf); err != nil {
 				return err
 			}
-			return a.checkReach(c.Context(), file, config)
+			return a.checkReach(c.Context(), file, conf)
 		}
 		log := machineLog(a.console)
 		if isTerminal(a.Stderr) {
 			log = newLog(a.console, true)
 		}
-		w, err := workers.New(config, workers.Options{Version: a.Version, Log: log})
+		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})
 		if err != nil {
 			return err
 		}
@@ -60,23 +60,23 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 }
 
 // keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
-func (a *app) keysOf(c *cobra.Command, config *config.Config) error {
-	if a.keysPath == "" || config.Codec.Keys != "" && !c.Flags().Changed("keys") {
-		a.keysPath = config.KeysPath()
+func (a *app) keysOf(c *cobra.Command, conf *config.Config) error {
+	if a.keysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
+		a.keysPath = conf.KeysPath()
 		return nil
 	}
 	var err error
-	config.Codec.Keys, err = filepath.Abs(a.keysPath)
+	conf.Codec.Keys, err = filepath.Abs(a.keysPath)
 	return err
 }
 
 // checkReach tries what the worker would use beside this host: its store, and Temporal.
-func (a *app) checkReach(ctx context.Context, file string, config config.Config) error {
+func (a *app) checkReach(ctx context.Context, file string, conf config.Config) error {
 	findings := []finding{{Check: "file", Verdict: good, Detail: file + " is good for this host"}}
-	if config.Store != "" {
-		findings = append(findings, checkStore(ctx, config.Store))
+	if conf.Store != "" {
+		findings = append(findings, checkStore(ctx, conf.Store))
 	}
-	a.address, a.namespace = config.Temporal.Address, config.Temporal.Namespace
+	a.address, a.namespace = conf.Temporal.Address, conf.Temporal.Namespace
 	conn, found := a.checkTemporal(ctx)
 	if conn != nil {
 		conn.close()
@@ -123,8 +123,8 @@ func (a *app) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) err
 
 // usageOf makes a file that cannot be read a mistake of the caller.
 func usageOf(err error) error {
-	var config *config.Error
-	if errors.As(err, &config) {
+	var found *config.Error
+	if errors.As(err, &found) {
 		return err
 	}
 	return usage("%v", err)

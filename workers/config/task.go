@@ -66,7 +66,7 @@ func (c Config) catalog(r *report) *Catalog {
 	if len(c.Tasks) == 0 && c.file != "" {
 		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	}
-	tasks := &Catalog{exact: map[string]slot.Task{}}
+	tasks := NewCatalog(map[string]slot.Task{})
 	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
 		at := entryPath("tasks", name)
 		t := c.Tasks[name]

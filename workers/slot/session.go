@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// session is the conversation with one task session, and what is known of it. The owner goroutine of its slot uses it; the
+// session is the conversation with one task process, and what is known of it. The owner goroutine of its slot uses it; the
 // goroutines started here only fill its channels.
 type session struct {
 	*process.Process
