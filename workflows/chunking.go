@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// A chunk is a third of a slot's share of what is left, so that all slots end together, and at most longest, so that a map soon
+	// A chunk is half of a slot's share of what is left, so that all slots end together, and at most longest, so that a map soon
 	// stands still when it is paused.
 	longest = 10 * time.Second
 	// Toward the end a chunk does not shrink below shortest, or perSlot for each slot, up to mostShort: handing it out would cost
@@ -62,7 +62,7 @@ func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
 		return s.fixedChunk
 	}
 	perItem, slots := s.pace(piece), int64(max(1, s.count()))
-	size := min((left+s.beyond)/(3*slots), gpumux.MaxChunk)
+	size := min((left+s.beyond)/(2*slots), gpumux.MaxChunk)
 	if s.largest == 0 {
 		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
 	}

@@ -245,9 +245,9 @@ func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	for i, c := range w.chunks {
 		sizes[i] = c.Len()
 	}
-	require.EqualValues(t, 125, sizes[0], "a sixth of a share, while nobody knows how many slots there are")
+	require.EqualValues(t, 187, sizes[0], "a quarter of a share, while nobody knows how many slots there are")
 	require.EqualValues(t, 200*time.Millisecond, w.chunks[0].Limit, "which hands back what takes too long")
-	require.Less(t, slices.Max(sizes), int64(500), "a third of a slot's share")
+	require.Less(t, slices.Max(sizes), int64(750), "half of a slot's share")
 	require.Less(t, sizes[len(sizes)-1], int64(10), "the last chunk is small")
 }
 
