@@ -28,7 +28,9 @@ cmd/gpumux                     starter/cli
 starter/cli                    . codec gpu starter starter/bench store workers workers/config workers/edition workers/slot workers/slot/pyruntime
 starter/bench                  . gpu starter store workers workers/config
 starter                        . codec internal/contract store
-workers                        . activities codec gpu internal/contract internal/logkey store workers/config workers/contact workers/health workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
+workers                        . activities codec gpu internal/contract internal/logkey store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
+workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
+workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/process
 workers/metrics                . gpu workers/pool workers/slot
 workers/health                 gpu internal/logkey workers/config workers/pool
 workers/pool                   . internal/logkey workers/slot

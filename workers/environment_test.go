@@ -9,13 +9,14 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/memory"
 )
 
 func TestEnvironment_GPU(t *testing.T) {
 	d := gpu.Device{Kind: gpu.KindGPU, UUID: "GPU-aaaa", Memory: 80 << 30}
 	g := config.Group{Name: "GPU-aaaa", Devices: []gpu.Device{d}}
 
-	env := environment(config.Pool{Slots: 4, GPUsPerSlot: 1, Memory: 8 << 30}, g, 0)
+	env := unmeasured(config.Pool{Slots: 4, GPUsPerSlot: 1, Memory: 8 << 30}, g)
 	require.Equal(t, map[string]string{
 		"CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"XLA_CLIENT_MEM_FRACTION": ".0875", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -23,25 +24,25 @@ func TestEnvironment_GPU(t *testing.T) {
 	}, env)
 
 	// One slot without a budget has the device to itself: frameworks may do as they like.
-	env = environment(config.Pool{Slots: 1, GPUsPerSlot: 1}, g, 0)
+	env = unmeasured(config.Pool{Slots: 1, GPUsPerSlot: 1}, g)
 	require.Equal(t, map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, env)
 
 	// Several slots without a budget: nobody may take all of it at the start.
-	env = environment(config.Pool{Slots: 2, GPUsPerSlot: 1}, g, 0)
+	env = unmeasured(config.Pool{Slots: 2, GPUsPerSlot: 1}, g)
 	require.Equal(t, "false", env["XLA_PYTHON_CLIENT_PREALLOCATE"])
 	require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
 
 	// Joined GPUs share the budget; the smallest one bounds the fraction.
 	small := d
 	small.Memory = 40 << 30
-	env = environment(config.Pool{Slots: 1, GPUsPerSlot: 2, Memory: 20 << 30}, config.Group{Name: "GPU-aaaa,GPU-bbbb", Devices: []gpu.Device{d, small}}, 0)
+	env = unmeasured(config.Pool{Slots: 1, GPUsPerSlot: 2, Memory: 20 << 30}, config.Group{Name: "GPU-aaaa,GPU-bbbb", Devices: []gpu.Device{d, small}})
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", env["CUDA_VISIBLE_DEVICES"])
 	require.Equal(t, ".2250", env["XLA_CLIENT_MEM_FRACTION"])
 
 	// The whole device, and a device whose size the driver does not tell.
-	env = environment(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, g, 0)
+	env = unmeasured(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, g)
 	require.Equal(t, ".9875", env["XLA_CLIENT_MEM_FRACTION"])
-	env = environment(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, config.Group{Name: "x", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "x"}}}, 0)
+	env = unmeasured(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 80 << 30}, config.Group{Name: "x", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "x"}}})
 	require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
 }
 
@@ -49,7 +50,7 @@ func TestEnvironment_CPUSplitsTheProcessors(t *testing.T) {
 	g := config.Group{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 64 << 30}}}
 	cores := runtime.GOMAXPROCS(0)
 	for _, slots := range []int{1, 2, 1000} {
-		env := environment(config.Pool{Slots: config.Slots(slots), GPUsPerSlot: 1, Memory: 1 << 30}, g, 0)
+		env := unmeasured(config.Pool{Slots: config.Slots(slots), GPUsPerSlot: 1, Memory: 1 << 30}, g)
 		visible, set := env["CUDA_VISIBLE_DEVICES"]
 		require.True(t, set)
 		require.Empty(t, visible)
@@ -59,4 +60,9 @@ func TestEnvironment_CPUSplitsTheProcessors(t *testing.T) {
 		}
 		require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
 	}
+}
+
+// unmeasured is the environment of a process of which nobody has measured what it takes beside its data.
+func unmeasured(p config.Pool, g config.Group) map[string]string {
+	return environment(p, g, memory.Room(p, g, 0))
 }

@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -17,4 +19,13 @@ func testPool(n int, devices ...string) (*pool.Pool, []*pool.Handle, []*slottest
 		}
 	}
 	return pool.New("gpu", places), places, fakes
+}
+
+// tasksIn are tasks of a folder's tasks.py.
+func tasksIn(dir string, names ...string) *config.Catalog {
+	tasks := map[string]slot.Task{}
+	for _, name := range names {
+		tasks[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
+	}
+	return config.NewCatalog(tasks)
 }

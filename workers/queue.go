@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/pool"
@@ -98,7 +99,7 @@ func (w *Worker) own() queue {
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, size *sizing) []queue {
+func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, size *autoslots.Sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.Groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
@@ -113,7 +114,7 @@ func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, 
 		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
 		o.Tuner = tuner{s}
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowances: w.allowances,
+			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log,
 			lost: func(group, why string) { watch.Lost(pl, group, why) },
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
@@ -32,9 +33,10 @@ type runner struct {
 	// contact ends calls when the server hands their chunks on.
 	contact *contact.Contact
 	// size measures the calls of a pool with slots: auto; nil otherwise.
-	size       *sizing
-	allowances *allowances
-	metrics    *metrics.Metrics
+	size *autoslots.Sizing
+	// allowance is what a process of a task takes on a model of device beside its data.
+	allowance func(model, task string) gpumux.Size
+	metrics   *metrics.Metrics
 	// lost is told of devices that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
@@ -57,21 +59,21 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	}
 
-	pl, err := r.pool.Acquire(ctx, task.Name, r.group, call.Whole)
+	h, err := r.pool.Acquire(ctx, task.Name, r.group, call.Whole)
 	if err != nil {
 		return err
 	}
-	defer r.pool.Release(pl)
+	defer r.pool.Release(h)
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
-	stint := r.size.begin(pl, task.Name, call.Whole)
-	defer stint.end()
+	stint := r.size.Begin(h, task.Name, call.Whole)
+	defer stint.End()
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Held: func() error { return r.contact.Check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
-			if d.Peak > 0 && pl.Peak != nil {
-				pl.Peak.Take(d.Peak)
+			if d.Peak > 0 && h.Peak != nil {
+				h.Peak.Take(d.Peak)
 			}
 			if d.Fault != nil {
 				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
@@ -79,25 +81,24 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 			if d.Peak > 0 && call.Peak != nil {
 				call.Peak(d.Peak, d.Budget)
 			}
-			stint.done(d.Peak)
+			stint.Done(d.Peak)
 			call.Done(d.Result)
 		},
 	}
-	allowance := r.allowances.of(pl.Model, task.Name)
-	if pl.Model != gpu.CPU && allowance > 0 {
-		in.Context, in.Env = int64(allowance), pl.Env(allowance, call.Whole)
+	if allowance := r.allowance(h.Model, task.Name); call.Whole || h.Model != gpu.CPU && allowance > 0 {
+		in.Env, in.Room = h.Limits(allowance, call.Whole)
 	}
 	if call.Whole {
-		in.Memory, in.Env = pl.Memory, pl.Env(allowance, true)
+		in.Memory = h.Memory
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
-			zap.String(logkey.Device, pl.Group), zap.String(logkey.Task, task.Name))
-		for _, beside := range pl.Beside {
+			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
+		for _, beside := range h.Beside {
 			if err := beside.Clear(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	err = pl.Run(ctx, in)
+	err = h.Run(ctx, in)
 	if err != nil {
 		// A call that lapsed took no item with it that was still this worker's.
 		err = cmp.Or(r.contact.Check(held), err)
@@ -108,10 +109,10 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
 			zap.String(logkey.Task, task.Name), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
 		if !call.Whole {
-			r.size.failed(task.Name, fault.Kind)
+			r.size.Failed(task.Name, fault.Kind)
 		}
 		if fault.Kind == gpumux.DeviceLost {
-			r.lost(pl.Group, fault.Message)
+			r.lost(h.Group, fault.Message)
 		}
 	}
 	return err

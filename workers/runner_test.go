@@ -27,8 +27,8 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	log, tasks := zap.NewNop(), tasksIn("", "t")
 	return &runner{
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
-		contact:    contact.New(nil, now, log),
-		allowances: newAllowances(log), metrics: metrics.New(log, "", nil), lost: func(string, string) {},
+		contact:   contact.New(nil, now, log),
+		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil), lost: func(string, string) {},
 	}, fakes
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
 // scraped is the answer to one scrape.
@@ -37,13 +40,28 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
-	b := newWorkbench(t, nil, false)
-	m := metrics.New(b.to, "", nil)
-	first, peak := b.slot(gpu.CPU, 0), &pool.Peak{}
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: b.slot(gpu.CPU, 0), Peak: &pool.Peak{}})
-	_, err = run(first, b.task("hold"), same(block{MB: 10}, 3)...)
+	dir := site(t)
+	runtime, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
+	onCPU := func() *slot.Slot {
+		s := slot.New(slot.Options{Device: gpu.CPU, Runtime: runtime, Grace: time.Second})
+		t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+		return s
+	}
+	m := metrics.New(zap.NewNop(), "", nil)
+	first, peak := onCPU(), &pool.Peak{}
+	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
+	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
+	require.NoError(t, first.Run(t.Context(), slot.Call{
+		Task: slot.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
+		Items: func(yield func(slot.Item, error) bool) {
+			for i := range 3 {
+				if !yield(slot.Item{Index: int64(i), Value: []byte("1")}, nil) {
+					return
+				}
+			}
+		},
+	}))
 	peak.Take(30 << 20)
 	peak.Take(20 << 20)
 	p, _, _ := testPool(4, "A", "B")

@@ -21,9 +21,11 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/health"
+	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -88,24 +90,16 @@ type Worker struct {
 	// recorders store what the chunks of all pools finish.
 	recorders *activities.Recorders
 	pools     []*pool.Pool
-	watch     *watch
-	// allowances are what tasks take beside their data.
-	allowances *allowances
-	cgroups    *process.Cgroups // nil where there are none
-	broken     map[string]error // means on the CPU that do not hold, by name
-	templates  *slot.Templates
-	sweeper    *process.Sweeper
-	hostPIDs   bool             // the driver's process numbers are ours
-	telling    sync.RWMutex     // guards enforced and unseen once the worker has started
-	enforced   map[string]means // by pool
-	unseen     map[string]bool  // devices on which the driver does not list processes that use them
-	suppliers  []*supplier
-	sizings    []*sizing // of pools with slots: auto
-	guarding   context.CancelFunc
-	guards     sync.WaitGroup
-	client     client.Client
-	contact    *contact.Contact
-	serving    []worker.Worker
+	memory    *memory.Enforcer
+	templates *slot.Templates
+	sweeper   *process.Sweeper
+	suppliers []*supplier
+	sizings   []*autoslots.Sizing // of pools with slots: auto
+	guarding  context.CancelFunc
+	guards    sync.WaitGroup
+	client    client.Client
+	contact   *contact.Contact
+	serving   []worker.Worker
 }
 
 // New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
@@ -117,7 +111,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 		o.Log = zap.NewNop()
 	}
 	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
-		slack: 10 * time.Second, enforced: map[string]means{}, unseen: map[string]bool{}}
+		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
 	var err error
@@ -184,24 +178,14 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	}
-	w.hostPIDs = w.inventory.OurPIDs()
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	w.allowances = newAllowances(w.log)
-	w.watch = newWatch(w.inventory, w.hostPIDs, w.log)
-	w.watch.host = hostMemory(w.inventory)
-	w.confine()
+	w.memory = memory.New(w.placements, w.inventory, w.sweeper, w.log)
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel
-	w.guards.Go(func() { w.watch.run(guarding) })
-	w.prove(ctx)
-	w.telling.Lock()
-	for _, p := range w.placements {
-		w.enforced[p.Name] = w.means(p)
-	}
-	w.sayMeans()
-	w.telling.Unlock()
+	w.guards.Go(func() { w.memory.Run(guarding) })
+	w.memory.Prove(ctx)
 	w.contact = contact.New(func(ctx context.Context) error {
 		_, err := w.client.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
@@ -212,9 +196,9 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, p := range w.placements {
 		pl := w.open(p, runtime)
 		watch.Add(pl, p.Groups)
-		var size *sizing
+		var size *autoslots.Sizing
 		if p.Auto() {
-			size = newSizing(pl, p, w.inventory, w.log)
+			size = autoslots.New(pl, p, w.inventory, w.log)
 			w.sizings = append(w.sizings, size)
 		}
 		queues = append(queues, w.queues(p, pl, watch, size)...)
@@ -222,7 +206,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guards.Go(func() { w.contact.Run(guarding) })
 	w.guards.Go(func() { watch.Run(guarding) })
 	for _, size := range w.sizings {
-		w.guards.Go(func() { size.run(guarding) })
+		w.guards.Go(func() { size.Run(guarding) })
 	}
 	queues = append(queues, w.light(), w.own())
 	for _, q := range queues {
@@ -303,35 +287,8 @@ func (w *Worker) users() []*process.User {
 func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 	var handles []*pool.Handle
 	for _, g := range p.Groups {
-		alone := p.Pool
-		alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
-		kind := model(g.Devices[0])
 		for range p.Most {
-			seat := slot.New(slot.Options{
-				Name: fmt.Sprintf("%s/%d", p.Name, len(handles)), Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory,
-				Mode: p.Mode, Env: environment(p.Pool, g, 0), Runtime: runtime, Home: w.home, Watch: w.watch, Cgroups: w.cgroups,
-				Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-				Capped: func(c slot.Cap) {
-					w.allowances.capped(p.Name, kind, len(g.Devices), c)
-					if c.Unseen {
-						w.overlooked(g)
-					}
-				},
-				Loaded: func(task string, bytes int64) { w.allowances.loaded(p.Pool, kind, task, bytes) },
-				Log:    w.log.With(zap.String(logkey.Pool, p.Name)),
-			})
-			held := &pool.Peak{}
-			w.metrics.Follow(metrics.Slot{
-				Pool: p.Name, Name: fmt.Sprintf("%s/%d", p.Name, len(handles)), Device: g.Name, Runs: seat, Peak: held,
-			})
-			handles = append(handles, &pool.Handle{Slot: seat, Group: g.Name, Peak: held, Model: kind, Memory: alone.Memory,
-				Env: func(allowance gpumux.Size, whole bool) map[string]string {
-					if whole {
-						return environment(alone, g, allowance)
-					}
-					return environment(p.Pool, g, allowance)
-				},
-			})
+			handles = append(handles, w.handle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
 		}
 	}
 	opened := pool.New(p.Name, handles)
@@ -339,6 +296,30 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened
+}
+
+// handle makes one slot of a pool on a group of devices.
+func (w *Worker) handle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
+	alone := p.Pool
+	alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
+	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
+		of := p.Pool
+		if whole {
+			of = alone
+		}
+		room := memory.Room(of, g, allowance)
+		return environment(of, g, room), room
+	}
+	env, room := limits(0, false)
+	o := slot.Options{
+		Name: name, Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
+		Runtime: runtime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Log: w.log.With(zap.String(logkey.Pool, p.Name)),
+	}
+	w.memory.Confine(&o, p, g)
+	runs, held := slot.New(o), &pool.Peak{}
+	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
+	return &pool.Handle{Slot: runs, Group: g.Name, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
 // sdkMetrics takes the SDK's metrics where somebody may see them.
@@ -357,11 +338,7 @@ func (w *Worker) serveMetrics() error {
 	if err != nil {
 		return err
 	}
-	var devices []gpu.Device
-	for _, want := range budgets(w.placements) {
-		devices = append(devices, want.device)
-	}
-	_, err = w.metrics.Serve(address, devices, w.inventory.Status)
+	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory.Status)
 	return err
 }
 
@@ -371,11 +348,12 @@ func (w *Worker) Failed() <-chan error { return w.failed }
 
 // Describe is what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
-	w.telling.RLock()
-	defer w.telling.RUnlock()
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
 	for i, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode, Means: w.enforced[p.Name].list}
+		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
+		if w.memory != nil {
+			info.Means = w.memory.Means(p.Name)
+		}
 		if p.Auto() {
 			info.MaxSlots = p.Most * len(p.Groups)
 			if i < len(w.pools) {

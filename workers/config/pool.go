@@ -87,6 +87,21 @@ func (p Placement) Least() int {
 	return int(p.Slots)
 }
 
+// Devices are those of all placements, each once.
+func Devices(placements []Placement) []gpu.Device {
+	var list []gpu.Device
+	for _, p := range placements {
+		for _, g := range p.Groups {
+			for _, d := range g.Devices {
+				if !slices.ContainsFunc(list, func(l gpu.Device) bool { return l.UUID == d.UUID }) {
+					list = append(list, d)
+				}
+			}
+		}
+	}
+	return list
+}
+
 // Group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
 type Group struct {
 	// Name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.

@@ -57,10 +57,10 @@ type Handle struct {
 	Peak *Peak
 	// Model is what the group's devices are.
 	Model string
-	// Memory is the budget of a call that has the group whole. Env is the environment of a process that takes the allowance of each
-	// device beside its data, in a slot or with the group whole.
+	// Memory is the budget of a call that has the group whole. Limits are the environment of a process that takes the allowance of each
+	// device beside its data, and the room that is left there for its framework, in a slot or with the group whole.
 	Memory gpumux.Size
-	Env    func(allowance gpumux.Size, whole bool) map[string]string
+	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
 	// Beside are the other slots of the group while a call has the group whole.
 	Beside []*Handle
 }

@@ -66,16 +66,15 @@ type Call struct {
 	Edition string
 	// Ran takes, from the slot's own goroutine, the edition of a process before it runs items of the call. Default: nobody is told.
 	Ran func(edition string)
-	// Memory and Env override the slot's budget and device environment, in a process of the call's own; zero keeps them.
+	// Memory overrides the slot's budget, in a process of the call's own. Room and Env override the slot's for a process that starts
+	// with this call. Zero keeps what the slot has.
 	Memory gpumux.Size
+	Room   gpumux.Size
 	Env    map[string]string
 	// Held says nil for as long as nobody else may run the items, and why not otherwise, with ErrLapsed in the error's chain. It is
 	// asked before a result counts and before a death is anybody's fault: this program may have been stopped until a moment
 	// ago. Default: for ever.
 	Held func() error
-	// Context is how many bytes of each device a process of this task takes beside its framework's allocations, as measured
-	// before; 0: unknown. It counts for a process that starts with this call.
-	Context int64
 	// Items are pulled as the process gets room for them, in a goroutine of the call's own. An error ends them: what was pulled before
 	// still runs, then the call ends with it. Whatever else ends the call does not wait for an item that is being pulled: the
 	// goroutine ends when that has come.

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -211,7 +212,7 @@ func (p *session) greet(ctx context.Context, o Options, call Call, quit <-chan s
 	spoke := false
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.task.Name, Target: p.task.Python, Own: p.task.Own, Dir: p.task.Dir, Slot: o.Name, Device: o.Device,
-		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Context: call.Context,
+		Memory: int64(o.Memory), Mode: call.mode(o.Mode), Room: int64(cmp.Or(call.Room, o.Room)),
 	}
 	if p.board != nil {
 		hello.Board = wire.BoardSize

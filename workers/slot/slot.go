@@ -23,6 +23,8 @@ type Options struct {
 	Device string
 	// Memory is the budget. Default: none.
 	Memory gpumux.Size
+	// Room is what the budget leaves on each device for a framework's allocations. Default: they are not limited.
+	Room gpumux.Size
 	// Mode is for calls and tasks that don't say. Default persistent.
 	Mode gpumux.Mode
 	// Env is what the device puts into a task process's environment, such as CUDA_VISIBLE_DEVICES.

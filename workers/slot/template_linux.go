@@ -51,7 +51,7 @@ type template struct {
 func newTemplate(all *Templates, l *lineage, call Call, o Options) *template {
 	o.Name = ""
 	return &template{
-		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Context: call.Context},
+		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Room: call.Room},
 		quit: make(chan struct{}), ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }

@@ -40,7 +40,7 @@ type header struct {
 	Hard      bool            `json:"hard"`
 	Board     uint64          `json:"board"`
 	Wait      bool            `json:"wait"`
-	Context   int64           `json:"context"`
+	Room      int64           `json:"room"`
 	Framework string          `json:"framework"`
 	Error     string          `json:"error"`
 	Reserved  int64           `json:"reserved"`
@@ -109,7 +109,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Own: h.Own, Slot: h.Slot, Device: h.Device,
-			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Context: h.Context}, h.empty(body)
+			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Room: h.Room}, h.empty(body)
 	case "run":
 		items, err := h.split(body)
 		if err != nil {

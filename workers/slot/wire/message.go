@@ -37,9 +37,8 @@ type Hello struct {
 	Mode   gpumux.Mode `json:"mode"`
 	// Board is the size in bytes of the board that the process inherited; 0 means that it has none.
 	Board int64 `json:"board,omitempty"`
-	// Context is how many bytes of each device a process of this task was seen to take beside its framework's allocations; 0
-	// means that nobody has measured it.
-	Context int64 `json:"context,omitempty"`
+	// Room is how many bytes of each device the budget leaves for a framework's allocations; 0 means that nothing limits them.
+	Room int64 `json:"room,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and

@@ -96,7 +96,7 @@ def _serve(wire, ended, forks) -> int:
         if os.getpid() == process:
             wire.cap(framework, error, reserved)
 
-    memory.cap(gpumux.slot().memory, gpumux.slot().device, hello.get("context") or 0, tell)
+    memory.cap(hello.get("room") or 0, tell)
     if forks:
         forks.before()
     try:

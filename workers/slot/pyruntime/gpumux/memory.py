@@ -14,9 +14,6 @@ from typing import Any, Callable, Optional
 
 from .fault import is_memory
 
-# What a process takes on a device beside its framework's own allocations, until it is measured: the CUDA context, code, the
-# libraries' workspaces. On the largest devices the context alone is some 500 MiB.
-_CONTEXT = 1 << 30
 # What a limit is tried with: far below what any task allocates, and far below what is then asked for.
 _TRIED, _ASKED = 32 << 20, 128 << 20
 # CUDA's error 3, of a driver that nobody in this process has started.
@@ -30,31 +27,19 @@ Tell = Callable[[str, Optional[str], Optional[int]], None]
 _untried: dict[str, tuple[Callable[[Any], bool], Tell]] = {}
 
 
-def room(budget: int, context: int = 0) -> int:
-    """The bytes of a device's budget that are left for a framework's allocations; context was measured, or is 0.
-
-    The framework's own limit has to be the first that is met: the task can go on after it, and cannot after the memory watch,
-    which counts everything. A measured context may still grow by a quarter, as more code is loaded.
-    """
-    if context:
-        return max(budget // 4, budget - context - context // 4)
-    return budget - min(_CONTEXT, budget // 4)
-
-
-def cap(memory: Optional[int], device: Optional[str], context: int = 0, tell: Optional[Tell] = None) -> None:
-    """Limit the frameworks that the task will import to the budget, shared out evenly over the slot's devices."""
-    if not memory or not device or device == "CPU":
+def cap(room: int, tell: Optional[Tell] = None) -> None:
+    """Limit the frameworks that the task will import to so many bytes on each device; 0: they are not limited."""
+    if not room:
         return
-    share = room(memory // (device.count(",") + 1), context)
-    os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(share))
+    os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(room))
     told = tell or (lambda *_: None)
     _untried["cupy"] = _cupy, told
-    _untried["jax"] = lambda jax: _jax(jax, share), told
-    _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, share), told
+    _untried["jax"] = lambda jax: _jax(jax, room), told
+    _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, room), told
     sys.meta_path.insert(
         0,
         AfterImport(
-            {"torch": lambda torch: _torch(torch, share, told), "tensorflow": lambda tf: _tensorflow(tf, share, told)},
+            {"torch": lambda torch: _torch(torch, room, told), "tensorflow": lambda tf: _tensorflow(tf, room, told)},
             lambda name, why: (_untried.pop(name, None), _say(name, why, told)),
         ),
     )
@@ -118,7 +103,7 @@ class AfterImport:
         return spec
 
 
-def _torch(torch: Any, share: int, tell: Tell) -> None:
+def _torch(torch: Any, room: int, tell: Tell) -> None:
     def limit() -> None:
         passed = None
         for index in range(torch.cuda.device_count()):
@@ -126,7 +111,7 @@ def _torch(torch: Any, share: int, tell: Tell) -> None:
             try:
                 passed = _passes(torch, index, total) or passed
             finally:
-                torch.cuda.set_per_process_memory_fraction(min(1.0, share / total), index)
+                torch.cuda.set_per_process_memory_fraction(min(1.0, room / total), index)
         if passed:
             raise RuntimeError(passed)
         others = _taken("torch")
@@ -203,7 +188,7 @@ def _jax_devices(jax: Any) -> list:
     return [device for device in jax.local_devices() if device.platform != "cpu"]
 
 
-def _jax(jax: Any, share: int) -> bool:
+def _jax(jax: Any, room: int) -> bool:
     """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
     devices = _jax_devices(jax)
     for device in devices:
@@ -214,9 +199,9 @@ def _jax(jax: Any, share: int) -> bool:
         limit = (device.memory_stats() or {}).get("bytes_limit")
         if limit is None:
             raise RuntimeError(f"device {device.id} does not say what its allocator may take")
-        # The limit is a share of the device in few digits.
-        if limit > share + (64 << 20):
-            raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {share >> 20}")
+        # The limit is a room of the device in few digits.
+        if limit > room + (64 << 20):
+            raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {room >> 20}")
     return bool(devices)
 
 
@@ -245,7 +230,7 @@ _ALLOCATORS: dict[str, Callable[[Any], int]] = {
 }
 
 
-def _tensorflow(tf: Any, share: int, tell: Tell) -> None:
+def _tensorflow(tf: Any, room: int, tell: Tell) -> None:
     from tensorflow.python.eager.context import Context
 
     start = Context.ensure_initialized
@@ -260,13 +245,13 @@ def _tensorflow(tf: Any, share: int, tell: Tell) -> None:
         for gpu in tf.config.list_physical_devices("GPU"):
             # A task that divides its devices itself keeps its own limits.
             if not tf.config.get_logical_device_configuration(gpu):
-                part = tf.config.LogicalDeviceConfiguration(memory_limit=share >> 20)
+                part = tf.config.LogicalDeviceConfiguration(memory_limit=room >> 20)
                 tf.config.set_logical_device_configuration(gpu, [part])
 
     Context.ensure_initialized = ensure_initialized
 
 
-def _tensorflow_holds(tf: Any, share: int) -> bool:
+def _tensorflow_holds(tf: Any, room: int) -> bool:
     """Ask the allocators of the devices what they may take, whoever divided the devices."""
     from tensorflow.python.eager import context
 
@@ -276,7 +261,7 @@ def _tensorflow_holds(tf: Any, share: int) -> bool:
     allocator = os.environ.get("TF_GPU_ALLOCATOR", "")
     if devices and allocator.startswith("cuda_malloc"):
         raise RuntimeError(f"TF_GPU_ALLOCATOR={allocator} has no limit")
-    most = share * len(tf.config.list_physical_devices("GPU"))
+    most = room * len(tf.config.list_physical_devices("GPU"))
     if sum(devices) > most:
         raise RuntimeError(f"its allocators may take {sum(devices) >> 20} MiB of its devices, not {most >> 20}")
     return True

@@ -147,11 +147,11 @@ class TestCap(unittest.TestCase):
         with open(path, "w") as file:
             file.write(text)
 
-    def run_task(self, code, budget=8 << 30, device="GPU-a", context=0, **env):
+    def run_task(self, code, room=7 << 30, **env):
         """What the code leaves in `got`, and what was printed to standard error."""
         script = (
             f"import sys; sys.path[:0] = [{ROOT!r}, {self.folder!r}]\n"
-            f"from gpumux import memory; told = []; memory.cap({budget!r}, {device!r}, {context}, lambda *what: told.append(what))\n"
+            f"from gpumux import memory; told = []; memory.cap({room!r}, lambda *what: told.append(what))\n"
             f"{code}\nimport json; print(json.dumps(got))"
         )
         done = subprocess.run(
@@ -169,8 +169,8 @@ class TestCap(unittest.TestCase):
         self.assertEqual(got, [[], [[32 / (80 * 1024), 0], [share / (80 * 1024), 0], [32 / (40 * 1024), 1], [share / (40 * 1024), 1]]])
         self.assertEqual(said, "")
 
-    def test_torch_shares_the_budget_between_the_devices(self):
-        got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls", device="GPU-a,GPU-b", budget=200 << 30)
+    def test_torch_is_never_given_more_than_the_device_has(self):
+        got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls", room=99 << 30)
         self.assertEqual(got[3], [1.0, 1], "never more than the device has")
         self.assertAlmostEqual(got[1][0], 1.0, places=3)
 
@@ -185,10 +185,6 @@ class TestCap(unittest.TestCase):
         share = 8 * 1024 - 1024
         self.assertEqual(got, [[share / (80 * 1024), 0], [share / (40 * 1024), 1], [["torch", why, None]]], "what limit there is stays")
         self.assertIn("torch is not limited to the slot's memory by itself: " + why, said)
-
-    def test_a_measured_context_takes_the_place_of_the_guess(self):
-        got, _ = self.run_task("import torch; torch.cuda.init(); got = torch.calls[1]", context=400 << 20)
-        self.assertEqual(got, [(8 * 1024 - 500) / (80 * 1024), 0])
 
     def test_torch_that_changed_does_not_fail_the_task(self):
         self.write("torch/__init__.py", "class cuda: pass")
@@ -220,7 +216,7 @@ class TestCap(unittest.TestCase):
             "tf.own['gpu:1'] = ['of the task']\n"
             "Context().ensure_initialized(); Context().ensure_initialized(); got.append(tf.calls)"
         )
-        got, said = self.run_task(code, device="GPU-a,GPU-b")
+        got, said = self.run_task(code, room=3 << 30)
         self.assertEqual(got, [[], ["list", ["gpu:0", [4096 - 1024]], "start", "start"]])
         self.assertEqual(said, "")
 
@@ -230,14 +226,14 @@ class TestCap(unittest.TestCase):
             "memory.prove(); got = [list(told)]; context.context().ensure_initialized(); devices.limits += %s\n"
             "memory.prove(); memory.prove(); got += [told, devices.deleted]"
         )
-        got, said = self.run_task(code % "[]", device="GPU-a,GPU-b")
+        got, said = self.run_task(code % "[]", room=3 << 30)
         self.assertEqual(got, [[], [["tensorflow", None, None]], ["handle"]])
         self.assertEqual(said, "")
-        got, said = self.run_task(code % "[['GPU', 1 << 20]]", device="GPU-a,GPU-b")
+        got, said = self.run_task(code % "[['GPU', 1 << 20]]", room=3 << 30)
         why = "RuntimeError: its allocators may take 6145 MiB of its devices, not 6144"
         self.assertEqual(got[:2], [[], [["tensorflow", why, None]]], "also what the task divided itself counts")
         self.assertIn("tensorflow is not limited to the slot's memory by itself: " + why, said)
-        got, _ = self.run_task(code % "[]", device="GPU-a,GPU-b", TF_GPU_ALLOCATOR="cuda_malloc_async")
+        got, _ = self.run_task(code % "[]", room=3 << 30, TF_GPU_ALLOCATOR="cuda_malloc_async")
         self.assertEqual(got[1], [["tensorflow", "RuntimeError: TF_GPU_ALLOCATOR=cuda_malloc_async has no limit", None]])
 
     def test_tensorflow_that_changed_is_told_once(self):
@@ -314,16 +310,9 @@ class TestCap(unittest.TestCase):
         got, _ = self.run_task("import tensorflow\n" + begin + "memory.prove(); got = told")
         self.assertEqual([reserved for _, _, reserved in got], [None] * 3, "TensorFlow does not say")
 
-    def test_nothing_without_a_budget_or_on_the_cpu(self):
-        for budget, device in ((None, "GPU-a"), (0, "GPU-a"), (1 << 30, "CPU"), (1 << 30, None)):
-            with self.subTest(budget=budget, device=device):
-                code = "import sys, torch, cupy; torch.cuda.init(); got = [torch.calls, cupy.limit]"
-                self.assertEqual(self.run_task(code, budget=budget, device=device)[0], [[], None])
-
-    def test_a_small_budget_keeps_most_of_itself(self):
-        self.assertEqual(memory.room(8 << 30), 7 << 30)
-        self.assertEqual(memory.room(1 << 30), 768 << 20)
-        self.assertEqual(memory.room(1 << 30, 800 << 20), 256 << 20)
+    def test_nothing_where_nothing_is_limited(self):
+        code = "import sys, torch, cupy; torch.cuda.init(); got = [torch.calls, cupy.limit]"
+        self.assertEqual(self.run_task(code, room=0)[0], [[], None])
 
 
 class TestTrim(unittest.TestCase):

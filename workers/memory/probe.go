@@ -1,11 +1,10 @@
-package workers
+package memory
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -25,37 +23,41 @@ const (
 	probeLimit  = 15 * time.Second
 )
 
-// prove finds out which means on the CPU end a process that holds more than its budget: for each, a throw-away process takes
-// more than a small one. What does not is not counted on, and said.
-func (w *Worker) prove(ctx context.Context) {
-	if !slices.ContainsFunc(w.placements, func(p config.Placement) bool {
-		return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
-	}) {
-		return
+// Prove finds out what keeps each pool within its budget, and tells the operator. On the CPU each means is tried: a throw-away process
+// takes more than a small budget. What does not end it is not counted on, and said. Run has to run beside it.
+func (e *Enforcer) Prove(ctx context.Context) {
+	e.tell(e.prove(ctx))
+}
+
+// prove has the error of each means on the CPU that did not end its process.
+func (e *Enforcer) prove(ctx context.Context) map[string]error {
+	broken := map[string]error{}
+	if !e.budgetsOnCPU() {
+		return broken
 	}
-	tries := map[string]slot.Options{meansWatch: {Watch: w.watch, Sweeper: w.sweeper}}
-	if w.cgroups != nil {
-		tries[meansCgroup] = slot.Options{Cgroups: w.cgroups, Sweeper: w.sweeper}
+	tries := map[string]slot.Options{meansWatch: {Watch: e.watch, Sweeper: e.sweeper}}
+	if e.cgroups != nil {
+		tries[meansCgroup] = slot.Options{Cgroups: e.cgroups, Sweeper: e.sweeper}
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	w.broken = map[string]error{}
 	for name, o := range tries {
 		all.Go(func() {
 			err := probe(ctx, o, probeLimit)
 			if errors.Is(err, errUntried) {
-				w.log.Warn("whether a budget is enforced by "+name+" is not known", zap.Error(err))
+				e.log.Warn("whether a budget is enforced by "+name+" is not known", zap.Error(err))
 			} else if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				w.broken[name] = err
+				broken[name] = err
 			}
 		})
 	}
 	all.Wait()
-	for name, err := range w.broken {
-		w.log.Warn("a budget is not enforced by "+name+", which was tried with a throw-away process", zap.Error(err))
+	for name, err := range broken {
+		e.log.Warn("a budget is not enforced by "+name+", which was tried with a throw-away process", zap.Error(err))
 	}
+	return broken
 }
 
 // errUntried says that a probe took no memory, which proves nothing.

@@ -1,4 +1,4 @@
-package workers
+package autoslots
 
 import (
 	"sync"
@@ -31,11 +31,11 @@ type meter struct {
 	// measured takes each measurement; one that comes before the last was fetched waits and gets longer.
 	measured chan measurement
 
-	mu      sync.Mutex // guards what follows, and every field of a stint
+	mu      sync.Mutex // guards what follows, and every field of a Stint
 	task    string
 	want    int // slots that are to be at work
 	epoch   int
-	stints  map[*stint]bool
+	stints  map[*Stint]bool
 	peaks   map[string]int64 // the most bytes that an item of a task held
 	last    time.Time        // when a call of the task ended last
 	paused  time.Duration    // the longest time without one since the last measurement
@@ -63,27 +63,27 @@ type measurement struct {
 	hungry bool
 }
 
-// stint is one call in its slot.
-type stint struct {
-	m     *meter
-	pool  *pool.Pool
-	place *pool.Handle
-	task  string
-	whole bool
-	warm  bool // a result has come from this process
-	start time.Time
-	valid float64 // of the meter as the stretch began
-	items int
-	peak  int64
+// Stint is one call in its slot.
+type Stint struct {
+	m      *meter
+	pool   *pool.Pool
+	handle *pool.Handle
+	task   string
+	whole  bool
+	warm   bool // a result has come from this process
+	start  time.Time
+	valid  float64 // of the meter as the stretch began
+	items  int
+	peak   int64
 }
 
 func newMeter(length time.Duration) *meter {
-	return &meter{now: time.Now, length: length, measured: make(chan measurement, 1), stints: map[*stint]bool{}, peaks: map[string]int64{}}
+	return &meter{now: time.Now, length: length, measured: make(chan measurement, 1), stints: map[*Stint]bool{}, peaks: map[string]int64{}}
 }
 
-// begin is called before a call runs in its place. A nil stint measures nothing.
-func (m *meter) begin(p *pool.Pool, pl *pool.Handle, task string, whole bool) *stint {
-	s := &stint{m: m, pool: p, place: pl, task: task, whole: whole, warm: !whole && p.Warm(pl, task)}
+// begin is called before a call runs in its place. A nil Stint measures nothing.
+func (m *meter) begin(p *pool.Pool, h *pool.Handle, task string, whole bool) *Stint {
+	s := &Stint{m: m, pool: p, handle: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sum()
@@ -96,8 +96,8 @@ func (m *meter) begin(p *pool.Pool, pl *pool.Handle, task string, whole bool) *s
 	return s
 }
 
-// done is called with every result, and the bytes that its item held at most, where that is known.
-func (s *stint) done(peak int64) {
+// Done is called with every result, and the bytes that its item held at most, where that is known.
+func (s *Stint) Done(peak int64) {
 	if s == nil || s.whole {
 		return
 	}
@@ -113,7 +113,7 @@ func (s *stint) done(peak int64) {
 		return
 	}
 	if !s.warm {
-		s.pool.SetWarm(s.place, s.task)
+		s.pool.SetWarm(s.handle, s.task)
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -126,8 +126,8 @@ func (s *stint) done(peak int64) {
 	s.stretch()
 }
 
-// end is called when the call is over.
-func (s *stint) end() {
+// End is called when the call is over.
+func (s *Stint) End() {
 	if s == nil {
 		return
 	}
@@ -144,7 +144,7 @@ func (s *stint) end() {
 }
 
 // stretch begins the next one; the caller holds the lock and has called sum.
-func (s *stint) stretch() {
+func (s *Stint) stretch() {
 	s.start, s.valid, s.items = s.m.at, s.m.valid, 0
 }
 
@@ -190,9 +190,9 @@ func (m *meter) current(of measurement) bool {
 	return of.epoch == m.epoch
 }
 
-// adopt makes a stint's task the one that is measured when nothing of the present one has run for a while. The caller holds the
+// adopt makes a Stint's task the one that is measured when nothing of the present one has run for a while. The caller holds the
 // lock and has called sum.
-func (m *meter) adopt(s *stint) {
+func (m *meter) adopt(s *Stint) {
 	if s.task == m.task || s.whole {
 		return
 	}
@@ -239,7 +239,7 @@ func (m *meter) sum() {
 }
 
 // count takes in a stretch that has ended; the caller holds the lock and has called sum.
-func (m *meter) count(s *stint) {
+func (m *meter) count(s *Stint) {
 	if s.task != m.task {
 		return
 	}

@@ -1,4 +1,4 @@
-package workers
+package memory
 
 import (
 	"testing"
@@ -14,23 +14,28 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// means of one pool over an inventory, and what the worker says at its start.
-func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func(*Worker)) ([]string, *observer.ObservedLogs) {
+// enforcer is one over an inventory, and what it says. It has proved nothing.
+func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*Enforcer, *observer.ObservedLogs) {
 	t.Helper()
-	core, seen := observer.New(zap.InfoLevel)
-	w, err := New(config.Config{
-		Store: "file://" + t.TempDir(), Pools: []config.Pool{p}, Tasks: map[string]config.Task{"t": {Command: []string{"true"}}},
-	}, Options{Inventory: inventory, Log: zap.New(core)})
+	placements, _, err := config.Config{
+		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]config.Task{"t": {Command: []string{"/bin/sh"}}},
+	}.Plan(inventory)
 	require.NoError(t, err)
-	w.hostPIDs, w.allowances = true, newAllowances(w.log)
+	core, seen := observer.New(zap.InfoLevel)
+	e := New(placements, inventory, nil, zap.New(core))
+	e.hostPIDs, e.cgroups = true, nil
+	return e, seen
+}
+
+// enforced are the means of one pool, as they are said at the start.
+func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func(*Enforcer)) ([]string, *observer.ObservedLogs) {
+	t.Helper()
+	e, seen := enforcer(t, inventory, p)
 	if change != nil {
-		change(w)
+		change(e)
 	}
-	for _, p := range w.placements {
-		w.enforced[p.Name] = w.means(p)
-	}
-	w.sayMeans()
-	return w.Describe().Pools[0].Means, seen
+	e.tell(nil)
+	return e.Means(p.Name), seen
 }
 
 func TestMeans_OnTheCPU(t *testing.T) {
@@ -40,7 +45,7 @@ func TestMeans_OnTheCPU(t *testing.T) {
 	list, seen := enforced(t, inventory, pool, nil)
 	require.Equal(t, []string{"watch every 100ms"}, list)
 	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").FilterLevelExact(zap.InfoLevel).Len())
-	list, _ = enforced(t, inventory, pool, func(w *Worker) { w.cgroups = &process.Cgroups{} })
+	list, _ = enforced(t, inventory, pool, func(e *Enforcer) { e.cgroups = &process.Cgroups{} })
 	require.Equal(t, []string{"cgroup", "watch every 100ms"}, list)
 	pool.Memory = 0
 	list, seen = enforced(t, inventory, pool, nil)
@@ -61,7 +66,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, list)
 	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
 
-	list, seen = enforced(t, inventory, pool, func(w *Worker) { w.hostPIDs = false })
+	list, seen = enforced(t, inventory, pool, func(e *Enforcer) { e.hostPIDs = false })
 	require.Equal(t, []string{"framework caps"}, list)
 	loud := seen.FilterLevelExact(zap.WarnLevel).All()
 	require.Len(t, loud, 1)
@@ -94,29 +99,22 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	require.True(t, c.cap.Unseen)
 	require.Zero(t, c.allowances.of(c.device.Name, "takes"), "nothing was measured")
 
-	core, seen := observer.New(zap.InfoLevel)
-	pools := []config.Pool{
-		{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30}, {Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
-		{Name: "free", Devices: gpu.Selection{"0"}},
-	}
-	w, err := New(config.Config{
-		Store: "file://" + t.TempDir(), Pools: pools, Tasks: map[string]config.Task{"t": {Command: []string{"true"}}},
-	}, Options{Inventory: c.inventory, Log: zap.New(core)})
-	require.NoError(t, err)
-	w.hostPIDs, w.allowances = true, newAllowances(w.log)
-	for _, p := range w.placements {
-		w.enforced[p.Name] = w.means(p)
-	}
-	require.Equal(t, []string{"framework caps", "watch every 100ms"}, w.Describe().Pools[0].Means)
+	e, seen := enforcer(t, c.inventory,
+		config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30},
+		config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
+		config.Pool{Name: "free", Devices: gpu.Selection{"0"}})
+	e.tell(nil)
+	seen.TakeAll()
+	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
-	w.overlooked(w.placements[0].Groups[0])
+	e.overlooked(e.placements[0].Groups[0])
 	require.Empty(t, seen.All(), "a driver that does not answer hides nothing")
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = false })
 	for range 2 {
-		w.overlooked(w.placements[0].Groups[0])
+		e.overlooked(e.placements[0].Groups[0])
 	}
-	require.Equal(t, []string{"framework caps"}, w.Describe().Pools[0].Means)
-	require.Equal(t, []string{"watch every 100ms"}, w.Describe().Pools[1].Means)
+	require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
+	require.Equal(t, []string{"watch every 100ms"}, e.Means("cpu"))
 	said := seen.All()
 	require.Len(t, said, 1, "once, and of the pool that has a budget there")
 	require.Equal(t, zap.WarnLevel, said[0].Level)

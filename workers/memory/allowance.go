@@ -1,4 +1,4 @@
-package workers
+package memory
 
 import (
 	"fmt"
@@ -28,14 +28,6 @@ type taken struct{ model, task string }
 
 func newAllowances(log *zap.Logger) *allowances {
 	return &allowances{log: log, known: map[taken]gpumux.Size{}, told: map[string]bool{}}
-}
-
-// model is what allowances go by.
-func model(d gpu.Device) string {
-	if d.Kind == gpu.KindCPU {
-		return gpu.CPU
-	}
-	return d.Name
 }
 
 // of is what a process of the task takes on one device of the model, 0 before it was measured.

@@ -1,4 +1,4 @@
-package workers
+package autoslots
 
 import (
 	"testing"
@@ -36,17 +36,17 @@ func (b *bout) pass(d time.Duration) {
 }
 
 // start begins a call in a place whose process is warm.
-func (b *bout) start(place int, task string) *stint {
+func (b *bout) start(place int, task string) *Stint {
 	b.pool.SetWarm(b.places[place], task)
 	return b.begin(b.pool, b.places[place], task, false)
 }
 
 // together lets calls finish an item each, so many times.
-func (b *bout) together(times int, took time.Duration, calls ...*stint) {
+func (b *bout) together(times int, took time.Duration, calls ...*Stint) {
 	for range times {
 		b.pass(took)
 		for _, s := range calls {
-			s.done(0)
+			s.Done(0)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func TestMeter_MicroBatchesCountWhole(t *testing.T) {
 	for range 40 {
 		b.pass(200 * time.Millisecond)
 		for range 64 { // a burst
-			s.done(0)
+			s.Done(0)
 			b.pass(time.Microsecond)
 		}
-		s.end()
+		s.End()
 		s = b.start(0, "x")
 	}
 	require.InDelta(t, 320, b.rate(t), 6)
@@ -119,7 +119,7 @@ func TestMeter_LackOfWorkDoesNotCount(t *testing.T) {
 	s, u := b.start(0, "x"), b.start(1, "x")
 	b.together(30, 250*time.Millisecond, s, u)
 	require.InDelta(t, 8, b.rate(t), 0.01)
-	u.end()
+	u.End()
 	// One slot alone, and faster for it: nothing is measured, and in the end that is told.
 	b.together(100, 100*time.Millisecond, s)
 	require.Empty(t, b.found())
@@ -131,7 +131,7 @@ func TestMeter_LackOfWorkDoesNotCount(t *testing.T) {
 	u = b.start(1, "x")
 	for range 30 {
 		b.together(1, 245*time.Millisecond, s, u)
-		u.end()
+		u.End()
 		b.pass(5 * time.Millisecond)
 		u = b.start(1, "x")
 	}
@@ -146,9 +146,9 @@ func TestMeter_ItemsCountAsFarAsTheirTimeDoes(t *testing.T) {
 		b.pass(9 * time.Second)
 		u := b.start(1, "x")
 		b.pass(time.Second)
-		s.done(0)
-		u.done(0)
-		u.end()
+		s.Done(0)
+		u.Done(0)
+		u.End()
 	}
 	require.InDelta(t, 1.1, b.rate(t), 0.01)
 }
@@ -158,7 +158,7 @@ func TestMeter_ChunksOfAnySizeCountAlike(t *testing.T) {
 	for i := range 60 {
 		s := b.start(0, "x")
 		b.together([]int{1, 8, 64, 1, 30}[i%5], 20*time.Millisecond, s)
-		s.end()
+		s.End()
 		b.pass(30 * time.Millisecond) // to the next chunk
 	}
 	require.InDelta(t, 50, b.rate(t), 0.5)
@@ -188,7 +188,7 @@ func TestMeter_ChangesAreLeftOut(t *testing.T) {
 	b.reset(1)
 	b.pass(10 * time.Second)
 	b.together(50, 200*time.Millisecond, s) // u has yet to go
-	u.end()
+	u.End()
 	require.Empty(t, b.found())
 	b.together(50, 125*time.Millisecond, s)
 	require.InDelta(t, 8, b.rate(t), 0.01)
@@ -201,7 +201,7 @@ func TestMeter_OneTaskAtATime(t *testing.T) {
 	other := b.start(1, "y")
 	b.together(50, 100*time.Millisecond, s, other)
 	require.Empty(t, b.found(), "two tasks side by side")
-	s.end()
+	s.End()
 	b.together(1, 2*time.Second, other) // nothing of x for a while: y is the task now
 	third := b.start(0, "y")
 	b.together(50, 100*time.Millisecond, other, third)
@@ -209,7 +209,7 @@ func TestMeter_OneTaskAtATime(t *testing.T) {
 	require.InDelta(t, 20, b.rate(t), 0.01)
 
 	// A call that has the device whole belongs to no number of slots.
-	third.end()
+	third.End()
 	whole := b.begin(b.pool, b.places[0], "y", true)
 	b.together(300, 100*time.Millisecond, other, whole)
 	require.Empty(t, b.found())
@@ -218,9 +218,9 @@ func TestMeter_OneTaskAtATime(t *testing.T) {
 func TestMeter_PeakOfATask(t *testing.T) {
 	b := newBout(1)
 	s := b.start(0, "x")
-	s.done(5)
-	s.done(9)
-	s.done(7)
+	s.Done(5)
+	s.Done(9)
+	s.Done(7)
 	require.EqualValues(t, 9, b.peak("x"))
 	require.Zero(t, b.peak("y"))
 }
@@ -229,7 +229,7 @@ func TestMeter_TellsOfPauses(t *testing.T) {
 	b := newBout(1)
 	s := b.start(0, "x")
 	b.together(11, 100*time.Minute, s) // long items are no pause
-	s.end()
+	s.End()
 	b.pass(time.Hour)
 	s = b.start(0, "x")
 	b.together(3, time.Minute, s)

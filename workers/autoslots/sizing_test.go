@@ -1,9 +1,8 @@
-package workers
+package autoslots
 
 import (
 	"context"
 	"encoding/json"
-	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,12 +15,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
@@ -42,12 +38,12 @@ def patient(item):
     return os.getpid()
 `
 
-// plant is a pool with slots: auto and real processes on the CPU, and callers that always have work.
+// plant is a pool with slots: auto, and callers that always have work.
 type plant struct {
-	*sizing
-	t     *testing.T
-	calls *runner
-	seen  *observer.ObservedLogs
+	*Sizing
+	t    *testing.T
+	task func(name string) slot.Task
+	seen *observer.ObservedLogs
 
 	slots   []*slottest.Slot // of a model
 	mu      sync.Mutex
@@ -55,35 +51,31 @@ type plant struct {
 	next    int64
 }
 
+// newPlant has real processes on the CPU.
 func newPlant(t *testing.T, most int) *plant {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
-	env := map[string]string{"LOCK": filepath.Join(dir, "lock")}
-	core, seen := observer.New(zap.InfoLevel)
-	w, err := New(config.Config{
-		Store: "file://" + dir, Dir: dir, Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: config.AutoSlots, MaxSlots: most}},
-		Tasks: map[string]config.Task{"alone": {Python: "sized.py:alone", Env: env}, "patient": {Python: "sized.py:patient", Env: env}},
-	}, Options{Inventory: onlyCPU(t), Grace: time.Second, Log: zap.New(core)})
-	require.NoError(t, err)
 	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	w.watch, w.metrics, w.allowances = newWatch(w.inventory, true, w.log), metrics.New(w.log, "", nil), newAllowances(w.log)
-	pl := w.open(w.placements[0], main)
-	p := startPlant(t, pl, w.placements[0], w.inventory, w.tasks, w.log, seen)
+	var handles []*pool.Handle
+	for range most {
+		handles = append(handles, &pool.Handle{Group: gpu.CPU, Slot: slot.New(slot.Options{
+			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
+		})})
+	}
+	pl := pool.New("cpu", handles)
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
-	return p
+	return startPlant(t, pl, most, func(name string) slot.Task { return slot.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
 
-// newModel is the same without processes: an item takes what its task takes by the clock of the test's bubble.
+// newModel has no processes: an item takes what its task takes by the clock of the test's bubble.
 func newModel(t *testing.T, most int) *plant {
 	t.Helper()
-	core, seen := observer.New(zap.InfoLevel)
-	pl, places, fakes := testPool(most, gpu.CPU)
+	pl, _, fakes := testPool(most, gpu.CPU)
 	device := make(chan struct{}, 1)
-	for i, f := range fakes {
-		places[i].Model = gpu.CPU
+	for _, f := range fakes {
 		f.Do = func(_ context.Context, call slot.Call) error {
 			for item, err := range call.Items {
 				if err != nil {
@@ -101,35 +93,69 @@ func newModel(t *testing.T, most int) *plant {
 			return nil
 		}
 	}
-	place := config.Placement{
-		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,
-		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
-	}
-	memory := free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}
-	p := startPlant(t, pl, place, memory, tasksIn("", "alone", "patient"), zap.New(core), seen)
-	p.slots = append(p.slots, fakes...)
+	p := startPlant(t, pl, most, func(name string) slot.Task { return slot.Task{Name: name} })
+	p.slots = fakes
 	return p
 }
 
 // startPlant searches until the test ends.
-func startPlant(
-	t *testing.T, pl *pool.Pool, place config.Placement, devices statuses, tasks *config.Catalog, log *zap.Logger, seen *observer.ObservedLogs,
-) *plant {
-	s := newSizing(pl, place, devices, log)
+func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) slot.Task) *plant {
+	core, seen := observer.New(zap.InfoLevel)
+	place := config.Placement{
+		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,
+		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
+	}
+	s := New(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
 	s.meter.length = 300 * time.Millisecond
-	p := &plant{sizing: s, t: t, seen: seen, results: map[int64]int{}, calls: &runner{
-		pool: pl, tasks: tasks, halt: t.Context(), size: s, lost: func(string, string) {}, log: log,
-		contact:    contact.New(nil, func() time.Duration { return 0 }, log),
-		allowances: newAllowances(log), metrics: metrics.New(log, "", nil),
-	}}
+	p := &plant{Sizing: s, t: t, task: task, seen: seen, results: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); s.run(ctx) }()
+	go func() { defer close(done); s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
 	return p
+}
+
+// testPool has n slots on a device, whose processes are whatever the test says.
+func testPool(n int, device string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
+	var handles []*pool.Handle
+	var fakes []*slottest.Slot
+	for range n {
+		f := slottest.New()
+		fakes, handles = append(fakes, f), append(handles, &pool.Handle{Slot: f, Group: device})
+	}
+	return pool.New("gpu", handles), handles, fakes
+}
+
+// call runs a task over the items from first up to end, as a worker does.
+func (p *plant) call(ctx context.Context, task string, first, end int64) error {
+	h, err := p.pool.Acquire(ctx, task, "", false)
+	if err != nil {
+		return err
+	}
+	defer p.pool.Release(h)
+	stint := p.Begin(h, task, false)
+	defer stint.End()
+	return h.Run(ctx, slot.Call{
+		Task: p.task(task),
+		Items: func(yield func(slot.Item, error) bool) {
+			for i := first; i < end; i++ {
+				if !yield(slot.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+					return
+				}
+			}
+		},
+		Done: func(d slot.Done) {
+			stint.Done(d.Peak)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if d.Fault == nil {
+				p.results[d.Index]++
+			}
+		},
+	})
 }
 
 // work makes calls of chunks of items, more than there are slots, until enough says so.
@@ -145,13 +171,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 				first := p.next
 				p.next += chunk
 				p.mu.Unlock()
-				err := p.calls.Run(ctx, activities.Call{Task: task, Items: span(first, first+chunk), Done: func(r gpumux.Result) {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					if r.Fault == nil {
-						p.results[r.Index]++
-					}
-				}})
+				err := p.call(ctx, task, first, first+chunk)
 				if err != nil {
 					p.t.Error(err)
 					return
@@ -161,16 +181,6 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 	}
 	all.Wait()
 	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.Size())
-}
-
-func span(first, end int64) iter.Seq2[activities.Item, error] {
-	return func(yield func(activities.Item, error) bool) {
-		for i := first; i < end; i++ {
-			if !yield(activities.Item{Index: i, Value: json.RawMessage("0")}, nil) {
-				return
-			}
-		}
-	}
 }
 
 // said waits for the line that tells a task's number of slots.
@@ -246,8 +256,8 @@ func (p *plant) ranOnce() {
 }
 
 func TestSizing_SaysWhatItFound(t *testing.T) {
-	s := &sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
-	find := &sought{search: newSearch(1, 16)}
+	s := &Sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
+	find := &taskSearch{search: newSearch(1, 16)}
 	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
 	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.news(find))
 	find.at, find.known = 1, map[int]float64{1: 0.12345, 2: 0.1}
@@ -263,7 +273,7 @@ func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory
 
 func TestSizing_RoomInMemory(t *testing.T) {
 	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
-	s := &sizing{
+	s := &Sizing{
 		meter: newMeter(time.Second), memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
 		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
 	}
@@ -283,21 +293,21 @@ func TestSizing_RoomInMemory(t *testing.T) {
 func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
 	p, _, _ := testPool(8, "A")
 	core, seen := observer.New(zap.WarnLevel)
-	s := newSizing(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
+	s := New(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
 	s.task = "x"
-	s.failed("x", gpumux.TaskError)
-	s.failed("x", gpumux.Budget)
+	s.Failed("x", gpumux.TaskError)
+	s.Failed("x", gpumux.Budget)
 	require.Empty(t, s.full)
 	s.find("x").trial, s.find("x").now = 4, 4
 	s.apply(s.find("x"))
 	require.Equal(t, 4, p.Size())
-	s.failed("x", gpumux.DeviceOOM)
-	s.failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.DeviceOOM)
 	s.overflow(<-s.full)
 	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
 	require.Less(t, p.Size(), 4)
 	require.Empty(t, s.full)
 	s.memory = 1 << 30 // with a budget it is the item's affair
-	s.failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.DeviceOOM)
 	require.Empty(t, s.full)
 }

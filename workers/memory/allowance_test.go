@@ -1,4 +1,4 @@
-package workers
+package memory
 
 import (
 	"context"
@@ -63,15 +63,6 @@ def takes(mb):
     return ["taken", torch.fractions[-1] * torch.TOTAL]
 `
 
-// tasksIn are tasks of a folder's tasks.py.
-func tasksIn(dir string, names ...string) *config.Catalog {
-	tasks := map[string]slot.Task{}
-	for _, name := range names {
-		tasks[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
-	}
-	return config.NewCatalog(tasks)
-}
-
 // cuda is a slot of 8 GiB on an imitated GPU, whose task uses the imitated torch.
 type cuda struct {
 	*workbench
@@ -81,6 +72,8 @@ type cuda struct {
 	allowances *allowances
 	slot       *slot.Slot
 	device     gpu.Device
+	pool       config.Pool
+	group      config.Group
 }
 
 func newCUDA(t *testing.T, holds, resident bool) *cuda {
@@ -102,13 +95,14 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	for name, text := range map[string]string{"torch.py": torchPy, "tasks.py": fmt.Sprintf(torchTask, kept)} {
 		require.NoError(t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644))
 	}
-	pool := config.Pool{Name: "pool", Memory: 8 << 30}
+	c.pool = config.Pool{Name: "pool", Memory: 8 << 30, GPUsPerSlot: 1}
+	c.group = config.Group{Name: c.device.UUID, Devices: []gpu.Device{c.device}}
 	c.slot = c.workbench.slot(c.device.UUID, 8<<30, func(o *slot.Options) {
 		o.Capped = func(cap slot.Cap) {
 			c.cap = cap
-			c.allowances.capped(pool.Name, model(c.device), 1, cap)
+			c.allowances.capped(c.pool.Name, Model(c.device), 1, cap)
 		}
-		o.Loaded = func(task string, bytes int64) { c.allowances.loaded(pool, model(c.device), task, bytes) }
+		o.Loaded = func(task string, bytes int64) { c.allowances.loaded(c.pool, Model(c.device), task, bytes) }
 	})
 	return c
 }
@@ -121,7 +115,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)
 	call := slot.Call{
-		Task: c.task("takes"), Context: int64(c.allowances.of(model(c.device), "takes")),
+		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.of(Model(c.device), "takes")),
 		Items: func(yield func(slot.Item, error) bool) { yield(slot.Item{Value: raw}, nil) },
 		Done: func(d slot.Done) {
 			require.Nil(t, d.Fault)
@@ -151,10 +145,6 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
 	require.Zero(t, c.allowances.of("another model", "takes"))
-	bytes := c.allowances.of(c.device.Name, "takes")
-	g := config.Group{Name: c.device.UUID, Devices: []gpu.Device{c.device}}
-	env := environment(config.Pool{Slots: 1, GPUsPerSlot: 1, Memory: 8 << 30}, g, bytes)
-	require.Equal(t, "8196718592", env["CUPY_GPU_MEMORY_LIMIT"])
 }
 
 // A model that was loaded with the task belongs to the framework, not to the context.

@@ -1,4 +1,4 @@
-package workers
+package autoslots
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/pool"
 )
 
@@ -24,14 +25,14 @@ const (
 	roomShare = 0.9
 )
 
-// statuses is what sizing asks about devices; *gpu.Inventory is one.
+// statuses is what Sizing asks about devices; *gpu.Inventory is one.
 type statuses interface {
 	Status(uuid string) (gpu.Status, error)
 }
 
-// sizing finds by measurement how many slots per device a pool with slots: auto has: a search per task, which gets its
+// Sizing finds by measurement how many slots per device a pool with slots: auto has: a search per task, which gets its
 // measurements from the meter. One goroutine runs it.
-type sizing struct {
+type Sizing struct {
 	pool    *pool.Pool
 	meter   *meter
 	groups  []config.Group
@@ -43,29 +44,29 @@ type sizing struct {
 	// full takes the task of a call that met the end of a device's memory.
 	full chan string
 
-	tasks      map[string]*sought
+	tasks      map[string]*taskSearch
 	task       string
 	open, kept int // as the pool was told last
 }
 
-// sought is the search of one task; told is the number that was logged last.
-type sought struct {
+// taskSearch is the search of one task; told is the number that was logged last.
+type taskSearch struct {
 	*search
 	told int
 	last time.Time
 }
 
-// newSizing begins with one slot per device.
-func newSizing(p *pool.Pool, place config.Placement, devices statuses, log *zap.Logger) *sizing {
-	s := &sizing{
+// New begins with one slot per device; Run is to follow.
+func New(p *pool.Pool, place config.Placement, devices statuses, log *zap.Logger) *Sizing {
+	s := &Sizing{
 		pool: p, meter: newMeter(measureFor), groups: place.Groups, most: place.Most, devices: devices, log: log,
-		memory: place.Memory / gpumux.Size(place.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*sought{},
+		memory: place.Memory / gpumux.Size(place.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*taskSearch{},
 	}
 	s.resize(1, 1)
 	return s
 }
 
-func (s *sizing) resize(open, kept int) {
+func (s *Sizing) resize(open, kept int) {
 	same := s.open == open
 	s.open, s.kept = open, kept
 	s.pool.Resize(open, kept)
@@ -74,16 +75,16 @@ func (s *sizing) resize(open, kept int) {
 	}
 }
 
-// begin is called before a call runs in its place; a nil sizing has nothing to measure.
-func (s *sizing) begin(pl *pool.Handle, task string, whole bool) *stint {
+// Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
+func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
 	if s == nil {
 		return nil
 	}
-	return s.meter.begin(s.pool, pl, task, whole)
+	return s.meter.begin(s.pool, h, task, whole)
 }
 
-// failed is called with the fault that ended a call. Where slots have a budget, memory that did not do is the item's affair.
-func (s *sizing) failed(task string, kind gpumux.Kind) {
+// Failed is called with the fault that ended a call. Where slots have a budget, memory that did not do is the item's affair.
+func (s *Sizing) Failed(task string, kind gpumux.Kind) {
 	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
 		return
 	}
@@ -93,8 +94,8 @@ func (s *sizing) failed(task string, kind gpumux.Kind) {
 	}
 }
 
-// run takes measurements until ctx ends.
-func (s *sizing) run(ctx context.Context) {
+// Run takes measurements until ctx ends.
+func (s *Sizing) Run(ctx context.Context) {
 	tick := time.NewTicker(s.meter.length)
 	defer tick.Stop()
 	for {
@@ -115,7 +116,7 @@ func (s *sizing) run(ctx context.Context) {
 }
 
 // take takes in a measurement.
-func (s *sizing) take(found measurement) {
+func (s *Sizing) take(found measurement) {
 	find := s.find(found.task)
 	if found.paused > stale || found.task != s.task && time.Since(find.last) > stale {
 		find.pause()
@@ -132,7 +133,7 @@ func (s *sizing) take(found measurement) {
 }
 
 // overflow is told that a device's memory did not do for the slots.
-func (s *sizing) overflow(task string) {
+func (s *Sizing) overflow(task string) {
 	find := s.find(task)
 	if task != s.task || find.slots() != s.open || !find.overflow() {
 		return
@@ -143,10 +144,10 @@ func (s *sizing) overflow(task string) {
 }
 
 // find is the search of a task; a new one begins with as many slots as there are.
-func (s *sizing) find(task string) *sought {
+func (s *Sizing) find(task string) *taskSearch {
 	find := s.tasks[task]
 	if find == nil {
-		find = &sought{search: newSearch(s.open, s.most), last: time.Now()}
+		find = &taskSearch{search: newSearch(s.open, s.most), last: time.Now()}
 		find.room = func(from, to int) int { return s.room(task, from, to) }
 		s.tasks[task] = find
 	}
@@ -154,7 +155,7 @@ func (s *sizing) find(task string) *sought {
 }
 
 // apply gives the pool the slots that a search asks for. Processes stay while it is not sure which number is the better one.
-func (s *sizing) apply(find *sought) {
+func (s *Sizing) apply(find *taskSearch) {
 	if find.settled() && find.told != find.best() {
 		find.told = find.best()
 		s.log.Info(s.news(find), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, find.best()))
@@ -165,7 +166,7 @@ func (s *sizing) apply(find *sought) {
 }
 
 // news is what a search has found, in one line.
-func (s *sizing) news(find *sought) string {
+func (s *Sizing) news(find *taskSearch) string {
 	rate := func(n int) string {
 		all := find.known[n] * float64(len(s.groups))
 		if all >= 100 {
@@ -189,7 +190,7 @@ func (s *sizing) news(find *sought) string {
 }
 
 // room is how many slots there is memory for now, from a number that is in use up to a wanted one.
-func (s *sizing) room(task string, from, to int) int {
+func (s *Sizing) room(task string, from, to int) int {
 	per := float64(s.memory)
 	if per == 0 {
 		per = float64(s.meter.peak(task))
@@ -202,7 +203,7 @@ func (s *sizing) room(task string, from, to int) int {
 			}
 			need := per
 			if s.memory == 0 && d.Kind != gpu.KindCPU {
-				need = max(need+contextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
+				need = max(need+memory.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
 			}
 			if need > 0 {
 				to = min(to, from+int(math.Floor(roomShare*float64(status.Memory.Free)/need)))

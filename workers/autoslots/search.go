@@ -1,4 +1,4 @@
-package workers
+package autoslots
 
 import (
 	"math"
@@ -12,9 +12,9 @@ const (
 	// inRow is how many measurements are made in a row, mostRows how many such rows of a number there are before a doubtful
 	// comparison is decided as it looks.
 	inRow, mostRows = 3, 7
-	// sure is how many standard errors a comparison must be away from doubt to end early; leastSpread is the least spread of
+	// apart is how many standard errors a comparison must be away from doubt to end early; leastSpread is the least spread of
 	// measurements that it reckons with, because a few may agree by chance.
-	sure, leastSpread = 2.0, 0.03
+	apart, leastSpread = 2.0, 0.03
 	// firstRest and lastRest are the measurements between two looks at the neighbouring numbers; the time doubles each time.
 	firstRest, lastRest = 120, 1920
 	// drift is the change of throughput, up or down, after which the task is taken for another.
@@ -48,12 +48,12 @@ type search struct {
 // newSearch begins with a number of slots that is in use already.
 func newSearch(from, bound int) *search {
 	s := &search{bound: bound, at: min(max(1, from), bound), rests: firstRest}
-	s.begin()
+	s.reset()
 	return s
 }
 
-// begin forgets what was measured, and looks both ways from the number in use.
-func (s *search) begin() {
+// reset forgets what was measured, and looks both ways from the number in use.
+func (s *search) reset() {
 	s.low, s.high, s.topped, s.looking, s.resting = 0, s.bound+1, false, false, false
 	s.downFirst = s.at > 1
 	s.known = map[int]float64{}
@@ -90,7 +90,7 @@ func (s *search) take(rate float64) {
 	case s.trial == 0:
 		s.choose()
 	default:
-		s.judge()
+		s.compare()
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *search) idle() {
 	case len(s.rates[s.at]) < recent:
 	case level > s.reference*drift || level < s.reference/drift:
 		s.rests = firstRest
-		s.begin()
+		s.reset()
 	case s.rest >= s.rests:
 		s.rests = min(2*s.rests, lastRest)
 		step := s.step()
@@ -159,8 +159,8 @@ func (s *search) up() int {
 	return want
 }
 
-// judge ends a row of a trial: the larger number is worth it, or is not, or more has to be measured.
-func (s *search) judge() {
+// compare ends a row of a trial: the larger number is worth it, or is not, or more has to be measured.
+func (s *search) compare() {
 	small, large, least := s.rates[s.at], s.rates[s.trial], gain
 	if s.trial < s.at {
 		small, large = large, small
@@ -169,7 +169,7 @@ func (s *search) judge() {
 		}
 	}
 	above := median(large) - median(small) - math.Log(least)
-	doubt := sure * standardError(small, large)
+	doubt := apart * standardError(small, large)
 	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
 		// Turn about, two rows of each, so that a drift of the items' cost is not taken for the slots'.
 		if a < t {

@@ -1,0 +1,92 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/process"
+)
+
+// Enforcer keeps the task processes of one worker within the budgets of its pools. Its methods may be called from any goroutine.
+type Enforcer struct {
+	placements []config.Placement
+	devices    *gpu.Inventory
+	log        *zap.Logger
+	// hostPIDs says that the driver's process numbers are ours.
+	hostPIDs   bool
+	sweeper    *process.Sweeper
+	watch      *watch
+	cgroups    *process.Cgroups // nil where there are none
+	allowances *allowances
+
+	mu       sync.RWMutex     // guards what follows
+	broken   map[string]error // means on the CPU that do not hold, by name
+	enforced map[string]means // by pool
+	unseen   map[string]bool  // devices on which the driver does not list processes that use them
+}
+
+// New is for the pools that were placed on the devices. Probes end what they leave with the sweeper. Run and Prove are to follow.
+func New(placements []config.Placement, devices *gpu.Inventory, sweeper *process.Sweeper, log *zap.Logger) *Enforcer {
+	e := &Enforcer{
+		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), sweeper: sweeper, allowances: newAllowances(log),
+		enforced: map[string]means{}, unseen: map[string]bool{},
+	}
+	e.watch = newWatch(devices, e.hostPIDs, log)
+	e.watch.host = hostMemory(devices)
+	if e.budgetsOnCPU() {
+		var err error
+		if e.cgroups, err = process.OpenCgroups(); err != nil {
+			log.Debug("task processes get no cgroups of their own", zap.String(logkey.Why, err.Error()))
+		}
+	}
+	return e
+}
+
+// Run reads what processes hold, and ends those over their budget, until ctx ends.
+func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
+
+// Confine adds to the options of a slot what keeps its processes within their budget.
+func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
+	model := Model(g.Devices[0])
+	o.Watch, o.Cgroups = e.watch, e.cgroups
+	o.Loaded = func(task string, bytes int64) { e.allowances.loaded(p.Pool, model, task, bytes) }
+	o.Capped = func(c slot.Cap) {
+		e.allowances.capped(p.Name, model, len(g.Devices), c)
+		if c.Unseen {
+			e.overlooked(g)
+		}
+	}
+}
+
+// Allowance is what a process of the task takes on one device of the model beside its data, in bytes; 0 before it was measured.
+func (e *Enforcer) Allowance(model, task string) gpumux.Size { return e.allowances.of(model, task) }
+
+// Means is what keeps the slots of a pool within their budget, strongest first, as people read it.
+func (e *Enforcer) Means(pool string) []string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.enforced[pool].list
+}
+
+// Model is what allowances go by: the name of a GPU, or "cpu".
+func Model(d gpu.Device) string {
+	if d.Kind == gpu.KindCPU {
+		return gpu.CPU
+	}
+	return d.Name
+}
+
+// onCPU reports whether the pool's slots have a budget of the host's memory.
+func onCPU(p config.Placement) bool {
+	return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
+}
+
+func (e *Enforcer) budgetsOnCPU() bool { return slices.ContainsFunc(e.placements, onCPU) }
