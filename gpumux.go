@@ -125,6 +125,12 @@ type Range struct {
 // Len is the number of items in the range.
 func (r Range) Len() int64 { return max(0, r.End-r.Start) }
 
+// Item is one input and its position in the map's input, from 0.
+type Item struct {
+	Index int64
+	Value json.RawMessage
+}
+
 // Result is what one item came to. Exactly one of Value and Fault is set.
 type Result struct {
 	// Index is the item's position in the input, from 0.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -277,32 +278,27 @@ func (r *run) judgeStart(fault *gpumux.Fault) error {
 	return final(fault)
 }
 
-// items reads the items of the spans from wherever the chunk has them. Before each it calls there.
-func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) func(func(Item, error) bool) {
-	return func(give func(Item, error) bool) {
-		yield := r.limited(r.paced(ctx, func(item Item, err error) bool {
+// items reads the items of the spans from wherever the chunk has them, until its time is over; what the slot holds by then still runs.
+// Before each it waits for room in the store and calls there.
+func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) iter.Seq2[gpumux.Item, error] {
+	return func(yield func(gpumux.Item, error) bool) {
+		give := func(index int64, value json.RawMessage) bool {
+			if r.limit.over() {
+				return false
+			}
+			err := r.uncrowded(ctx)
 			there()
-			return give(item, err)
-		}))
+			return yield(gpumux.Item{Index: index, Value: value}, err)
+		}
 		if r.chunk.Items == nil && r.chunk.Range == nil {
-			err := r.Store.Pick(ctx, *r.chunk.Source, spans, func(index int64, value json.RawMessage) bool {
-				return yield(Item{index, value}, nil)
-			})
-			if err != nil {
-				yield(Item{}, err)
+			if err := r.Store.Pick(ctx, *r.chunk.Source, spans, give); err != nil {
+				yield(gpumux.Item{}, err)
 			}
 			return
 		}
 		for _, span := range spans {
 			for i := span.Start; i < span.End; i++ {
-				value := json.RawMessage(nil)
-				if r.chunk.Range != nil {
-					value = strconv.AppendInt(nil, r.chunk.Range.Start+i, 10)
-				} else {
-					at, _ := r.l.at(i)
-					value = r.chunk.Items[at]
-				}
-				if !yield(Item{i, value}, nil) {
+				if !give(i, r.value(i)) {
 					return
 				}
 			}
@@ -310,9 +306,13 @@ func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) func(f
 	}
 }
 
-// limited ends a call that has taken too long. What the slot holds by then still runs.
-func (r *run) limited(yield func(Item, error) bool) func(Item, error) bool {
-	return func(item Item, err error) bool { return !r.limit.over() && yield(item, err) }
+// value is an item that the chunk carries, or one of its range.
+func (r *run) value(index int64) json.RawMessage {
+	if r.chunk.Range != nil {
+		return strconv.AppendInt(nil, r.chunk.Range.Start+index, 10)
+	}
+	at, _ := r.l.at(index)
+	return r.chunk.Items[at]
 }
 
 // fit shortens a call whose results can only travel inline, so that they are known to fit before more items run.

@@ -19,7 +19,7 @@ import (
 type eager struct{}
 
 func (eager) Run(_ context.Context, call Call) error {
-	var held []Item
+	var held []gpumux.Item
 	run := func() {
 		call.Done(gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")})
 		held = held[1:]

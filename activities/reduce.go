@@ -255,12 +255,12 @@ func (r *reducer) combine(pairs, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Edition: r.edition, Ran: func(edition string) { r.edition = edition }, Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
-		Items: func(yield func(Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {
 				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)
 				pair = append(append(append(pair, '['), pairs[i].value...), ',')
 				pair = append(append(pair, pairs[i+1].value...), ']')
-				if !yield(Item{int64(i / 2), pair}, nil) {
+				if !yield(gpumux.Item{Index: int64(i / 2), Value: pair}, nil) {
 					return
 				}
 			}

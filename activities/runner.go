@@ -2,18 +2,11 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"time"
 
 	"github.com/gpumux/gpumux"
 )
-
-// Item is one input and its position in the map.
-type Item struct {
-	Index int64
-	Value json.RawMessage
-}
 
 // Call asks for a task over items in one slot.
 type Call struct {
@@ -30,7 +23,7 @@ type Call struct {
 	Clean bool
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
-	Items iter.Seq2[Item, error]
+	Items iter.Seq2[gpumux.Item, error]
 	// Peak takes, before Done takes the item's result, the most bytes that it held where that was measured, and what it might.
 	Peak func(held, budget int64)
 	// Done takes each result in the order of the items.

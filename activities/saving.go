@@ -52,22 +52,22 @@ func (r *run) waits() string {
 	return r.stream.why()
 }
 
-// paced hands on no further item while too many bytes of results wait for the store, so that a store which is slow or away
-// costs no memory without bound.
-func (r *run) paced(ctx context.Context, yield func(Item, error) bool) func(Item, error) bool {
-	return func(item Item, err error) bool {
-		for r.stream != nil && err == nil {
-			less := r.stream.room()
-			if less == nil {
-				break
-			}
-			select {
-			case <-less:
-			case <-ctx.Done():
-				err = context.Cause(ctx)
-			}
+// uncrowded waits while too many bytes of results wait for the store, so that a store which is slow or away costs no memory without
+// bound. The error is why ctx ended.
+func (r *run) uncrowded(ctx context.Context) error {
+	if r.stream == nil {
+		return nil
+	}
+	for {
+		less := r.stream.room()
+		if less == nil {
+			return nil
 		}
-		return yield(item, err)
+		select {
+		case <-less:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 
 	"go.uber.org/zap"
 
@@ -69,9 +68,34 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	stint := r.size.Begin(h, task.Name, call.Whole)
 	defer stint.End()
+	in := r.call(call, task, h, stint)
+	in.Held = func() error { return r.contact.Check(held) }
+	if call.Whole {
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
+			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
+		for _, beside := range h.Beside {
+			if err := beside.Clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	err = h.Run(ctx, in)
+	if err != nil {
+		// A call that lapsed took no item with it that was still this worker's.
+		err = cmp.Or(r.contact.Check(held), err)
+	}
+	var fault *gpumux.Fault
+	if errors.As(err, &fault) {
+		r.failed(h, task.Name, call.Whole, fault)
+	}
+	return err
+}
+
+// call is what the slot is asked for, with its process within the budget.
+func (r *runner) call(call activities.Call, task slot.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Held: func() error { return r.contact.Check(held) }, Items: slotItems(call.Items), Done: func(d slot.Done) {
+		Items: call.Items, Done: func(d slot.Done) {
 			if d.Peak > 0 && h.Peak != nil {
 				h.Peak.Take(d.Peak)
 			}
@@ -90,40 +114,19 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	if call.Whole {
 		in.Memory = h.Memory
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
-			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
-		for _, beside := range h.Beside {
-			if err := beside.Clear(ctx); err != nil {
-				return err
-			}
-		}
 	}
-	err = h.Run(ctx, in)
-	if err != nil {
-		// A call that lapsed took no item with it that was still this worker's.
-		err = cmp.Or(r.contact.Check(held), err)
-	}
-	var fault *gpumux.Fault
-	if errors.As(err, &fault) {
-		r.metrics.Fault(r.pool.Name, fault.Kind)
-		r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
-			zap.String(logkey.Task, task.Name), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
-		if !call.Whole {
-			r.size.Failed(task.Name, fault.Kind)
-		}
-		if fault.Kind == gpumux.DeviceLost {
-			r.lost(h.Group, fault.Message)
-		}
-	}
-	return err
+	return in
 }
 
-func slotItems(items iter.Seq2[activities.Item, error]) iter.Seq2[slot.Item, error] {
-	return func(yield func(slot.Item, error) bool) {
-		for item, err := range items {
-			if !yield(slot.Item(item), err) {
-				return
-			}
-		}
+// failed tells everybody whom a failed call concerns.
+func (r *runner) failed(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
+	r.metrics.Fault(r.pool.Name, fault.Kind)
+	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
+		zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
+	if !whole {
+		r.size.Failed(task, fault.Kind)
+	}
+	if fault.Kind == gpumux.DeviceLost {
+		r.lost(h.Group, fault.Message)
 	}
 }

@@ -54,9 +54,9 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
 	require.NoError(t, first.Run(t.Context(), slot.Call{
 		Task: slot.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
-		Items: func(yield func(slot.Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := range 3 {
-				if !yield(slot.Item{Index: int64(i), Value: []byte("1")}, nil) {
+				if !yield(gpumux.Item{Index: int64(i), Value: []byte("1")}, nil) {
 					return
 				}
 			}

@@ -140,9 +140,9 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 	defer stint.End()
 	return h.Run(ctx, slot.Call{
 		Task: p.task(task),
-		Items: func(yield func(slot.Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := first; i < end; i++ {
-				if !yield(slot.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+				if !yield(gpumux.Item{Index: i, Value: json.RawMessage("0")}, nil) {
 					return
 				}
 			}

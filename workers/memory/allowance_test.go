@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/workers/config"
@@ -116,7 +117,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	require.NoError(t, err)
 	call := slot.Call{
 		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.of(Model(c.device), "takes")),
-		Items: func(yield func(slot.Item, error) bool) { yield(slot.Item{Value: raw}, nil) },
+		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
 		Done: func(d slot.Done) {
 			require.Nil(t, d.Fault)
 			require.NoError(t, json.Unmarshal(d.Value, &[]any{&how, &limit}))

@@ -134,10 +134,10 @@ func run(s *slot.Slot, task slot.Task, items ...any) ([]slot.Done, error) {
 	defer cancel()
 	err := s.Run(ctx, slot.Call{
 		Task: task,
-		Items: func(yield func(slot.Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for i, item := range items {
 				raw, err := json.Marshal(item)
-				if !yield(slot.Item{Index: int64(i), Value: raw}, err) {
+				if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
 					return
 				}
 			}

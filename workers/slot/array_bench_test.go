@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -33,9 +34,9 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 			task := python(dir, "item")
 			task.Interpreter = interpreter
 			items := func(count int) slot.Call {
-				return slot.Call{Task: task, Done: func(d slot.Done) { require.Nil(b, d.Fault) }, Items: func(yield func(slot.Item, error) bool) {
+				return slot.Call{Task: task, Done: func(d slot.Done) { require.Nil(b, d.Fault) }, Items: func(yield func(gpumux.Item, error) bool) {
 					for range count {
-						if !yield(slot.Item{Value: json.RawMessage(n)}, nil) {
+						if !yield(gpumux.Item{Value: json.RawMessage(n)}, nil) {
 							return
 						}
 					}

@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"encoding/json"
 	"errors"
 	"iter"
 	"reflect"
@@ -46,12 +45,6 @@ type Task struct {
 	RecycleAge   time.Duration
 }
 
-// Item is one input and its position in the map.
-type Item struct {
-	Index int64
-	Value json.RawMessage
-}
-
 // Call is one request to a slot: a task over items.
 type Call struct {
 	Task Task
@@ -78,7 +71,7 @@ type Call struct {
 	// Items are pulled as the process gets room for them, in a goroutine of the call's own. An error ends them: what was pulled before
 	// still runs, then the call ends with it. Whatever else ends the call does not wait for an item that is being pulled: the
 	// goroutine ends when that has come.
-	Items iter.Seq2[Item, error]
+	Items iter.Seq2[gpumux.Item, error]
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.
 	Done func(Done)
 }

@@ -57,7 +57,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 
 // command runs the program for one item. An error is a death that is not the program's own word: a signal, the timeout, the
 // end of the call; an exit status is.
-func (s *Slot) command(ctx context.Context, call Call, item Item) (Done, error) {
+func (s *Slot) command(ctx context.Context, call Call, item gpumux.Item) (Done, error) {
 	var none Done
 	began := time.Now()
 	argv, err := argvOf(call.Task.Command, item.Value)

@@ -78,10 +78,10 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			}
 			ended := false
 			call := slot.Call{
-				Task: python(dir, "die"), Items: func(yield func(slot.Item, error) bool) {
+				Task: python(dir, "die"), Items: func(yield func(gpumux.Item, error) bool) {
 					defer func() { ended = true }()
 					for i, text := range []string{`"exit3"`, "1", "2"} {
-						if !yield(slot.Item{Index: int64(i), Value: []byte(text)}, nil) {
+						if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
 							return
 						}
 					}

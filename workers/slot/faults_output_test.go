@@ -175,9 +175,9 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
-	got, err := s.run(slot.Call{Task: slot.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(slot.Item, error) bool) {
+	got, err := s.run(slot.Call{Task: slot.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(gpumux.Item, error) bool) {
 		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
-			if !yield(slot.Item{Index: int64(i), Value: []byte(text)}, nil) {
+			if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
 				return
 			}
 		}

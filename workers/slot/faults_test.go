@@ -311,14 +311,14 @@ func neighbour(t *testing.T) (ended func()) {
 	var got []slot.Done
 	go func() {
 		over <- s.Run(context.Background(), slot.Call{Task: task, Done: func(d slot.Done) { got = append(got, d) },
-			Items: func(yield func(slot.Item, error) bool) {
+			Items: func(yield func(gpumux.Item, error) bool) {
 				for i := 0; ; i++ {
 					select {
 					case <-quit:
 						return
 					default:
 					}
-					if !yield(slot.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
+					if !yield(gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
 						return
 					}
 				}

@@ -17,7 +17,7 @@ const (
 
 // flying is an item that a process was given and has not finished.
 type flying struct {
-	Item
+	gpumux.Item
 	run   int64
 	n     int
 	tries int

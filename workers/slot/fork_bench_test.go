@@ -41,11 +41,11 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 					call.Task = python(dir, "item")
 					call.Task.Fresh, call.Task.Interpreter = fresh, interpreter
 					call.Done = func(slot.Done) {}
-					one := slot.Item{Value: json.RawMessage("1")}
+					one := gpumux.Item{Value: json.RawMessage("1")}
 					call.Items = values(1)
 					require.NoError(b, s.Run(context.Background(), call))
 					for b.Loop() {
-						call.Items = func(yield func(slot.Item, error) bool) { yield(one, nil) }
+						call.Items = func(yield func(gpumux.Item, error) bool) { yield(one, nil) }
 						require.NoError(b, s.Run(context.Background(), call))
 					}
 				})

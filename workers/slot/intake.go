@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"sync"
+
+	"github.com/gpumux/gpumux"
 )
 
 // intake pulls a call's items in a goroutine of its own, as many as are asked for: what runs never waits for a source that is slow
@@ -18,7 +20,7 @@ type intake struct {
 	wake *sync.Cond
 	// ready are items that nobody has taken yet, of so many bytes; asked is how many there are to be, least with how many there is
 	// news.
-	ready        []Item
+	ready        []gpumux.Item
 	bytes        int
 	asked, least int
 	// over says that no more items come, err why, where that is not their end.
@@ -29,14 +31,14 @@ type intake struct {
 }
 
 // newIntake asks for the first item.
-func newIntake(items iter.Seq2[Item, error]) *intake {
+func newIntake(items iter.Seq2[gpumux.Item, error]) *intake {
 	in := &intake{news: make(chan struct{}, 1), gone: make(chan struct{}), asked: 1, least: 1, pulling: true}
 	in.wake = sync.NewCond(&in.mu)
 	go in.pull(items)
 	return in
 }
 
-func (in *intake) pull(items iter.Seq2[Item, error]) {
+func (in *intake) pull(items iter.Seq2[gpumux.Item, error]) {
 	defer func() {
 		in.mu.Lock()
 		in.over, in.pulling = true, false
@@ -52,7 +54,7 @@ func (in *intake) pull(items iter.Seq2[Item, error]) {
 }
 
 // add takes in what was pulled, and returns when more is to be pulled. Nothing more is when it returns false.
-func (in *intake) add(item Item, err error) bool {
+func (in *intake) add(item gpumux.Item, err error) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if err != nil {

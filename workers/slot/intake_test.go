@@ -19,8 +19,8 @@ import (
 )
 
 // faltering are the items of a list, and then what the source does instead of giving the next one.
-func faltering(list []any, then func(yield func(slot.Item, error) bool)) iter.Seq2[slot.Item, error] {
-	return func(yield func(slot.Item, error) bool) {
+func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.Seq2[gpumux.Item, error] {
+	return func(yield func(gpumux.Item, error) bool) {
 		for item, err := range values(list...) {
 			if !yield(item, err) {
 				return
@@ -30,8 +30,8 @@ func faltering(list []any, then func(yield func(slot.Item, error) bool)) iter.Se
 	}
 }
 
-func plain(i int) slot.Item {
-	return slot.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
+func plain(i int) gpumux.Item {
+	return gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
 }
 
 // What is there runs while the source is slow, and how slow it is counts as no item's time.
@@ -50,11 +50,11 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 			var got []slot.Done
 			err := s.Run(t.Context(), slot.Call{
 				Task: task, Timeout: patience,
-				Items: faltering(quick(50, 0, nil), func(yield func(slot.Item, error) bool) {
+				Items: faltering(quick(50, 0, nil), func(yield func(gpumux.Item, error) bool) {
 					select {
 					case <-ran:
 					case <-time.After(30 * time.Second):
-						yield(slot.Item{}, errors.New("the items before were not run"))
+						yield(gpumux.Item{}, errors.New("the items before were not run"))
 						return
 					}
 					<-time.After(2 * patience)
@@ -100,7 +100,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				var got []slot.Done
 				all := make(chan struct{})
 				call := slot.Call{
-					Task: task, Items: faltering(list, func(yield func(slot.Item, error) bool) {
+					Task: task, Items: faltering(list, func(yield func(gpumux.Item, error) bool) {
 						close(hangs)
 						<-hold
 						more <- yield(plain(done), nil)
@@ -170,8 +170,8 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 			task.Python = "board.py:item"
 			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
 			got, err := s.run(slot.Call{
-				Task: task, Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(slot.Item, error) bool) {
-					yield(slot.Item{}, reset)
+				Task: task, Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(gpumux.Item, error) bool) {
+					yield(gpumux.Item{}, reset)
 					os.WriteFile(gate, nil, 0o644)
 				}),
 			})
@@ -193,7 +193,7 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	done := 0
 	err := s.Run(t.Context(), slot.Call{
 		Task: task, Done: func(slot.Done) { done++; pulled.Add(-1) },
-		Items: func(yield func(slot.Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for item, err := range values(quick(40, 0, nil)...) {
 				item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
 				most.Store(max(most.Load(), pulled.Add(1)))

@@ -177,11 +177,11 @@ func python(dir, function string) slot.Task {
 }
 
 // values makes items of anything that is JSON.
-func values(items ...any) iter.Seq2[slot.Item, error] {
-	return func(yield func(slot.Item, error) bool) {
+func values(items ...any) iter.Seq2[gpumux.Item, error] {
+	return func(yield func(gpumux.Item, error) bool) {
 		for i, item := range items {
 			raw, err := json.Marshal(item)
-			if !yield(slot.Item{Index: int64(i), Value: raw}, err) {
+			if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
 				return
 			}
 		}
@@ -609,9 +609,9 @@ func TestSlot_AGoTaskProcessSpeaksTheWire(t *testing.T) {
 func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	broken := errors.New("disk on fire")
-	_, err := run(t, s, slot.Call{Task: python(dir, "double"), Items: func(yield func(slot.Item, error) bool) {
-		if yield(slot.Item{Value: []byte("1")}, nil) {
-			yield(slot.Item{}, broken)
+	_, err := run(t, s, slot.Call{Task: python(dir, "double"), Items: func(yield func(gpumux.Item, error) bool) {
+		if yield(gpumux.Item{Value: []byte("1")}, nil) {
+			yield(gpumux.Item{}, broken)
 		}
 	}})
 	require.ErrorIs(t, err, broken)
@@ -623,8 +623,8 @@ func doomed() {
 	task := slot.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
 	item, _ := json.Marshal(os.Getenv("DIR") + "/hang")
 	fmt.Println("running")
-	err := s.Run(context.Background(), slot.Call{Task: task, Done: func(slot.Done) {}, Items: func(yield func(slot.Item, error) bool) {
-		yield(slot.Item{Value: item}, nil)
+	err := s.Run(context.Background(), slot.Call{Task: task, Done: func(slot.Done) {}, Items: func(yield func(gpumux.Item, error) bool) {
+		yield(gpumux.Item{Value: item}, nil)
 	}})
 	fmt.Println(err)
 	os.Exit(1)

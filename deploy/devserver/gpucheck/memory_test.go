@@ -113,8 +113,8 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 		gpumux.Size(m.used()-before))
 }
 
-func one(item json.RawMessage) iter.Seq2[slot.Item, error] {
-	return func(yield func(slot.Item, error) bool) { yield(slot.Item{Value: item}, nil) }
+func one(item json.RawMessage) iter.Seq2[gpumux.Item, error] {
+	return func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: item}, nil) }
 }
 
 // Nothing of a thousand fresh processes stays on the device.
