@@ -149,11 +149,9 @@ func (r *reducer) own() (gpumux.Partial, error) {
 type operand struct {
 	gpumux.Span
 	value json.RawMessage
-	// rank is how many blocks are in it, as a power of two.
-	rank int
 }
 
-// task combines values pairwise in slots. It holds a block of values and one more per power of two of the blocks before.
+// task combines values pairwise in slots, a block of them at a time, of which the first is what the blocks before came to.
 func (r *reducer) task() (gpumux.Partial, error) {
 	out := gpumux.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
@@ -163,24 +161,15 @@ func (r *reducer) task() (gpumux.Partial, error) {
 		}
 		return out, err
 	}
-	var block, stack []operand
+	var block []operand
 	bytes := 0
-	settle := func() error {
-		one, err := r.tree(block)
-		block, bytes = block[:0], 0
-		if err != nil || one == nil {
-			return err
+	settle := func() (err error) {
+		block, err = r.tree(block)
+		bytes = 0
+		for _, one := range block {
+			bytes += len(one.value)
 		}
-		stack = append(stack, *one)
-		for n := len(stack); n > 1 && stack[n-2].rank == stack[n-1].rank; n = len(stack) {
-			joined, err := r.tree(stack[n-2:])
-			if err != nil {
-				return err
-			}
-			joined.rank = stack[n-1].rank + 1
-			stack = append(stack[:n-2], *joined)
-		}
-		return nil
+		return err
 	}
 	take := func(o operand) error {
 		block = append(block, o)
@@ -209,29 +198,19 @@ func (r *reducer) task() (gpumux.Partial, error) {
 	if err == nil {
 		err = settle()
 	}
-	for n := len(stack); err == nil && n > 1; n = len(stack) {
-		var joined *operand
-		if joined, err = r.tree(stack[n-2:]); err == nil {
-			stack = append(stack[:n-2], *joined)
-		}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return out, err
+	case len(block) > 0:
+		return r.keep(out, block[0].value)
+	case r.in.Final:
+		return r.keep(out, json.RawMessage("null"))
 	}
-	value := json.RawMessage("null")
-	if len(stack) > 0 {
-		value = stack[0].value
-	} else if !r.in.Final {
-		return out, nil
-	}
-	return r.keep(out, value)
+	return out, nil
 }
 
-// tree makes one of the operands, level by level; all pairs of a level are one call.
-func (r *reducer) tree(operands []operand) (*operand, error) {
-	if len(operands) == 0 {
-		return nil, nil
-	}
+// tree makes one of the operands, or none of none, level by level; all pairs of a level are one call.
+func (r *reducer) tree(operands []operand) ([]operand, error) {
 	level := append([]operand(nil), operands...)
 	for len(level) > 1 {
 		pairs := level[:len(level)/2*2]
@@ -247,7 +226,7 @@ func (r *reducer) tree(operands []operand) (*operand, error) {
 		}
 		level = next
 	}
-	return &level[0], nil
+	return level, nil
 }
 
 // combine runs the task over neighbouring pairs in one call.

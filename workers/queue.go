@@ -99,7 +99,7 @@ func (w *Worker) own() queue {
 }
 
 // queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, size *autoslots.Sizing) []queue {
+func (w *Worker) queues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.Groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
@@ -116,7 +116,7 @@ func (w *Worker) queues(p config.Placement, pl *pool.Pool, watch *health.Guard, 
 		run := &runner{
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log,
-			lost: func(group, why string) { watch.Lost(pl, group, why) },
+			lost: func(group, why string) { guard.Lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{

@@ -31,75 +31,95 @@ func (w *Worker) Stop(ctx context.Context) error {
 func (w *Worker) shutdown() error {
 	w.starting.Lock() // Start has returned
 	defer w.starting.Unlock()
-	var errs []error
-
-	var all sync.WaitGroup
-	for _, served := range w.serving {
-		all.Go(served.Stop)
-	}
-	all.Wait()
-
-	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
-	limit := w.o.Grace + w.slack
-	draining, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for i, s := range w.suppliers {
-		if err := s.drain(draining); err != nil {
-			errs = append(errs, fmt.Errorf("pool %s: chunks still run %s after the end: %w", w.placements[i].Name, limit, err))
-		}
-	}
-	w.giveUp(pool.ErrStopped)
-	if w.guarding != nil {
-		w.guarding()
-		guarding, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		if err := await(guarding, w.guards.Wait); err != nil {
-			errs = append(errs, fmt.Errorf("a driver that is asked about devices has not answered for %s: %w; look at gpumux gpus", limit, err))
-		}
-	}
-
-	stopping, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	pools := make([]error, len(w.pools))
-	for i, p := range w.pools {
-		all.Go(func() { pools[i] = p.Stop(stopping) })
-	}
-	all.Wait()
-	errs = append(errs, pools...)
-	if w.templates != nil {
-		if err := await(stopping, w.templates.Close); err != nil {
-			errs = append(errs, fmt.Errorf("a process that others are forked from has not ended %s after it was to: %w", limit, err))
-		}
-	}
-
-	if w.sweeper != nil && errors.Join(errs...) == nil {
-		// What did not end is the sweeper's, once this program has.
-		if err := await(stopping, w.sweeper.Close); err != nil {
-			errs = append(errs, fmt.Errorf("the sweeper has not ended %s after it was to: %w", limit, err))
-		}
-	}
-
+	err := w.drain()
+	err = errors.Join(err, w.endProcesses(err == nil))
 	if w.metrics != nil {
-		errs = append(errs, w.metrics.Stop(stopping))
+		ctx, cancel := w.patience()
+		defer cancel()
+		err = errors.Join(err, w.metrics.Stop(ctx))
 	}
 	if w.client != nil && w.o.Client == nil {
 		w.client.Close()
 	}
 	if w.store != nil {
-		errs = append(errs, w.store.Close())
+		err = errors.Join(err, w.store.Close())
 	}
-	closing, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
 	closed := make(chan error, 1)
-	if err := await(closing, func() { closed <- w.closeInventory() }); err != nil {
-		errs = append(errs, fmt.Errorf("the GPU driver has not let go for %s: %w", limit, err))
-	} else {
-		errs = append(errs, <-closed)
+	err = errors.Join(err, w.await("the GPU driver has not let go", func() { closed <- w.closeInventory() }))
+	if len(closed) > 0 {
+		err = errors.Join(err, <-closed)
 	}
 	if w.scratch != "" {
-		errs = append(errs, os.RemoveAll(w.scratch))
+		err = errors.Join(err, os.RemoveAll(w.scratch))
+	}
+	return err
+}
+
+// drain ends the serving of queues and waits for the chunks that run.
+func (w *Worker) drain() error {
+	var all sync.WaitGroup
+	for _, served := range w.serving {
+		all.Go(served.Stop)
+	}
+	all.Wait()
+	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
+	ctx, cancel := w.patience()
+	defer cancel()
+	var errs []error
+	for i, s := range w.suppliers {
+		if err := s.drain(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: chunks still run %s after the end: %w", w.placements[i].Name, w.o.Grace+w.slack, err))
+		}
+	}
+	w.giveUp(pool.ErrStopped)
+	if w.guarding != nil {
+		w.guarding()
+		if err := w.await("a driver that is asked about devices has not answered", w.guards.Wait); err != nil {
+			errs = append(errs, fmt.Errorf("%w; look at gpumux gpus", err))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// endProcesses returns when no process is left. What does not end is the sweeper's, once this program has ended.
+func (w *Worker) endProcesses(well bool) error {
+	ctx, cancel := w.patience()
+	defer cancel()
+	errs := make([]error, len(w.pools))
+	var all sync.WaitGroup
+	for i, p := range w.pools {
+		all.Go(func() { errs[i] = p.Stop(ctx) })
+	}
+	all.Wait()
+	if w.templates != nil {
+		errs = append(errs, w.await("a process that others are forked from has not ended", w.templates.Close))
+	}
+	if err := errors.Join(errs...); err != nil || !well || w.sweeper == nil {
+		return err
+	}
+	return w.await("the sweeper has not ended", w.sweeper.Close)
+}
+
+// patience is how long Stop waits for a process or a driver.
+func (w *Worker) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), w.o.Grace+w.slack)
+}
+
+// await waits for something that should end soon; what does not goes on by itself.
+func (w *Worker) await(what string, end func()) error {
+	ctx, cancel := w.patience()
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		end()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s for %s: %w", what, w.o.Grace+w.slack, context.Cause(ctx))
+	}
 }
 
 func (w *Worker) closeInventory() error {
@@ -107,19 +127,4 @@ func (w *Worker) closeInventory() error {
 		return nil
 	}
 	return w.inventory.Close()
-}
-
-// await returns when wait does, or with ctx's cause when ctx ends before; wait then goes on by itself.
-func await(ctx context.Context, wait func()) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -94,7 +94,6 @@ type Worker struct {
 	templates *slot.Templates
 	sweeper   *process.Sweeper
 	suppliers []*supplier
-	sizings   []*autoslots.Sizing // of pools with slots: auto
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
 	client    client.Client
@@ -181,41 +180,18 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	w.memory = memory.New(w.placements, w.inventory, w.sweeper, w.log)
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel
+	w.memory = memory.New(w.placements, w.inventory, w.sweeper, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Prove(ctx)
 	w.contact = contact.New(func(ctx context.Context) error {
 		_, err := w.client.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}, contact.Uptime, w.log)
-	w.templates = slot.NewTemplates(w.log)
-	watch := health.New(w.inventory, 10*time.Second, w.log)
-	var queues []queue
-	for _, p := range w.placements {
-		pl := w.open(p, runtime)
-		watch.Add(pl, p.Groups)
-		var size *autoslots.Sizing
-		if p.Auto() {
-			size = autoslots.New(pl, p, w.inventory, w.log)
-			w.sizings = append(w.sizings, size)
-		}
-		queues = append(queues, w.queues(p, pl, watch, size)...)
-	}
 	w.guards.Go(func() { w.contact.Run(guarding) })
-	w.guards.Go(func() { watch.Run(guarding) })
-	for _, size := range w.sizings {
-		w.guards.Go(func() { size.Run(guarding) })
-	}
-	queues = append(queues, w.light(), w.own())
-	for _, q := range queues {
-		served := worker.New(w.client, q.name, q.options)
-		q.register(served)
-		if err := served.Start(); err != nil {
-			return fmt.Errorf("serve queue %s: %w; check that the namespace exists and may be used", q.name, err)
-		}
-		w.serving = append(w.serving, served)
+	if err := w.serve(w.openPools(guarding, runtime)); err != nil {
+		return err
 	}
 	w.well.serving.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
@@ -223,6 +199,37 @@ func (w *Worker) start(ctx context.Context) error {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
 	}
 	return ctx.Err()
+}
+
+// openPools makes the slots of all pools, has their devices and numbers looked after until guarding ends, and returns their queues.
+func (w *Worker) openPools(guarding context.Context, runtime string) (queues []queue) {
+	w.templates = slot.NewTemplates(w.log)
+	guard := health.New(w.inventory, 10*time.Second, w.log)
+	for _, p := range w.placements {
+		opened := w.open(p, runtime)
+		guard.Add(opened, p.Groups)
+		var size *autoslots.Sizing
+		if p.Auto() {
+			size = autoslots.New(opened, p, w.inventory, w.log)
+			w.guards.Go(func() { size.Run(guarding) })
+		}
+		queues = append(queues, w.queues(p, opened, guard, size)...)
+	}
+	w.guards.Go(func() { guard.Run(guarding) })
+	return queues
+}
+
+// serve asks Temporal for the work of the queues, and of the worker's own.
+func (w *Worker) serve(queues []queue) error {
+	for _, q := range append(queues, w.light(), w.own()) {
+		served := worker.New(w.client, q.name, q.options)
+		q.register(served)
+		if err := served.Start(); err != nil {
+			return fmt.Errorf("serve queue %s: %w; check that the namespace exists and may be used", q.name, err)
+		}
+		w.serving = append(w.serving, served)
+	}
+	return nil
 }
 
 // runtime writes the Python runtime, into a folder of its own when the user has no cache folder.
