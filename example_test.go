@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 
 	"github.com/gpumux/gpumux"
 )
@@ -11,8 +12,7 @@ import (
 func ExampleParseSize() {
 	budget, err := gpumux.ParseSize("1.5G")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(int64(budget), budget)
 	_, err = gpumux.ParseSize("a lot")
@@ -28,8 +28,7 @@ func ExampleSize() {
 		Memory gpumux.Size `json:"memory"`
 	}
 	if err := json.Unmarshal([]byte(`{"memory": "8GiB"}`), &slot); err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	text, err := json.Marshal(slot)
 	fmt.Println(slot.Memory, string(text), err)
@@ -40,8 +39,7 @@ func ExampleSize() {
 func ExampleDuration() {
 	var limits []gpumux.Duration
 	if err := json.Unmarshal([]byte(`["90s", "2h", 0.5]`), &limits); err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(limits)
 	// Output:
@@ -59,8 +57,7 @@ func ExampleMapInput() {
 	}
 	text, err := json.Marshal(in)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(string(text))
 	fmt.Println("items:", in.Len(), "rungs:", in.Rungs())
@@ -106,8 +103,7 @@ func ExampleFault() {
 		"kind": "budget", "message": "the process held too much", "slot": "gpu/1", "device": "GPU-1d04",
 		"budget": 8589934592, "peak": 9663676416, "hint": "give the pool more memory"}}`), &result)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(result.Fault)
 	// Output:
@@ -150,8 +146,7 @@ func ExampleSummary() {
 	err := json.Unmarshal([]byte(`{"task": "square", "items": 3, "succeeded": 2, "failed": 1, "results": [
 		{"index": 0, "value": 0}, {"index": 1, "value": 1}, {"index": 2, "fault": {"kind": "task_error", "message": "not today"}}]}`), &summary)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	for _, r := range summary.Results {
 		if r.Fault != nil {

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"log"
 
 	"github.com/gpumux/gpumux/gpu"
 )
@@ -15,13 +16,11 @@ func ExampleInventory_Select() {
 		{Index: 1, Kind: gpu.KindMIG, UUID: "MIG-90cc", Name: "A100 MIG 1g.5gb", Parent: "GPU-77ab", Memory: 5 << 30},
 	}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	devices, err := inv.Select(gpu.Selection{"all"})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	for _, d := range devices {
 		fmt.Println(d)

@@ -1,0 +1,186 @@
+package workflows_test
+
+import (
+	"fmt"
+	"log"
+	"log/slog"
+
+	"github.com/stretchr/testify/mock"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	sdk "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+	"github.com/gpumux/gpumux/workflows/workflowstest"
+)
+
+// A workflow of a service maps a task over items; a test of it needs neither a worker nor a server.
+func ExampleMap() {
+	lengths := func(ctx workflow.Context, texts []string) ([]int, error) {
+		results, err := workflows.Map[string, int](ctx, "text:length", texts, workflows.Options{Ladder: []string{"cpu"}})
+		if err != nil {
+			return nil, err
+		}
+		return workflows.Values(results)
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "text:length", func(text string) (int, error) { return len(text), nil })
+	env.ExecuteWorkflow(lengths, []string{"one", "three"})
+	var got []int
+	if err := env.GetWorkflowResult(&got); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(got)
+	// Output:
+	// [3 5]
+}
+
+// A failed item is a result with a fault, and no error of the map.
+func ExampleMap_faults() {
+	inverses := func(ctx workflow.Context, numbers []float64) ([]string, error) {
+		results, err := workflows.Map[float64, float64](ctx, "inverse", numbers, workflows.Options{Attempts: 2})
+		if err != nil {
+			return nil, err
+		}
+		var lines []string
+		for i, r := range results {
+			if r.Fault != nil {
+				lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Fault.Kind, ", ", r.Fault.Message))
+				continue
+			}
+			lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Value))
+		}
+		return lines, nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "inverse", func(n float64) (float64, error) {
+		if n == 0 {
+			return 0, fmt.Errorf("division by zero")
+		}
+		return 1 / n, nil
+	})
+	env.ExecuteWorkflow(inverses, []float64{4, 0, 2})
+	var lines []string
+	if err := env.GetWorkflowResult(&lines); err != nil {
+		log.Fatal(err)
+	}
+	for _, line := range lines {
+		fmt.Println(line)
+	}
+	// Output:
+	// 4: 0.25
+	// 0: task_error, division by zero
+	// 2: 0.5
+}
+
+// Values is for a workflow that can do nothing with some of the results.
+func ExampleValues() {
+	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
+	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}}})
+	fmt.Println(err)
+	// Output:
+	// [1 4] <nil>
+	// item 1: timeout: no result after 2s (type: timeout, retryable: false)
+}
+
+// The fault behind the error of a map says what the workflow can do about it.
+func ExampleFaultOf() {
+	embed := func(ctx workflow.Context, texts []string) (string, error) {
+		_, err := workflows.Map[string, []float64](ctx, "embedd", texts, workflows.Options{})
+		if fault := workflows.FaultOf(err); fault != nil && fault.Kind == gpumux.BadInput {
+			return "trying again cannot help: " + fault.Message, nil
+		}
+		return "done", err
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "embed", func(string) ([]float64, error) { return nil, nil })
+	env.ExecuteWorkflow(embed, []string{"a text"})
+	var said string
+	if err := env.GetWorkflowResult(&said); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said)
+	// Output:
+	// trying again cannot help: no stand-in for task "embedd"; there are embed
+}
+
+// A map over a file or a range may be of any size: its results lie in a file, too.
+func ExampleMapSource() {
+	nightly := func(ctx workflow.Context) (string, error) {
+		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "simulate", Range: &gpumux.Range{End: 100_000}, Output: "nightly.jsonl"})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d of %d, in %s", summary.Succeeded, summary.Items, summary.Output), nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	tasks := workflowstest.New(env)
+	workflowstest.Handle(tasks, "simulate", func(seed int) (int, error) { return seed % 7, nil })
+	env.ExecuteWorkflow(nightly)
+	var said string
+	if err := env.GetWorkflowResult(&said); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said)
+	// Output:
+	// 100000 of 100000, in mem:///nightly.jsonl
+}
+
+// A map can make one value of all results, so that a workflow gets a sum and not a file.
+func ExampleMapSource_reduce() {
+	total := func(ctx workflow.Context) (string, error) {
+		summary, err := workflows.MapSource(ctx, gpumux.MapInput{
+			Task: "count", Source: "pages.jsonl", Reduce: gpumux.ReduceSum,
+		})
+		if err != nil {
+			return "", err
+		}
+		if summary.ReduceFault != nil {
+			return "", summary.ReduceFault
+		}
+		return string(summary.Reduced), nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.New(env)
+	env.OnWorkflow(gpumux.MapWorkflow, mock.Anything, mock.Anything).Return(gpumux.Summary{Items: 3, Reduced: []byte("1234")}, nil)
+	env.ExecuteWorkflow(total)
+	var sum string
+	if err := env.GetWorkflowResult(&sum); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(sum)
+	// Output:
+	// 1234
+}
+
+// A Go worker that is to run maps itself, beside gpumux's own.
+func ExampleRegister() {
+	c, err := client.Dial(client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	w := sdk.New(c, gpumux.Queue, sdk.Options{})
+	workflows.Register(w)
+	if err := w.Run(sdk.InterruptCh()); err != nil {
+		log.Fatal(err)
+	}
+}
