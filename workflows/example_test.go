@@ -85,7 +85,8 @@ func ExampleMap_faults() {
 // Values is for a workflow that can do nothing with some of the results.
 func ExampleValues() {
 	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
-	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}}})
+	late := &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}
+	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: late}})
 	fmt.Println(err)
 	// Output:
 	// [1 4] <nil>

@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// A store is a folder behind a blob URL; an object is there whole, or not at all.
+func ExampleOpen() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := store.Open(ctx, "file://"+filepath.ToSlash(dir), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+
+	w, err := s.Create(ctx, "inputs/texts.jsonl")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Abort() // nothing, once it is closed
+	fmt.Fprintln(w, `"one"`)
+	fmt.Fprintln(w, `"two"`)
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "inputs", "texts.jsonl"))
+	fmt.Printf("%s%v\n", text, err)
+	// Output:
+	// "one"
+	// "two"
+	// <nil>
+}
+
+// Inputs of any size are checked, counted and put into the store once; any stretch of them can then be read.
+func ExampleStore_PutSource() {
+	ctx := context.Background()
+	s, err := store.Open(ctx, "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	in, err := store.Spool(strings.NewReader("name,age\nAda,36\nAlan,41\nGrace,85\n"), store.SpoolOptions{Format: store.CSV})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer in.Remove()
+	src, err := s.PutSource(ctx, in)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(src.Items, "items")
+	for item, err := range s.Items(ctx, src, 1, 3) {
+		fmt.Println(string(item), err)
+	}
+	// Output:
+	// 3 items
+	// {"name":"Alan","age":41} <nil>
+	// {"name":"Grace","age":85} <nil>
+}
+
+// A mistake in an input file is named with its line before anything runs.
+func ExampleSpool() {
+	_, err := store.Spool(strings.NewReader("{\"n\": 1}\n{\"n\": two}\n"), store.SpoolOptions{Name: "items.jsonl"})
+	var wrong *store.SourceError
+	if errors.As(err, &wrong) {
+		fmt.Printf("%s:%d: %s\n", wrong.Name, wrong.Line, wrong.Hint)
+	}
+	// Output:
+	// items.jsonl:2: write one JSON value per line; text goes in double quotes
+}
+
+func ExampleFormatOf() {
+	format, err := store.FormatOf("people.csv.gz")
+	fmt.Println(format == store.CSV, err)
+	_, err = store.FormatOf("people.xlsx")
+	fmt.Println(err != nil)
+	// Output:
+	// true <nil>
+	// true
+}
+
+// What workers store in parts, in any order, becomes one results file in the order of the input.
+func ExampleStore_Merge() {
+	ctx := context.Background()
+	s, err := store.Open(ctx, "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	for _, part := range [][]gpumux.Result{
+		{{Index: 2, Value: []byte(`4`)}},
+		{{Index: 0, Value: []byte(`0`)}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}}},
+	} {
+		if err := s.WritePart(ctx, "squares.parts", part); err != nil {
+			log.Fatal(err)
+		}
+	}
+	merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: "squares.parts", Output: "squares.jsonl", Items: 3}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(merged.Succeeded, "succeeded,", merged.Failed, "failed")
+	for r, err := range s.Results(ctx, "squares.jsonl") {
+		fmt.Println(r.Index, string(r.Value), r.Fault != nil, err)
+	}
+	// Output:
+	// 2 succeeded, 1 failed
+	// 0 0 false <nil>
+	// 1  true <nil>
+	// 2 4 false <nil>
+}
+
+// A tail reads results while a map still writes them, each once and in order.
+func ExampleStore_Tail() {
+	ctx := context.Background()
+	s, err := store.Open(ctx, "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	tail, err := s.Tail("squares.parts", store.TailOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	to, err := s.Append("squares.parts")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, index := range []int64{0, 2, 1} {
+		if err := to.Add(gpumux.Result{Index: index, Value: fmt.Append(nil, index*index)}); err != nil {
+			log.Fatal(err)
+		}
+		if err := to.Flush(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("stored", index)
+		err := tail.Each(ctx, func(line []byte) error {
+			fmt.Print("  read ", string(line))
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// stored 0
+	//   read {"index":0,"value":0}
+	// stored 2
+	// stored 1
+	//   read {"index":1,"value":1}
+	//   read {"index":2,"value":4}
+}
+
+// A name from outside can never reach other files.
+func ExampleStore_Key() {
+	s, err := store.Open(context.Background(), "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"maps/a/results.jsonl", "../secret", "file:///etc/passwd"} {
+		_, err := s.Key(name)
+		fmt.Println(name, "may be named:", err == nil)
+	}
+	// Output:
+	// maps/a/results.jsonl may be named: true
+	// ../secret may be named: false
+	// file:///etc/passwd may be named: false
+}
+
+// A file's name says how it is compressed.
+func ExamplePack() {
+	var file strings.Builder
+	to, err := store.Pack(&file, "items.jsonl.zst")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := io.WriteString(to, "1\n2\n3\n"); err != nil {
+		log.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		log.Fatal(err)
+	}
+	in, err := store.Spool(strings.NewReader(file.String()), store.SpoolOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer in.Remove()
+	fmt.Println(in.Items, "items")
+	// Output:
+	// 3 items
+}
