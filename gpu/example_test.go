@@ -1,11 +1,27 @@
 package gpu_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/gpumux/gpumux/gpu"
 )
+
+// What this host has; without a driver that is the CPU, and the reason is told.
+func ExampleOpen() {
+	inv, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer inv.Close()
+	for _, d := range inv.Devices() {
+		fmt.Println(d, d.Memory>>30, "GiB")
+	}
+	fmt.Println(inv.Reason())
+}
 
 // A pool's `devices` becomes the devices that work can run on: a GPU in MIG mode stands for
 // its instances.
@@ -28,4 +44,82 @@ func ExampleInventory_Select() {
 	// Output:
 	// 0 (GPU-1d04, A100)
 	// 1:0 (MIG-90cc, A100 MIG 1g.5gb)
+}
+
+// One device goes by its index, its UUID or the start of that.
+func ExampleInventory_Find() {
+	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100"},
+		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "H100"},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer inv.Close()
+	for _, want := range []string{"1", "GPU-1d", "GPU-9"} {
+		d, err := inv.Find(want)
+		fmt.Println(d.Name, errors.Is(err, gpu.ErrUnknown))
+	}
+	// Output:
+	// H100 false
+	// A100 false
+	//  true
+}
+
+// What a process holds on a device, or of the host's memory.
+func ExampleInventory_ProcessMemory() {
+	inv, err := gpu.Open(gpu.Options{NoNVML: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer inv.Close()
+	held, err := inv.ProcessMemory(gpu.CPU)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(held[os.Getpid()] > 1<<20)
+	// Output:
+	// true
+}
+
+// Watch follows the health of all devices.
+func ExampleInventory_Watch() {
+	inv, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer inv.Close()
+	err = inv.Watch(context.Background(), func(e gpu.Event) {
+		if e.Action.Cordon() {
+			fmt.Println("no new work on", e.UUID, "until somebody helps:", e.Action.Hint())
+		}
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// NVIDIA's numbers for errors become what is to be done.
+func ExampleXidAction() {
+	for _, xid := range []uint64{13, 48, 79} {
+		action := gpu.XidAction(xid)
+		fmt.Println(xid, action, action.Cordon())
+	}
+	// Output:
+	// 13 restart false
+	// 48 drain true
+	// 79 reboot true
+}
+
+// The memory of a process and of all that it has started.
+func ExampleCensus() {
+	census := gpu.NewCensus()
+	census.Follow(os.Getpid())
+	if err := census.Round(); err != nil {
+		log.Fatal(err)
+	}
+	tree := census.Tree(os.Getpid())
+	fmt.Println(tree.Sum() >= tree.Resident[os.Getpid()], tree.Sum() > 1<<20)
+	// Output:
+	// true true
 }

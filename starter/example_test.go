@@ -1,0 +1,232 @@
+package starter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+// Start a map over a file and read its results, each as soon as all before it are there.
+func Example() {
+	ctx := context.Background()
+	c, err := starter.Connect(ctx, starter.ConnectOptions{Address: "temporal:7233"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	s := &starter.Starter{Client: c}
+	defer s.Close()
+
+	file, err := os.Open("texts.jsonl")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	items, err := store.Spool(file, store.SpoolOptions{Name: file.Name()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer items.Remove()
+	h, err := s.Start(ctx, starter.Map{Input: gpumux.MapInput{Task: "embed"}, Spooled: items})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("map", h.ID, h.Entry)
+	for result, err := range h.Follow(ctx, starter.FollowOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if result.Fault != nil {
+			fmt.Println(result.Index, "failed:", result.Fault)
+			continue
+		}
+		fmt.Println(result.Index, string(result.Value))
+	}
+}
+
+// With encrypted payloads and objects, a client needs the workers' keys.
+func ExampleConnect() {
+	keys, err := codec.Load("/etc/gpumux/keys")
+	if err != nil {
+		log.Fatal(err)
+	}
+	o := starter.ConnectOptions{Address: "temporal:7233", Codec: keys}
+	c, err := starter.Connect(context.Background(), o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	options, err := starter.ClientOptions(o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &starter.Starter{Client: c, Converter: options.DataConverter, Keys: keys}
+	defer s.Close()
+}
+
+// Without a server, the error says what to do.
+func ExampleConnectError() {
+	_, err := starter.Connect(context.Background(), starter.ConnectOptions{Address: "127.0.0.1:1", Plain: true, Timeout: time.Second})
+	var away *starter.ConnectError
+	if errors.As(err, &away) {
+		fmt.Println(away.Address)
+		fmt.Println(away.Hint)
+	}
+	// Output:
+	// 127.0.0.1:1
+	// start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local
+}
+
+// What cannot work is refused before anybody is asked.
+func ExampleStarter_Start() {
+	s := &starter.Starter{}
+	_, err := s.Start(context.Background(), starter.Map{Input: gpumux.MapInput{Task: "embed", Ladder: []string{"GPU"}}})
+	var wrong *gpumux.InputError
+	if errors.As(err, &wrong) {
+		for _, p := range wrong.Problems {
+			fmt.Println(p.Field+":", p.Message)
+		}
+	}
+	// Output:
+	// items: nothing to map over; give one of items (may be empty: []), source and range
+	// ladder[0]: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
+}
+
+// Watch shows how far a map is until it is over.
+func ExampleHandle_Watch() {
+	ctx := context.Background()
+	c, err := starter.Connect(ctx, starter.ConnectOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	s := &starter.Starter{Client: c}
+	defer s.Close()
+	h, err := s.Start(ctx, starter.Map{Input: gpumux.MapInput{Task: "simulate", Range: &gpumux.Range{End: 100_000}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	summary, err := h.Watch(ctx, func(p gpumux.Progress) {
+		fmt.Printf("%s: %d of %d, %.0f a second\n", p.Phase, p.Succeeded+p.Failed, p.Items, p.Rate)
+	})
+	var failed *starter.MapFailed
+	switch {
+	case errors.As(err, &failed):
+		log.Fatal("a ", failed.Fault.Kind, " ended the map: ", failed.Fault.Message)
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(summary.Succeeded, "results in", summary.Output)
+}
+
+// Retry runs again what failed, here on a pool with more memory.
+func ExampleStarter_Retry() {
+	ctx := context.Background()
+	c, err := starter.Connect(ctx, starter.ConnectOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	s := &starter.Starter{Client: c}
+	defer s.Close()
+	h, err := s.Retry(ctx, "embed-bed1feffd9e9", starter.RetryOptions{Ladder: []string{"large"}})
+	var nothing *starter.NothingFailed
+	if errors.As(err, &nothing) {
+		return
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := h.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The results that a summary holds or names are read in the same way.
+func ExampleStarter_ResultsOf() {
+	s := &starter.Starter{}
+	summary := gpumux.Summary{Results: []gpumux.Result{
+		{Index: 0, Value: []byte(`"English"`)},
+		{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no idea"}},
+	}}
+	for result, err := range s.ResultsOf(context.Background(), summary) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Index, string(result.Value), result.Fault != nil)
+	}
+	// Output:
+	// 0 "English" false
+	// 1  true
+}
+
+// Many failures have few causes.
+func ExampleCauses() {
+	var causes starter.Causes
+	for i := range int64(1000) {
+		causes.Add(gpumux.Result{Index: i, Fault: &gpumux.Fault{
+			Kind: gpumux.TaskError, Class: "ValueError", Message: fmt.Sprintf("invalid literal: 'row %d'", i),
+		}})
+	}
+	causes.Add(gpumux.Result{Index: 1000, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}})
+	for _, c := range causes.Most() {
+		fmt.Println(c.Count, "such as item", c.Example.Index, c.Example.Fault)
+	}
+	// Output:
+	// 1000 such as item 0 task_error: ValueError: invalid literal: 'row 0'
+	// 1 such as item 1000 timeout: no result after 2s
+}
+
+// A map gets its ID from what it is, so that the same call finds the same map.
+func ExampleIdentify() {
+	in := gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}
+	id := starter.Identify(in, "", "", "")
+	in.Window = 8 // how fast, not what
+	fmt.Println(starter.Identify(in, "", "", "") == id)
+	in.Range.End = 2000
+	fmt.Println(starter.Identify(in, "", "", "") == id)
+	// Output:
+	// true
+	// false
+}
+
+func ExamplePoolsOf() {
+	workers := []starter.Worker{
+		{Identity: "node1/7", Offer: &gpumux.Describe{Tasks: []string{"embed"}, Pools: []gpumux.PoolInfo{{Name: "gpu"}, {Name: "cpu"}}}},
+		{Identity: "node2/7", Offer: &gpumux.Describe{Tasks: []string{"embed", "train"}, Pools: []gpumux.PoolInfo{{Name: "large"}}}},
+		{Identity: "node3/7", Error: "does not answer"},
+	}
+	fmt.Println(starter.PoolsOf(workers, "embed"), starter.PoolsOf(workers, "train"))
+	// Output:
+	// [cpu gpu large] [large]
+}
+
+// What a map that did not complete has left in the store.
+func ExampleStoredIn() {
+	ctx := context.Background()
+	st, err := store.Open(ctx, "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer st.Close()
+	part := []gpumux.Result{{Index: 7, Value: []byte("49")}}
+	if err := st.WritePart(ctx, gpumux.PartsOf("maps/squares/results.jsonl"), part); err != nil {
+		log.Fatal(err)
+	}
+	for line, err := range starter.StoredIn(ctx, st, "maps/squares/results.jsonl") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(line))
+	}
+	// Output:
+	// {"index":7,"value":49}
+}
