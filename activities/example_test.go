@@ -1,0 +1,95 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"log/slog"
+
+	"go.temporal.io/sdk/activity"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/store"
+)
+
+// squares runs in this process what a slot would run in its own.
+type squares struct{}
+
+func (squares) Run(_ context.Context, call activities.Call) error {
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		var n int
+		result := gpumux.Result{Index: item.Index}
+		if err := json.Unmarshal(item.Value, &n); err != nil {
+			result.Fault = &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Message: err.Error()}
+		} else {
+			result.Value = fmt.Append(nil, n*n)
+		}
+		call.Done(result)
+	}
+	return nil
+}
+
+// A Runner is all that a pool's activities know of slots: whoever has another kind of slot writes one.
+func ExampleRunner() {
+	var runner activities.Runner = squares{}
+	call := activities.Call{
+		Task: "square",
+		Items: func(yield func(activities.Item, error) bool) {
+			for n := range int64(3) {
+				if !yield(activities.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
+					return
+				}
+			}
+		},
+		Done: func(r gpumux.Result) { fmt.Println(r.Index, string(r.Value)) },
+	}
+	if err := runner.Run(context.Background(), call); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 0 0
+	// 1 1
+	// 2 4
+}
+
+// A chunk is some items of a map; its results lie in the store or, where they are few, in the answer.
+func ExamplePool_RunChunk() {
+	s, err := store.Open(context.Background(), "mem://", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	pool := &activities.Pool{Runner: squares{}, Store: s, Recorders: activities.NewRecorders(s)}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
+	answer, err := env.ExecuteActivity(gpumux.RunChunk, gpumux.Chunk{
+		Map: "squares", Task: "square", Inline: true,
+		Work: gpumux.Whole(3), Items: []json.RawMessage{[]byte("4"), []byte(`"x"`), []byte("6")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var result gpumux.ChunkResult
+	if err := answer.Get(&result); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Succeeded, "succeeded,", result.Failed, "failed")
+	for _, r := range result.Results {
+		fmt.Println(r.Index, string(r.Value), r.Fault != nil)
+	}
+	// Output:
+	// 2 succeeded, 1 failed
+	// 0 16 false
+	// 1  true
+	// 2 36 false
+}
