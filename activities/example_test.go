@@ -41,9 +41,9 @@ func ExampleRunner() {
 	var runner activities.Runner = squares{}
 	call := activities.Call{
 		Task: "square",
-		Items: func(yield func(activities.Item, error) bool) {
+		Items: func(yield func(gpumux.Item, error) bool) {
 			for n := range int64(3) {
-				if !yield(activities.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
+				if !yield(gpumux.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
 					return
 				}
 			}
