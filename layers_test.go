@@ -21,11 +21,13 @@ func deps(t *testing.T, pkg string) []string {
 
 // layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
 const layers = `
-deploy/devserver/cmd/gpumux    deploy/devserver starter/cli
+deploy/devserver/cmd/gpumux    deploy/devserver/embedded starter/cli
+deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench store workers workers/config workers/edition workers/slot workers/slot/pyruntime
+starter/cli                    . codec gpu starter starter/bench starter/local store workers workers/config workers/slot workers/slot/pyruntime
+starter/local                  . codec gpu starter store workers workers/config workers/edition workers/slot
 starter/bench                  . gpu starter store workers workers/config
 starter                        . codec internal/contract store
 workers                        . activities codec gpu internal/contract internal/logkey store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/bench"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // benchFlags are the flags of `gpumux bench`.
@@ -150,7 +150,7 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	}
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
 	if err != nil {
-		return unavailableError{err}
+		return unavailable(err)
 	}
 	defer os.RemoveAll(folder)
 	ctx := c.Context()
@@ -163,10 +163,7 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	o := f.Options
 	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
 	o.Converter = conn.Converter
-	o.Log = a.log()
-	if !a.verbose {
-		o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel)) // the oom workload's faults are in the report
-	}
+	o.Log = a.log(true) // the oom workload's faults are in the report
 	o.Say = func(text string) { a.console.say("%s", text) }
 	if a.console.terminal() {
 		o.Say = func(text string) { a.console.show(text) }
@@ -175,7 +172,7 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	a.console.close()
 	var lacking *bench.Lacking
 	if errors.As(err, &lacking) {
-		return unavailableError{err}
+		return unavailable(err)
 	}
 	if err != nil {
 		return err
@@ -186,11 +183,13 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 // benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
 func (a *app) benchServer(ctx context.Context, folder string, remote bool) (*connection, func(), error) {
 	if !remote {
-		s, err := a.open(ctx, sessionOptions{data: filepath.Join(folder, "server"), headless: true, calm: true})
+		o := a.here(true)
+		o.Data, o.Headless = filepath.Join(folder, "server"), true
+		s, err := local.Open(ctx, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		return &s.connection, s.close, nil
+		return over(s), func() { s.Close(a.hard) }, nil
 	}
 	conn, err := a.connect(ctx)
 	if err != nil {
@@ -241,7 +240,7 @@ func (a *app) publish(r *bench.Report, f *benchFlags) error {
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
-		return unavailableError{err}
+		return unavailable(err)
 	}
 	return errors.Join(write(file), file.Close())
 }

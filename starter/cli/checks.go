@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
@@ -24,32 +23,13 @@ import (
 // probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
-// pythonVersion is the answer of a Python, which a script that starts it may have put words before.
-var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
-
 // checkPython starts the interpreter and reads its version.
 func checkPython(ctx context.Context, python string) finding {
-	f := finding{Check: "python", Verdict: bad}
-	ctx, cancel := context.WithTimeout(ctx, probing)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, python, "-c",
-		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
-	version := pythonVersion.Find(out)
-	said := version != nil
-	f.Detail = oneLine(cmp.Or(string(version), string(out)), 200)
-	var exit *exec.ExitError
-	switch {
-	case err == nil && said:
-		f.Verdict = good
-	case said:
-		f.Fix = "gpumux needs Python 3.9 or newer; give one with --python"
-	case err == nil, errors.As(err, &exit) && len(out) > 0:
-		f.Fix = "this is not how Python 3.9 or newer answers; give one with --python"
-	default:
-		f.Detail = oneLine(err.Error(), 200)
-		f.Fix = "install Python 3.9 or newer, or give one with --python; commands need none"
+	said, fix := local.CheckPython(ctx, python)
+	if fix != "" {
+		return finding{Check: "python", Verdict: bad, Detail: said, Fix: fix}
 	}
-	return f
+	return finding{Check: "python", Verdict: good, Detail: said}
 }
 
 // importer loads a target as a task process does: the file's folder, or the current one, comes first on the path.
@@ -80,7 +60,7 @@ if not callable(found):
 // checkTask imports a task in a process of its own.
 func checkTask(ctx context.Context, python, task string) finding {
 	f := finding{Check: "task", Verdict: bad, Fix: "correct the task; it must import without a GPU call that fails here"}
-	if target, function, ok := cutLast(task, ":"); !ok || target == "" || function == "" {
+	if at := strings.LastIndex(task, ":"); at < 1 || at == len(task)-1 {
 		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
 		return f
 	}
@@ -138,7 +118,7 @@ func checkDevices() []finding {
 // checkState finds out whether local maps can keep their state.
 func checkState() finding {
 	f := finding{Check: "state", Verdict: bad, Fix: "make the folder writable, or set XDG_STATE_HOME, or give --data"}
-	folder, err := stateFolder()
+	folder, err := local.Folder()
 	if err == nil {
 		err = os.MkdirAll(folder, 0o700)
 	}

@@ -76,7 +76,7 @@ func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
 	}
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
-		return unavailableError{fmt.Errorf("%w; give another --listen", err)}
+		return unavailable(fmt.Errorf("%w; give another --listen", err))
 	}
 	server := &http.Server{
 		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins, Hosts: f.hosts}),
@@ -96,7 +96,7 @@ func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
 		<-served
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
-		return unavailableError{err}
+		return unavailable(err)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	}
 	if conn.store, err = store.Open(ctx, a.storeURL, conn.Keys); err != nil {
 		conn.close()
-		return nil, unavailableError{err}
+		return nil, unavailable(err)
 	}
 	conn.Store = conn.store
 	return conn, nil

@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // devFlags are the flags of `gpumux dev`.
 type devFlags struct {
-	localFlags
+	taskFlags
 	tasks        string
 	port, uiPort int
 	headless     bool
@@ -72,9 +73,8 @@ func (f *devFlags) check(c *cobra.Command) error {
 	if f.port == f.uiPort && !f.headless {
 		m.add("--port and --ui-port are both %d", f.port)
 	}
-	task := taskFlags{localFlags: f.localFlags}
-	task.local = true
-	task.check(&m, func(string) bool { return false })
+	f.local = true
+	f.taskFlags.check(&m, func(string) bool { return false })
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "memory", "python", "pass-env"} {
 			if c.Flags().Changed(name) {
@@ -92,108 +92,108 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	if err := a.needLocal("gpumux dev"); err != nil {
 		return err
 	}
-	data, err := f.data, error(nil)
-	if data == "" {
-		if data, err = stateFolder("dev"); err != nil {
-			return err
-		}
-	}
-	o := sessionOptions{data: data, port: f.port, uiPort: f.uiPort, headless: f.headless, open: !f.private,
-		uiHosts: f.uiHosts, stopTimeout: 10 * time.Second}
-	haveGPU, why := hasGPU()
-	if !f.noWorker {
-		if o.dir, err = filepath.Abs(f.tasks); err != nil {
-			return usage("--tasks %s: %v", f.tasks, err)
-		}
-		if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-			return usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
-		}
-		names := []string{"cpu"}
-		if haveGPU {
-			names = []string{"gpu", "cpu"}
-		}
-		if o.pools, err = localPools(names, f.localFlags, "", haveGPU); err != nil {
-			return err
-		}
-		if haveGPU {
-			o.pools[1].Memory = 0 // the budget is meant for GPUs
-		}
-		o.tasks = map[string]config.Task{"*": {PythonDir: o.dir, Interpreter: f.python, PassEnv: f.passEnv}}
-	}
-	ctx := c.Context()
-	s, err := a.open(ctx, o)
+	o, noGPU, err := a.devOptions(f)
 	if err != nil {
-		if ctx.Err() != nil {
+		return err
+	}
+	s, err := local.Open(c.Context(), o)
+	if err != nil {
+		if c.Context().Err() != nil {
 			return errInterrupted
 		}
-		return err
+		return inFlags(err)
 	}
-	defer s.close()
-	if s.worker != nil {
-		if ctx, err = s.serve(ctx); err != nil {
-			return err
-		}
-	}
-	variables, err := s.variables()
+	defer s.Close(a.hard)
+	variables, err := variables(s)
 	if err != nil {
 		return err
 	}
-	if s.address != "127.0.0.1:7233" {
-		a.address = s.address // of the commands in what is said from here on
+	if address := s.Server.Address(); address != "127.0.0.1:7233" {
+		a.address = address // of the commands in what is said from here on
 	}
-	a.greet(s, o, why, variables)
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, errInterrupted) {
+	a.greet(s, o.Modules, noGPU, variables)
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, errInterrupted) {
 		return err
 	}
 	a.console.say("stopping; Ctrl-C again ends at once")
 	return nil
 }
 
+// devOptions say what runs, and why no GPU has a part in it.
+func (a *app) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
+	o = a.here(false)
+	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
+	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
+	if o.Data == "" {
+		if o.Data, err = local.Folder("dev"); err != nil {
+			return o, "", err
+		}
+	}
+	if f.noWorker {
+		return o, "", nil
+	}
+	dir, err := filepath.Abs(f.tasks)
+	if err != nil {
+		return o, "", usage("--tasks %s: %v", f.tasks, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return o, "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+	}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.python, PassEnv: f.passEnv}
+	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool())
+	if noGPU != "" {
+		o.Pools = o.Pools[1:]
+	} else {
+		o.Pools[1].Memory = 0 // the budget is meant for GPUs
+	}
+	return o, noGPU, nil
+}
+
 // variables writes what others of this user's programs need for a private server, into a file that nobody else can read, and
 // returns its name; there is none where everybody may come in.
-func (s *session) variables() (string, error) {
-	if s.token == "" {
+func variables(s *local.Session) (string, error) {
+	if s.Token == "" {
 		return "", nil
 	}
-	path := filepath.Join(s.data, "temporal.env")
-	text := fmt.Sprintf("TEMPORAL_ADDRESS='%s'\nTEMPORAL_GRPC_META_AUTHORIZATION='Bearer %s'\n", s.address, s.token)
-	if s.ui != "" {
-		text += fmt.Sprintf("GPUMUX_UI='%s'\n", s.ui)
+	path := filepath.Join(s.Data, "temporal.env")
+	text := fmt.Sprintf("TEMPORAL_ADDRESS='%s'\nTEMPORAL_GRPC_META_AUTHORIZATION='Bearer %s'\n", s.Server.Address(), s.Token)
+	if ui := s.Server.UI(); ui != "" {
+		text += fmt.Sprintf("GPUMUX_UI='%s'\n", ui)
 	}
 	err := os.Remove(path) // a file that is there may be open to others
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
 	if err != nil {
-		return "", unavailableError{fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err)}
+		return "", unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
 	}
 	return path, nil
 }
 
 // greet says what runs where, and what to do next.
-func (a *app) greet(s *session, o sessionOptions, noGPU, variables string) {
+func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
 	say := func(name, format string, args ...any) { field(a.console, name, format, args...) }
-	say("temporal", "%s", s.address)
-	if s.ui != "" {
-		say("web UI", "%s", s.page("/"))
+	say("temporal", "%s", s.Server.Address())
+	if s.Server.UI() != "" {
+		say("web UI", "%s", over(s).page("/"))
 	}
 	if variables != "" {
 		say("private", "other programs of yours need:  set -a; . %s; set +a", shellLine([]string{variables}))
 	} else {
 		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
-	say("store", "%s", s.store.URL())
-	say("data", "%s", s.data)
+	say("store", "%s", s.Store.URL())
+	say("data", "%s", s.Data)
 	first := ""
-	if s.worker != nil {
-		offer := s.worker.Describe()
+	if modules != nil {
+		offer := s.Describe()
 		say("pools", "%s", offered(offer.Pools))
 		if len(offer.Tasks) > 0 {
 			say("tasks", "%s", oneLine(strings.Join(offer.Tasks, ", "), 200))
-			first = a.tryIt(offer, o.dir)
+			first = a.tryIt(offer, modules.PythonDir)
 		} else {
-			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(o.dir, "embed.py"))
+			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
 		}
 		if noGPU != "" {
 			say("no GPU", "%s", noGPU)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -26,20 +26,13 @@ const (
 	ExitInterrupted = 130
 )
 
-// usageError is a mistake in the command line. It lists every one.
-type usageError struct{ problems []string }
-
-func (e *usageError) Error() string { return strings.Join(e.problems, "\n  ") }
-
-// usage makes a usageError of one mistake.
+// usage is one mistake in the command line.
 func usage(format string, args ...any) error {
-	return &usageError{[]string{fmt.Sprintf(format, args...)}}
+	return &local.Mistake{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// unavailableError is about what could not be reached or started.
-type unavailableError struct{ error }
-
-func (e unavailableError) Unwrap() error { return e.error }
+// unavailable is about what could not be reached or started.
+func unavailable(err error) error { return &local.Unavailable{Err: err} }
 
 // exitError ends the command with a code; its message has been printed.
 type exitError int
@@ -52,7 +45,7 @@ var errInterrupted = errors.New("interrupted")
 // exitCode is what an error means for the caller of the program.
 func exitCode(err error) int {
 	var exit exitError
-	var mistake *usageError
+	var mistake *local.Mistake
 	var input *gpumux.InputError
 	var source *store.SourceError
 	var file *config.Error
@@ -65,7 +58,7 @@ func exitCode(err error) int {
 	var connect *starter.ConnectError
 	var noStore *starter.NoStore
 	var noWorker *starter.NoWorker
-	var unavailable unavailableError
+	var away *local.Unavailable
 	switch {
 	case err == nil:
 		return ExitOK
@@ -81,7 +74,7 @@ func exitCode(err error) int {
 			return ExitUsage
 		}
 		return ExitFailed
-	case errors.As(err, &connect), errors.As(err, &noStore), errors.As(err, &noWorker), errors.As(err, &unavailable),
+	case errors.As(err, &connect), errors.As(err, &noStore), errors.As(err, &noWorker), errors.As(err, &away),
 		errors.Is(err, context.DeadlineExceeded):
 		return ExitUnavailable
 	}

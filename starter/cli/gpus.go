@@ -42,7 +42,7 @@ func (a *app) gpusCommand() *cobra.Command {
 	c.RunE = ran(func(*cobra.Command, []string) error {
 		inventory, err := gpu.Open(gpu.Options{})
 		if err != nil {
-			return unavailableError{fmt.Errorf("list this machine's devices: %w", err)}
+			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
 		r, err := inspect(inventory, topology || asJSON)

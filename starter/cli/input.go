@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -168,13 +169,13 @@ func convertHint(in string) string {
 
 func spool(inputs []store.Input, label string) (items, error) {
 	spooled, err := store.SpoolAll(inputs, "")
-	var mistake *usageError
+	var mistake *local.Mistake
 	switch {
 	case errors.As(err, &mistake):
 		return items{}, mistake
 	case err != nil:
 		// A mistake in the items stays one; all else is the machine's.
-		return items{}, unavailableError{err}
+		return items{}, unavailable(err)
 	}
 	return items{spooled: spooled, label: label}, nil
 }

@@ -1,51 +1,110 @@
 package cli
 
 import (
-	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
 
-	"go.uber.org/zap"
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/starter/local"
 )
 
-// Local starts the embedded Temporal. The module deploy/devserver has it; the lean binary goes without.
-type Local interface {
-	// Start returns when the server answers. Its errors say which port or folder is at fault.
-	Start(ctx context.Context, o LocalOptions) (Server, error)
-}
-
-// LocalOptions say what server to start.
-type LocalOptions struct {
-	// Data is the folder of the database; empty means memory.
-	Data string
-	// Port and UIPort are numbers, or AnyPort.
-	Port, UIPort int
-	// Headless goes without the Web UI.
-	Headless bool
-	// Token is what callers must show; empty lets everybody on this machine in.
-	Token string
-	// UIHosts are names beside localhost under which browsers may ask for the Web UI.
-	UIHosts []string
-	Log     *zap.Logger
-}
-
-// AnyPort asks for a free port.
-const AnyPort = -1
-
-// Server is a running Temporal on loopback.
-type Server interface {
-	// Address is host:port of the frontend.
-	Address() string
-	// UI is the URL of the Web UI, or empty.
-	UI() string
-	// Key is what a page of the Web UI must be opened with, once, as ?key=; empty where it asks for none.
-	Key() string
-	// Stop closes everything; it may be called again.
-	Stop() error
-}
-
-// needLocal says that this binary has no server.
-func (a *app) needLocal(what string) error {
-	if a.Local == nil {
-		return usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+func (a *app) localCommand() *cobra.Command {
+	var remove, all, asJSON bool
+	c := &cobra.Command{
+		Use:   "local [--remove ID... | --remove --all]",
+		Short: "List what `map --local` left to go on with, or remove it",
+		Long: `List the maps that commands with --local left to go on with, and those that --id keeps: where each command
+was given, so that the same command goes on, and how much disk it takes. With --remove delete the state of
+those named; finished items of theirs that were not written are lost. Maps with a --data folder of their own
+are not among them.`,
+		Example: "  gpumux local\n  gpumux local --remove map-0123456789ab\n  gpumux local --remove --all",
 	}
+	c.Flags().BoolVar(&remove, "remove", false, "delete the state of the maps named")
+	c.Flags().BoolVar(&all, "all", false, "with --remove: of every map that does not run")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = ran(func(c *cobra.Command, ids []string) error {
+		switch {
+		case !remove && (all || len(ids) > 0):
+			return usage("give --remove with it; `gpumux local` alone lists")
+		case remove && all == (len(ids) > 0):
+			return usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
+		}
+		states, err := local.States()
+		if err != nil {
+			return err
+		}
+		if remove {
+			return a.removeLocal(states, ids)
+		}
+		if asJSON {
+			return printJSON(a.Stdout, states)
+		}
+		if len(states) == 0 {
+			root, err := local.Folder("local")
+			a.console.say("no local map has anything left in %s", root)
+			return err
+		}
+		return printLocal(a.Stdout, states, time.Now())
+	})
+	return c
+}
+
+// removeLocal deletes the folders of the maps named, or of all that do not run. It deletes none when one of them cannot go.
+func (a *app) removeLocal(states []local.State, ids []string) error {
+	var m mistakes
+	var gone []local.State
+	for _, id := range ids {
+		switch at := slices.IndexFunc(states, func(s local.State) bool { return s.ID == id }); {
+		case at < 0:
+			m.add("--remove %s: there is no such local map; `gpumux local` lists them", id)
+		case states[at].State == "running":
+			m.add("--remove %s: it runs; stop its command first", id)
+		default:
+			gone = append(gone, states[at])
+		}
+	}
+	if err := m.err(); err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		gone = slices.DeleteFunc(states, func(s local.State) bool { return s.State == "running" })
+	}
+	var bytes int64
+	for _, s := range gone {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+		bytes += s.Bytes
+	}
+	a.console.say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
 	return nil
 }
+
+// printLocal writes a row per folder.
+func printLocal(to io.Writer, states []local.State, now time.Time) error {
+	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
+	for _, s := range states {
+		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), ago(now, s.Used), orDash(s.Folder),
+			orDash(shellLine(s.Command))})
+	}
+	return table(to, rows)
+}
+
+// shellLine is a command as a shell takes it.
+func shellLine(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
+}
+
+// plain are the characters that no shell takes for anything else.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"

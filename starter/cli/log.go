@@ -19,6 +19,16 @@ func newLog(to io.Writer, verbose bool) *zap.Logger {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
 }
 
+// log is the log of server and workers in this process: warnings for people, all with --verbose. Calm keeps warnings about single
+// items off the screen, since the results have them.
+func (a *app) log(calm bool) *zap.Logger {
+	log := newLog(a.console, a.verbose)
+	if calm && !a.verbose {
+		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	}
+	return log
+}
+
 // machineLog is a log for programs: a JSON object per line, from info up.
 func machineLog(to io.Writer) *zap.Logger {
 	encoding := zap.NewProductionEncoderConfig()

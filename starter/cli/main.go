@@ -11,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // Options of Main. The zero value is the lean binary on this process's arguments and streams.
 type Options struct {
 	// Local starts the embedded server for `dev` and --local. Default: none, and both say which binary has it.
-	Local Local
+	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
 	// Args are the arguments after the program's name. Default os.Args[1:].
 	Args []string
 	// Stdin, Stdout and Stderr default to this process's.
@@ -110,7 +112,7 @@ func Main(o Options) int {
 	code := exitCode(err)
 	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
 		a.console.say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
-		var mistake *usageError
+		var mistake *local.Mistake
 		if errors.As(err, &mistake) {
 			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
 		}

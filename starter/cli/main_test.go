@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // outcome is what a caller of the program sees.
@@ -21,17 +23,15 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// brokenLocal is an embedded server that cannot start.
-type brokenLocal struct{}
-
-func (brokenLocal) Start(context.Context, LocalOptions) (Server, error) {
+// broken is an embedded server that cannot start.
+func broken(context.Context, local.ServerOptions) (local.Server, error) {
 	return nil, errors.New("port 7233 is taken; give --port")
 }
 
 // run is one call of the program in an empty folder-free environment: no Temporal is where it looks for one.
 func run(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
-	return runWith(t, Options{Local: brokenLocal{}, Stdin: strings.NewReader(stdin)}, args...)
+	return runWith(t, Options{Local: broken, Stdin: strings.NewReader(stdin)}, args...)
 }
 
 func runWith(t *testing.T, o Options, args ...string) outcome {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -69,16 +70,11 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		Task: task, Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
 		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness,
 	}}
-	var local localTask
+	var here *local.Task
 	if f.local {
-		if local, err = parseLocalTask(task, command, f.localFlags, m.Input.Mode); err != nil {
+		if here, err = f.task(task, command, f.reduce); err != nil {
 			return err
 		}
-		m.Input.Task, m.Scope, m.Edition = local.name, local.scope, local.edition
-		if err := local.reduceWith(&m.Input.Reduce, f.localFlags); err != nil {
-			return err
-		}
-		m.Edition, m.Input.Edition = local.whole(), local.code.Edition()
 	}
 	ctx := c.Context()
 	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {
@@ -97,7 +93,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	if f.local {
-		return a.mapLocally(ctx, f, m, local, out)
+		return a.mapLocally(ctx, f, m, here, out)
 	}
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
@@ -132,7 +128,7 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 			return err
 		}
 	}
-	h, err := a.start(ctx, conn, m, f)
+	h, err := a.start(ctx, conn.Starter, m, f)
 	if err != nil {
 		return err
 	}
@@ -147,13 +143,13 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 }
 
 // start starts a map, or finds it. Of a map whose items all succeeded --retry finds what it came to.
-func (a *app) start(ctx context.Context, conn *connection, m starter.Map, f *mapFlags) (*starter.Handle, error) {
-	h, err := conn.Start(ctx, m)
+func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *mapFlags) (*starter.Handle, error) {
+	h, err := s.Start(ctx, m)
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
 		a.console.note("%v", err)
 		m.ID, m.Retry = nothing.ID, false
-		h, err = conn.Start(ctx, m)
+		h, err = s.Start(ctx, m)
 	}
 	if err != nil {
 		return nil, err

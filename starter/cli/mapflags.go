@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -112,7 +113,7 @@ func (m mistakes) err() error {
 	if len(m) == 0 {
 		return nil
 	}
-	return &usageError{m}
+	return &local.Mistake{Problems: m}
 }
 
 // check finds every mistake that needs neither files nor a server.

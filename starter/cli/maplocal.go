@@ -3,188 +3,138 @@ package cli
 import (
 	"context"
 	"errors"
-	"path/filepath"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
+
+	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/slot"
 )
+
+// needLocal says that this binary has no server.
+func (a *app) needLocal(what string) error {
+	if a.Local == nil {
+		return usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+	}
+	return nil
+}
+
+// here are the options of what this process runs itself.
+func (a *app) here(calm bool) local.Options {
+	if os.Getenv("GOGC") == "" {
+		// A server, a worker and a client share this process: a few percent of its time for a third less memory.
+		debug.SetGCPercent(50)
+	}
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.say("%s", text) }}
+}
+
+// over is the connection to a server in this process.
+func over(s *local.Session) *connection {
+	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace, ui: s.Server.UI(), key: s.Server.Key()}
+}
+
+// task finds TASK, or the command after --.
+func (f *taskFlags) task(name string, command []string, reduce string) (*local.Task, error) {
+	return local.FindTask(name, local.TaskOptions{Command: command, Output: f.output, Python: f.python, Fresh: slot.Fresh(f.fresh),
+		Mode: gpumux.Mode(f.mode), PassEnv: f.passEnv, Reduce: reduce})
+}
+
+// poolsHere are the pools of a --local command. A GPU that was asked for and is not there is told.
+func (a *app) poolsHere(f taskFlags) []config.Pool {
+	pools, noGPU := local.Pools(f.pools, f.pool())
+	for _, name := range f.pools {
+		if noGPU != "" && name != "cpu" {
+			a.console.say("pool %s runs on the CPU, for want of a GPU: %s", name, oneLine(noGPU, 300))
+		}
+	}
+	return pools
+}
+
+// inFlags says the mistakes of a configuration that flags made in terms of the flags.
+func inFlags(err error) error {
+	var found *config.Error
+	if !errors.As(err, &found) || found.File != "" {
+		return err
+	}
+	var m mistakes
+	for _, p := range found.Problems {
+		flag := "TASK"
+		switch field := p.Field; {
+		case strings.HasSuffix(field, ".memory"):
+			flag = "--memory"
+		case strings.HasSuffix(field, ".slots"):
+			flag = "--slots"
+		case strings.HasPrefix(field, "pools"):
+			flag = "--pool"
+		case strings.HasSuffix(field, ".interpreter"):
+			flag = "--python"
+		case strings.Contains(field, ".pass_env"):
+			flag = "--pass-env"
+		case strings.HasSuffix(field, ".python_dir"):
+			flag = "--tasks"
+		case strings.HasSuffix(field, ".command"):
+			flag = "the command"
+		}
+		m.add("%s: %s", flag, p.Message)
+	}
+	return m.err()
+}
 
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
-func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, local localTask, out output) error {
-	for _, file := range local.code.Files() {
-		if sameFile(file, f.out) {
-			return usage("--out %s is the task's own file; name another for the results", f.out)
-		}
+func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *local.Task, out output) error {
+	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
+		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
-	pools, err := a.poolsHere(f.taskFlags)
+	o := a.here(true)
+	o.Data, o.Task, o.Pools, o.Headless = f.data, task, a.poolsHere(f.taskFlags), !a.console.terminal()
+	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
+		m = named
+		return a.start(ctx, s, m, f)
+	}
+	s, h, err := local.Map(ctx, o, m)
 	if err != nil {
-		return err
+		return inFlags(err)
 	}
-	m.Input.Ladder = poolNames(pools)
-	data, err := a.localPlace(f, &m)
-	if err != nil {
-		return err
-	}
-	s, err := a.open(ctx, sessionOptions{
-		data: data, owner: m.ID, headless: !a.console.terminal(), pools: pools, dir: local.dir,
-		tasks: local.tasks(), stopTimeout: time.Second, calm: true,
-	})
-	if err != nil {
-		return err
-	}
-	useless := false
-	defer func() {
-		s.close()
-		if useless {
-			s.remove()
-		}
-		s.hold.release()
-	}()
-	if err := s.alone(ctx, m.ID); err != nil {
-		return err
-	}
-	// Before anything of it is handed out, which would fail and end the map.
-	if last, err := s.Open(ctx, m.ID); err == nil {
-		if err := last.Suits(m); err != nil {
-			return err
-		}
-	}
-	ctx, err = s.serve(ctx)
-	if err != nil {
-		return err
-	}
-	if f.id == "" {
-		if err := s.unname(ctx, &m); err != nil {
-			return err
-		}
-	}
-	s.again = "the same command writes them (its state is in " + s.data + ")"
-	h, err := a.start(ctx, &s.connection, m, f)
-	if err != nil {
-		return err
-	}
-	if f.data == "" {
-		s.note(h, starter.Fingerprint(m.Input, m.Scope, itemsOf(m)))
-	}
-	if err := a.reachable(ctx, h, m.Input.Ladder); err != nil {
-		return err
-	}
-	s.tellEntry(h, m)
-	delivered, err := a.finish(ctx, &s.connection, h, nil, out, f)
+	defer s.Close(a.hard)
+	conn := over(s)
+	conn.again = "the same command writes them (its state is in " + s.Data + ")"
+	a.tellEntry(conn, h, m)
+	conn.ui = "" // the page goes away with the server
+	delivered, err := a.finish(s.Context(), conn, h, nil, out, f)
 	if errors.Is(err, errInterrupted) {
-		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.data)
+		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
 		if f.data == "" && h.Output != "" {
 			a.console.say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
 		return exitError(ExitInterrupted)
 	}
-	if delivered {
-		s.deliver(h)
-	}
-	var failed *starter.MapFailed
-	switch {
-	case f.data != "":
-	case errors.As(err, &failed) && failed.Fault.Kind == gpumux.BadInput:
-		useless = s.fresh && s.resultless()
-	case f.id == "":
-		useless = delivered && err == nil
-	case delivered && h.Entry == starter.Started:
-		a.console.note("  state      %s (until you delete it)", s.data)
+	s.Ended(delivered, err)
+	if delivered && f.data == "" && f.id != "" && h.Entry == starter.Started {
+		a.console.note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
 }
 
-// localPlace names a map that has no ID, and the folder of its state.
-func (a *app) localPlace(f *mapFlags, m *starter.Map) (data string, err error) {
-	switch {
-	case m.ID != "":
-	case m.Retry && f.data != "":
-		m.ID = starter.Identify(m.Input, m.Scope, itemsOf(*m), m.Edition)
-	default:
-		if m.ID, err = a.resolve(*m); err != nil {
-			return "", err
-		}
-	}
-	if f.data != "" {
-		return f.data, nil
-	}
-	return stateFolder("local", m.ID)
-}
-
-// unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.
-func (s *session) unname(ctx context.Context, m *starter.Map) error {
-	if m.Retry {
-		m.ID = "" // the map that is here, whatever its options were
-		return nil
-	}
-	last, err := s.Open(ctx, m.ID)
-	var none *starter.NotFound
-	switch {
-	case errors.As(err, &none):
-	case err != nil:
-		return unavailableError{err}
-	case s.delivered(last):
-		m.ID = ""
-	}
-	return nil
-}
-
 // tellEntry says how the command came to the map, and where it can be watched.
-func (s *session) tellEntry(h *starter.Handle, m starter.Map) {
-	to := s.app.console
+func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
 	switch h.Entry {
 	case starter.Continued, starter.Attached:
-		to.note("going on with map %s", h.ID)
+		a.console.note("going on with map %s", h.ID)
 		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
-			to.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+			a.console.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
 		}
 	case starter.Found:
-		to.note("map %s is finished; these are its results", h.ID)
+		a.console.note("map %s is finished; these are its results", h.ID)
 	}
-	if page := s.link(h.ID); page != "" && h.Entry != starter.Found {
-		to.note("web UI while it runs: %s", page)
+	if page := conn.link(h.ID); page != "" && h.Entry != starter.Found {
+		a.console.note("web UI while it runs: %s", page)
 	}
-	s.ui = "" // the page goes away with the server
-}
-
-// reachable makes sure that a map which goes on has a pool of this command's worker for each of its own.
-func (a *app) reachable(ctx context.Context, h *starter.Handle, pools []string) error {
-	if h.Entry != starter.Attached {
-		return nil
-	}
-	own, err := h.Input(ctx)
-	if err != nil {
-		return err
-	}
-	for _, pool := range own.Rungs() {
-		if !slices.Contains(pools, pool) {
-			return usage("map %s goes on with the pools that it was started with; give --pool %s", h.ID, strings.Join(own.Rungs(), ","))
-		}
-	}
-	return nil
-}
-
-// resultless reports whether no item of any map of the folder has a stored result.
-func (s *session) resultless() bool {
-	parts, err := filepath.Glob(filepath.Join(s.data, "store", "maps", "*", "*", "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
-	return err == nil && len(parts) == 0
-}
-
-// alone makes sure that the data folder holds no other unfinished map, which this worker would fail for want of its task.
-func (s *session) alone(ctx context.Context, id string) error {
-	maps, err := s.List(ctx, starter.ListOptions{Running: true})
-	if err != nil {
-		return unavailableError{err}
-	}
-	for _, m := range maps {
-		if m.ID != id {
-			return usage("--data %s holds the unfinished map %s of task %s; give that map's command again first (with --id %s if its task has changed), or another --data",
-				s.data, m.ID, m.Task, m.ID)
-		}
-	}
-	return nil
 }

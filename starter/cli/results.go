@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 func (a *app) resultsCommand() *cobra.Command {
@@ -72,10 +72,8 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 		return err
 	}
 	if f.partial && a.address == "" && starter.CheckID(id) == nil {
-		if here, err := stateFolder("local", id); err == nil {
-			if state := localStateOf(here); state.Output != "" {
-				return a.partialHere(ctx, state, to, f.filter)
-			}
+		if state, err := local.StateOf(id); err == nil && state.Output != "" {
+			return a.partialHere(ctx, state, to, f.filter)
 		}
 	}
 	conn, err := a.connectWithStore(ctx)
@@ -158,14 +156,14 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 }
 
 // partialHere is partial of a local map, whose server is gone.
-func (a *app) partialHere(ctx context.Context, state localState, to output, f filter) error {
+func (a *app) partialHere(ctx context.Context, state local.State, to output, f filter) error {
 	keys, err := a.sealing()
 	if err != nil {
 		return err
 	}
-	st, err := store.Open(ctx, storeIn(state.Path), keys.objects)
+	st, err := state.Store(ctx, keys.objects)
 	if err != nil {
-		return unavailableError{err}
+		return err
 	}
 	defer st.Close()
 	lines := starter.StoredIn(ctx, st, state.Output)

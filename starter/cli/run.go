@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // runFlags are the flags of `gpumux run`.
@@ -103,37 +102,22 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		}
 		return a.call(ctx, conn, m, m.Input.Rungs(), f.json)
 	}
-	local, err := parseLocalTask(task, command, f.localFlags, m.Input.Mode)
+	here, err := f.taskFlags.task(task, command, "")
 	if err != nil {
 		return err
 	}
-	m.Input.Task = local.name
-	pools, err := a.poolsHere(f.taskFlags)
+	o := a.here(true)
+	o.Data, o.Task, o.Pools, o.Headless = f.data, here, a.poolsHere(f.taskFlags), true
+	m.Input.Task, m.Input.Ladder = here.Name, nil
+	for _, pool := range o.Pools {
+		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
+	}
+	s, err := local.Open(ctx, o)
 	if err != nil {
-		return err
+		return inFlags(err)
 	}
-	m.Input.Ladder = poolNames(pools)
-	data := f.data
-	if data == "" {
-		if data, err = os.MkdirTemp("", "gpumux-run-"); err != nil {
-			return unavailableError{err}
-		}
-		defer os.RemoveAll(data)
-	}
-	s, err := a.open(ctx, sessionOptions{data: data, headless: true, pools: pools, dir: local.dir,
-		tasks: map[string]config.Task{local.name: local.config}, stopTimeout: time.Second, calm: true})
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if err := s.alone(ctx, ""); err != nil {
-		return err
-	}
-	ctx, err = s.serve(ctx)
-	if err != nil {
-		return err
-	}
-	return a.call(ctx, &s.connection, m, nil, f.json)
+	defer s.Close(a.hard)
+	return a.call(s.Context(), over(s), m, nil, f.json)
 }
 
 // item reads ITEM.

@@ -73,7 +73,7 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 			a.console.say("%s", hostile)
 			a.console.show(hostile)
 		},
-		"log": func(_ io.Writer, a *app) { a.log().Warn(hostile) },
+		"log": func(_ io.Writer, a *app) { a.log(false).Warn(hostile) },
 		"output": func(_ io.Writer, a *app) {
 			require.Error(t, a.printResult(gpumux.Result{Output: hostile, Fault: fault}, false))
 		},

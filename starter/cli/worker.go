@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -41,7 +42,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return err
 		}
 		if check {
-			if err := checkWorker(conf); err != nil {
+			if err := local.Check(conf); err != nil {
 				return err
 			}
 			return a.checkReach(c.Context(), file, conf)
@@ -103,7 +104,7 @@ func (a *app) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) err
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		return unavailableError{err}
+		return unavailable(err)
 	}
 	offer := w.Describe()
 	log.Info("serving", zap.String("pools", offered(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
@@ -112,7 +113,7 @@ func (a *app) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) err
 	case <-ctx.Done():
 		log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
 	case failure = <-w.Failed():
-		failure = unavailableError{fmt.Errorf("serve: %w", failure)}
+		failure = unavailable(fmt.Errorf("serve: %w", failure))
 	}
 	err := w.Stop(a.hard)
 	if a.hard.Err() != nil {

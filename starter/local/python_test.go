@@ -1,4 +1,4 @@
-package cli
+package local_test
 
 import (
 	"os"
@@ -7,18 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // A program that is no Python is refused before a server is started for it, with what it said.
-func TestStartable(t *testing.T) {
-	python := func(script string) map[string]config.Task {
+func TestMap_PythonIsTriedFirst(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "task.py", "def f(x): return x\n")
+	try := func(script string) error {
 		path := filepath.Join(t.TempDir(), "python")
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-		return map[string]config.Task{"a": {Interpreter: path}, "b": {Interpreter: path}, "c": {}}
+		task, err := local.FindTask("task.py:f", local.TaskOptions{Python: path})
+		require.NoError(t, err)
+		_, err = local.Open(t.Context(), local.Options{Task: task, Server: noServer})
+		return err
 	}
-	require.NoError(t, startable(t.Context(), python("echo 3.9.0 /usr/bin/python")))
-	require.NoError(t, startable(t.Context(), python("echo loading modules >&2; echo 3.9.0 /usr/bin/python; echo done >&2")))
+	require.ErrorIs(t, try("echo 3.9.0 /usr/bin/python"), errAway)
+	require.ErrorIs(t, try("echo loading modules >&2; echo 3.9.0 /usr/bin/python; echo done >&2"), errAway)
 	for script, want := range map[string]string{
 		"echo '2.7.18 /usr/bin/python'; exit 1":       "python: 2.7.18 /usr/bin/python; gpumux needs Python 3.9 or newer; give one with --python",
 		"echo $0: invalid option >&2; exit 2":         "python: invalid option; this is not how Python 3.9 or newer answers; give one with --python",
@@ -26,11 +31,12 @@ func TestStartable(t *testing.T) {
 		"echo -c whatever":                            "whatever; this is not how Python",
 		"exec no-such-program-anywhere-to-be-started": "not found",
 	} {
-		err := startable(t.Context(), python(script))
+		err := try(script)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "--python /")
-		require.Equal(t, ExitUsage, exitCode(err))
+		require.ErrorAs(t, err, new(*local.Mistake))
 	}
-	err := startable(t.Context(), map[string]config.Task{"a": {Interpreter: "/no/such/python"}})
-	require.ErrorContains(t, err, "no such file or directory; install Python 3.9 or newer")
+	said, fix := local.CheckPython(t.Context(), "/no/such/python")
+	require.Contains(t, said, "no such file or directory")
+	require.Contains(t, fix, "install Python 3.9 or newer")
 }

@@ -1,15 +1,12 @@
-package cli
+package local
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gpumux/gpumux/starter"
 )
 
 // hold is the claim of this process to a data folder. The system ends it with the process.
@@ -54,29 +51,18 @@ func heldBy(file *os.File, data, id string) error {
 		pid, pid)
 }
 
+// held reports whether a process uses the folder now.
+func held(data string) bool {
+	file, err := os.Open(filepath.Join(data, lockFile))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 func (h *hold) release() {
 	if h != nil {
 		_ = h.file.Close()
-	}
-}
-
-// mark is the file that says which run of a map has had its results written.
-func (s *session) mark(id string) string { return filepath.Join(s.data, "delivered", id) }
-
-// delivered reports whether the results of a run were written to their end.
-func (s *session) delivered(h *starter.Handle) bool {
-	run, err := os.ReadFile(s.mark(h.ID))
-	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
-}
-
-// deliver notes that the results of a run were written. Without the note they are written once more.
-func (s *session) deliver(h *starter.Handle) {
-	mark := s.mark(h.ID)
-	err := os.MkdirAll(filepath.Dir(mark), 0o700)
-	if err == nil {
-		err = os.WriteFile(mark, []byte(h.FirstRunID()+"\n"), 0o600)
-	}
-	if err != nil {
-		s.app.console.say("note that the results are written: %v; the same command writes them again", err)
 	}
 }

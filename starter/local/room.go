@@ -1,7 +1,6 @@
-package cli
+package local
 
 import (
-	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,24 +14,23 @@ const (
 	leastRoom = 1 << 20
 )
 
-// tellRoom says when the disk of a local map's state fills up, since server and store then wait without a word, and when there is
-// room again. It ends with ctx.
-func (a *app) tellRoom(ctx context.Context, data string) {
+// tellRoom says when the disk of a session's state fills up, since server and store then wait without a word, and when there is room
+// again. It ends with the session's context.
+func (s *Session) tellRoom() {
 	tick := time.NewTicker(roomEvery)
 	defer tick.Stop()
 	full := false
 	for {
-		if free, ok := freeBytes(data); ok && (free < leastRoom) != full {
+		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
 			if full = !full; full {
-				a.console.say("the disk of %s is full (%s left): the map waits until there is room",
-					data, gpumux.Size(free))
+				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
 			} else {
-				a.console.say("there is room on the disk of %s again", data)
+				s.say("there is room on the disk of %s again", s.Data)
 			}
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // leave makes a folder as a local map leaves it.
@@ -18,11 +23,11 @@ func leave(t *testing.T, root, id string, used time.Time, command ...string) str
 	file := filepath.Join(path, "store", "part")
 	require.NoError(t, os.WriteFile(file, make([]byte, 1000), 0o600))
 	if len(command) > 0 {
-		data, err := json.Marshal(localState{ID: id, Folder: "/work", Command: command})
+		data, err := json.Marshal(local.State{ID: id, Folder: "/work", Command: command})
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(path, noteFile), data, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(path, "map.json"), data, 0o600))
 	}
-	for _, p := range []string{file, filepath.Join(path, noteFile), filepath.Join(path, "store"), path} {
+	for _, p := range []string{file, filepath.Join(path, "map.json"), filepath.Join(path, "store"), path} {
 		if err := os.Chtimes(p, used, used); err != nil {
 			require.ErrorIs(t, err, os.ErrNotExist)
 		}
@@ -30,7 +35,30 @@ func leave(t *testing.T, root, id string, used time.Time, command ...string) str
 	return path
 }
 
-func listLocal(t *testing.T) (states []localState) {
+// use keeps a folder in use for a map until the test ends.
+func use(t *testing.T, data, id string) {
+	t.Helper()
+	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	begun, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _, _ = local.Map(ctx, local.Options{Task: task, ServerOptions: local.ServerOptions{Data: data},
+			Server: func(ctx context.Context, _ local.ServerOptions) (local.Server, error) {
+				close(begun)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}, starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+	}()
+	<-begun
+	t.Cleanup(func() {
+		cancel()
+		<-over
+	})
+}
+
+func listLocal(t *testing.T) (states []local.State) {
 	t.Helper()
 	o := run(t, "", "local", "--json")
 	require.Zero(t, o.code, o.stderr)
@@ -40,7 +68,7 @@ func listLocal(t *testing.T) (states []localState) {
 
 func TestLocal_ListsAndRemoves(t *testing.T) {
 	lonely(t)
-	root, err := stateFolder("local")
+	root, err := local.Folder("local")
 	require.NoError(t, err)
 	o := run(t, "", "local")
 	require.Zero(t, o.code)
@@ -53,9 +81,7 @@ func TestLocal_ListsAndRemoves(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(kept, "delivered"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(kept, "delivered", "map-kept"), []byte("run\n"), 0o600))
 	busy := leave(t, root, "map-busy", now)
-	hold, err := holdFolder(busy, "map-busy")
-	require.NoError(t, err)
-	defer hold.release()
+	use(t, busy, "map-busy")
 
 	states := listLocal(t)
 	require.Len(t, states, 3)

@@ -1,0 +1,172 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux/store"
+)
+
+// Folder is where local state lies by default: parts below gpumux in XDG_STATE_HOME, else in ~/.local/state.
+func Folder(parts ...string) (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", mistake("there is no folder for the state of local maps: %v; set HOME or XDG_STATE_HOME", err)
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(append([]string{state, "gpumux"}, parts...)...), nil
+}
+
+// State is what is left of a map, or in use by one.
+type State struct {
+	ID string `json:"id"`
+	// State is running, interrupted (its command goes on with it), kept (its results were written; its own ID keeps it) or half
+	// removed (of no use any more).
+	State string `json:"state"`
+	// Folder is where the map was started, and Command how; empty for a folder that lost its note.
+	Folder  string   `json:"folder,omitempty"`
+	Command []string `json:"command,omitempty"`
+	// Fingerprint tells what is mapped over what; see starter.Fingerprint. Output is the key of the results file in the store.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Output      string `json:"output,omitempty"`
+	Bytes       int64  `json:"bytes"`
+	// Used is when something in it last changed.
+	Used time.Time `json:"used"`
+	Path string    `json:"path"`
+}
+
+const (
+	// noteFile is the file of a map's folder that says how to go on with it.
+	noteFile = "map.json"
+	// removedSuffix is what the name of a folder that is being deleted ends with, which no map's ID does.
+	removedSuffix = "~"
+	halfRemoved   = "half removed"
+)
+
+// States are of the maps in folders of their own, the last used first.
+func States() ([]State, error) {
+	root, err := Folder("local")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, unavailable("list local maps: %w", err)
+	}
+	states := []State{}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			states = append(states, stateAt(filepath.Join(root, entry.Name())))
+		}
+	}
+	slices.SortFunc(states, func(a, b State) int { return b.Used.Compare(a.Used) })
+	return states, nil
+}
+
+// StateOf is of the map with an ID; without Output where nothing is left of one.
+func StateOf(id string) (State, error) {
+	path, err := Folder("local", id)
+	if err != nil {
+		return State{}, err
+	}
+	return stateAt(path), nil
+}
+
+func stateAt(path string) State {
+	s := State{}
+	if data, err := os.ReadFile(filepath.Join(path, noteFile)); err == nil {
+		_ = json.Unmarshal(data, &s) // half a note counts as none
+	}
+	s.ID, s.Path, s.State = filepath.Base(path), path, "interrupted"
+	if strings.HasSuffix(s.ID, removedSuffix) {
+		s.State = halfRemoved
+	}
+	if _, err := os.Stat(filepath.Join(path, "delivered", s.ID)); err == nil {
+		s.State = "kept"
+	}
+	if held(path) {
+		s.State = "running"
+	}
+	// What cannot be read, or is gone by now, does not count.
+	_ = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			if info.Mode().IsRegular() {
+				s.Bytes += info.Size()
+			}
+			if info.ModTime().After(s.Used) {
+				s.Used = info.ModTime()
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+// Store opens the store of the folder. Where the objects are encrypted it takes the keys, else nil.
+func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error) {
+	st, err := store.Open(ctx, storeIn(s.Path), keys)
+	if err != nil {
+		return nil, &Unavailable{err}
+	}
+	return st, nil
+}
+
+// storeIn is the URL of the store in a data folder.
+func storeIn(data string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
+}
+
+// Remove deletes the folder, which no process may be using. Finished items of the map that were not delivered are lost.
+func (s State) Remove() error {
+	hold, err := holdFolder(s.Path, s.ID)
+	if err != nil {
+		return &Unavailable{err}
+	}
+	defer hold.release()
+	if err := removeFolder(s.Path); err != nil {
+		return unavailable("remove local map %s: %w", s.ID, err)
+	}
+	return nil
+}
+
+// removeFolder deletes a data folder. One that is only partly deleted has another name by then.
+func removeFolder(data string) error {
+	gone := data + removedSuffix
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(data, gone)
+	}
+	if err == nil {
+		err = os.RemoveAll(gone)
+	}
+	return err
+}
+
+// note writes how to go on with the session's map. The map runs without it.
+func (s *Session) note(fingerprint string) {
+	dir, err := os.Getwd()
+	if err == nil {
+		var data []byte
+		noted := State{ID: s.handle.ID, Folder: dir, Command: s.o.Command, Fingerprint: fingerprint, Output: s.handle.Output}
+		if data, err = json.Marshal(noted); err == nil {
+			err = os.WriteFile(filepath.Join(s.Data, noteFile), data, 0o600)
+		}
+	}
+	if err != nil {
+		s.say("note the command in %s: %v; `gpumux local` will not show it", s.Data, err)
+	}
+}

@@ -1,0 +1,195 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// Map starts a map of Options.Task, or goes on with the one that the same call started before, by the rules of package starter. The
+// task, its edition and the pools are put into m here. What it leaves for the next call is deleted once Session.Ended allows it.
+func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Handle, error) {
+	if o.Task == nil {
+		return nil, nil, mistake("TASK is missing")
+	}
+	if o.Pools == nil {
+		o.Pools, _ = Pools(nil, config.Pool{Mode: m.Input.Mode})
+	}
+	o.Task.put(&m)
+	m.Input.Ladder = nil
+	for _, pool := range o.Pools {
+		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
+	}
+	made, own := m.ID == "", o.Data == ""
+	if err := o.place(&m); err != nil {
+		return nil, nil, err
+	}
+	s, err := open(ctx, o, m.ID, func(s *Session) error {
+		if err := s.alone(m.ID); err != nil {
+			return err
+		}
+		// Before anything of it is handed out, which would fail and end the map.
+		if last, err := s.Open(s.ctx, m.ID); err == nil {
+			return last.Suits(m)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.made, s.own = made, own
+	if err := s.start(m); err != nil {
+		s.Close(context.WithoutCancel(ctx))
+		return nil, nil, err
+	}
+	return s, s.handle, nil
+}
+
+// place names a map that has no ID, and the folder of its state.
+func (o *Options) place(m *starter.Map) (err error) {
+	if o.Say == nil {
+		o.Say = func(string) {}
+	}
+	switch {
+	case m.ID != "":
+	case m.Retry && o.Data != "":
+		m.ID = starter.Identify(m.Input, m.Scope, itemsOf(*m), m.Edition)
+	default:
+		if m.ID, err = o.resolve(*m); err != nil {
+			return err
+		}
+	}
+	if o.Data == "" {
+		o.Data, err = Folder("local", m.ID)
+	}
+	return err
+}
+
+// start starts the session's map.
+func (s *Session) start(m starter.Map) (err error) {
+	if s.made {
+		if err := s.unname(&m); err != nil {
+			return err
+		}
+	}
+	if s.o.Start != nil {
+		s.handle, err = s.o.Start(s.ctx, s.Starter, m)
+	} else {
+		s.handle, err = s.Start(s.ctx, m)
+	}
+	if err != nil {
+		return err
+	}
+	if s.own {
+		s.note(starter.Fingerprint(m.Input, m.Scope, itemsOf(m)))
+	}
+	return s.reachable(m.Input.Ladder)
+}
+
+// itemsOf is the hash of a map's items when they lie in a file, else empty.
+func itemsOf(m starter.Map) string {
+	if m.Spooled == nil {
+		return ""
+	}
+	return m.Spooled.Hash
+}
+
+// unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.
+func (s *Session) unname(m *starter.Map) error {
+	if m.Retry {
+		m.ID = "" // the map that is here, whatever its options were
+		return nil
+	}
+	last, err := s.Open(s.ctx, m.ID)
+	switch {
+	case errors.As(err, new(*starter.NotFound)):
+	case err != nil:
+		return &Unavailable{err}
+	case s.delivered(last):
+		m.ID = ""
+	}
+	return nil
+}
+
+// reachable makes sure that a map which goes on has a pool of this session's worker for each of its own.
+func (s *Session) reachable(pools []string) error {
+	if s.handle.Entry != starter.Attached {
+		return nil
+	}
+	in, err := s.handle.Input(s.ctx)
+	if err != nil {
+		return err
+	}
+	for _, pool := range in.Rungs() {
+		if !slices.Contains(pools, pool) {
+			return mistake("map %s goes on with the pools that it was started with; give --pool %s", s.handle.ID, strings.Join(in.Rungs(), ","))
+		}
+	}
+	return nil
+}
+
+// alone makes sure that the data folder holds no other unfinished map, which this worker would fail for want of its task.
+func (s *Session) alone(id string) error {
+	maps, err := s.List(s.ctx, starter.ListOptions{Running: true})
+	if err != nil {
+		return &Unavailable{err}
+	}
+	for _, m := range maps {
+		if m.ID != id {
+			return mistake("--data %s holds the unfinished map %s of task %s; give that map's command again first (with --id %s if its task has changed), or another --data",
+				s.Data, m.ID, m.Task, m.ID)
+		}
+	}
+	return nil
+}
+
+// Ended says that the session's map is over, with which error, and whether its results were delivered, so that Map need not give them
+// again. Nothing is left to go on with, and Close deletes the folder, where this package chose it and the map's ID, all items succeeded
+// (there is no error) and the results are delivered; and where the input was bad from the start.
+func (s *Session) Ended(delivered bool, err error) {
+	if delivered {
+		s.deliver()
+	}
+	var failed *starter.MapFailed
+	switch {
+	case !s.own:
+	case errors.As(err, &failed) && failed.Fault.Kind == gpumux.BadInput:
+		s.useless = s.fresh && s.resultless()
+	case s.made:
+		s.useless = delivered && err == nil
+	}
+}
+
+// resultless reports whether no item of any map of the folder has a stored result.
+func (s *Session) resultless() bool {
+	parts, err := filepath.Glob(filepath.Join(s.Data, "store", "maps", "*", "*", "*.parts", strings.Repeat("[0-9a-f]", 24)+".*"))
+	return err == nil && len(parts) == 0
+}
+
+// mark is the file that says which run of a map has had its results delivered.
+func (s *Session) mark(id string) string { return filepath.Join(s.Data, "delivered", id) }
+
+// delivered reports whether the results of a run were delivered.
+func (s *Session) delivered(h *starter.Handle) bool {
+	run, err := os.ReadFile(s.mark(h.ID))
+	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
+}
+
+// deliver notes that the results of the map's run were delivered. Without the note they are given once more.
+func (s *Session) deliver() {
+	mark := s.mark(s.handle.ID)
+	err := os.MkdirAll(filepath.Dir(mark), 0o700)
+	if err == nil {
+		err = os.WriteFile(mark, []byte(s.handle.FirstRunID()+"\n"), 0o600)
+	}
+	if err != nil {
+		s.say("note that the results are written: %v; the same command writes them again", err)
+	}
+}

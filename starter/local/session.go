@@ -1,0 +1,256 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// Session is a server and perhaps a worker in this process, with a data folder that may outlive them.
+type Session struct {
+	*starter.Starter
+	Server Server
+	// Token is what the server asks for, or empty. Data is the folder, as an absolute path.
+	Token, Data string
+
+	o      Options
+	worker *workers.Worker
+	// ctx ends with Close, or when the worker can serve no more.
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	watching sync.WaitGroup
+	// hold keeps others out of a map's folder; fresh says that the folder was not there before.
+	hold  *hold
+	fresh bool
+	// handle is of the map that the session is for, if it is for one. Made says that its ID is of this package's making, own that the
+	// folder is.
+	handle    *starter.Handle
+	made, own bool
+	// useless says that nothing needs the folder after Close.
+	useless bool
+}
+
+// Open starts a server and, for a Task or Modules, a worker. With a Task the folder must hold no map that still runs.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	temporary := o.Data == ""
+	if temporary {
+		var err error
+		if o.Data, err = os.MkdirTemp("", "gpumux-local-"); err != nil {
+			return nil, unavailable("%w", err)
+		}
+	}
+	s, err := open(ctx, o, "", func(s *Session) error {
+		if s.o.Task == nil {
+			return nil
+		}
+		return s.alone("")
+	})
+	if err != nil && temporary {
+		_ = os.RemoveAll(o.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.useless = temporary
+	return s, nil
+}
+
+// open checks the worker's set-up, starts the server and, when check finds nothing amiss, the worker. What it started is stopped
+// again when it fails. Owner is the map that the folder is for, or empty.
+func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
+	if o.Say == nil {
+		o.Say = func(string) {}
+	}
+	if (o.Task != nil || o.Modules != nil) && o.Pools == nil {
+		o.Pools, _ = Pools(nil, config.Pool{})
+	}
+	s := &Session{o: o}
+	if s.Data, err = filepath.Abs(o.Data); err != nil {
+		return nil, unavailable("%w", err)
+	}
+	keys, conf, err := s.configure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = os.Lstat(s.Data)
+	s.fresh = errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(s.Data, 0o700); err != nil {
+		return nil, unavailable("make the data folder: %w; give another with --data", err)
+	}
+	// The folder may be the user's own and open; what lies in it is not.
+	private := filepath.Join(s.Data, "store")
+	if err = os.MkdirAll(private, 0o700); err == nil {
+		err = os.Chmod(private, 0o700)
+	}
+	if err != nil {
+		return nil, unavailable("make a folder that others cannot enter: %w; give another with --data", err)
+	}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			s.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	if owner != "" {
+		if s.hold, err = holdFolder(s.Data, owner); err != nil {
+			return nil, &Unavailable{err}
+		}
+	}
+	if err := s.connect(conf, keys); err != nil {
+		return nil, err
+	}
+	if err := check(s); err != nil {
+		return nil, err
+	}
+	return s, s.serve()
+}
+
+// configure reads the keys, which may be nil, and finds mistakes in tasks and pools before a server is started for them.
+func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
+	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
+	switch {
+	case s.o.Task != nil:
+		conf.Tasks, conf.Dir = s.o.Task.tasks(), s.o.Task.dir
+	case s.o.Modules != nil:
+		conf.Tasks, conf.Dir = map[string]config.Task{"*": *s.o.Modules}, s.o.Modules.PythonDir
+	}
+	var err error
+	if s.o.Keys != "" {
+		if conf.Codec.Keys, err = filepath.Abs(s.o.Keys); err != nil {
+			return nil, conf, unavailable("%w", err)
+		}
+	}
+	keys, err := conf.Keys()
+	if err != nil {
+		return nil, conf, mistake("--keys: %v", err)
+	}
+	if conf.Tasks == nil {
+		return keys, conf, nil
+	}
+	if err := Check(conf); err != nil {
+		return nil, conf, err
+	}
+	return keys, conf, startable(ctx, conf.Tasks)
+}
+
+// Check finds what keeps a worker of this configuration from starting on this machine: a *config.Error lists every mistake.
+func Check(conf config.Config) error {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return unavailable("list this machine's devices: %w", err)
+	}
+	return errors.Join(conf.Validate(inventory), inventory.Close())
+}
+
+// connect starts the server, opens the store and makes the worker.
+func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
+	if !s.o.Public {
+		s.Token = rand.Text()
+	}
+	options := s.o.ServerOptions
+	options.Data, options.Token = s.Data, s.Token
+	server, err := s.o.Server(s.ctx, options)
+	if err != nil {
+		return &Unavailable{err}
+	}
+	s.Server = server
+	var payloads converter.PayloadCodec
+	var objects store.Keys
+	if keys != nil {
+		payloads, objects = keys, keys
+	}
+	st, err := store.Open(s.ctx, conf.Store, objects)
+	if err != nil {
+		return &Unavailable{err}
+	}
+	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
+	s.Client, err = starter.Connect(s.ctx, starter.ConnectOptions{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
+		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
+	if err != nil || conf.Tasks == nil {
+		return err
+	}
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Version: s.o.Version, Log: s.o.Log,
+		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+	return err
+}
+
+// serve starts the worker, if there is one.
+func (s *Session) serve() error {
+	if s.worker == nil {
+		return nil
+	}
+	if _, err := s.HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
+		// Without it the chunks of a killed worker only come later.
+		s.say("%v", err)
+	}
+	if err := s.worker.Start(s.ctx); err != nil {
+		if interrupted := context.Cause(s.ctx); interrupted != nil {
+			return interrupted
+		}
+		return unavailable("start the worker: %w", err)
+	}
+	s.watching.Go(s.tellRoom)
+	s.watching.Go(func() {
+		select {
+		case err := <-s.worker.Failed():
+			s.end(unavailable("the worker stopped: %w", err))
+		case <-s.ctx.Done():
+		}
+	})
+	return nil
+}
+
+// Context ends with that of Open or Map, with Close, or when the worker can serve no more, with the reason as its cause.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Describe says what the worker offers; there must be one.
+func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
+
+// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them to die with the process, which loses nothing
+// that is stored.
+func (s *Session) Close(ctx context.Context) {
+	s.end(nil)
+	if s.worker != nil {
+		if err := s.worker.Stop(ctx); err != nil && ctx.Err() == nil {
+			s.say("stop the worker: %v", err)
+		}
+	}
+	s.watching.Wait()
+	if s.Starter != nil {
+		if s.Client != nil {
+			s.Client.Close()
+		}
+		_ = s.Store.Close()
+	}
+	if s.Server != nil && ctx.Err() == nil {
+		if err := s.Server.Stop(); err != nil {
+			s.say("stop the server: %v", err)
+		}
+	}
+	if s.useless {
+		if err := removeFolder(s.Data); err != nil {
+			s.say("delete %s: %v", s.Data, err)
+		}
+	}
+	s.hold.release()
+}
+
+func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
