@@ -28,7 +28,9 @@ func ExampleStates() {
 		fmt.Println(err)
 	}
 	_, _, err = local.Map(context.Background(), local.Options{Task: task,
-		Server: func(context.Context, local.ServerOptions) (local.Server, error) { return nil, errors.New("no server in this example") },
+		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
+			return nil, errors.New("no server in this example")
+		},
 	}, starter.Map{ID: "sweep", Input: gpumux.MapInput{Range: &gpumux.Range{End: 100}}})
 	fmt.Println(err)
 	states, _ := local.States()
