@@ -16,10 +16,10 @@ import (
 
 // Limits on any input, whoever sent it. They are checked before memory is taken for what the input says.
 const (
-	// MaxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
-	MaxInput = 4 << 20
-	// MaxEntries is the most entries that all lists of an input hold together.
-	MaxEntries = 1 << 18
+	// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
+	maxInput = 4 << 20
+	// maxEntries is the most entries that all lists of an input hold together.
+	maxEntries = 1 << 18
 	// mostProblems is how many mistakes are told one by one.
 	mostProblems = 20
 )
@@ -28,8 +28,8 @@ const (
 // type, a field that does not exist, and what the input's own Validate finds. Reading takes memory in proportion to the data.
 func Decode[In interface{ Validate() error }](data []byte, in *In) error {
 	var p problems
-	if len(data) > MaxInput {
-		p.add("input", "has %s, more than the %s that travel inline; put the items in a file and give source", Size(len(data)), Size(MaxInput))
+	if len(data) > maxInput {
+		p.add("input", "has %s, more than the %s that travel inline; put the items in a file and give source", Size(len(data)), Size(maxInput))
 		return p.err("input")
 	}
 	if !json.Valid(data) {
@@ -93,7 +93,7 @@ func (p problems) err(what string) error {
 // shape compares valid JSON with a type. It returns the JSON with null in place of each value that does not fit, so that it can
 // be decoded, and what is wrong with those.
 func shape(data []byte, t reflect.Type) ([]byte, problems) {
-	s := &shaper{data: data, left: MaxEntries}
+	s := &shaper{data: data, left: maxEntries}
 	if s.space(); s.data[s.at] == 'n' {
 		s.add("input", "is null; %s belongs here", wanted(t.Kind()))
 	} else {
@@ -317,7 +317,7 @@ func (s *shaper) entries(t reflect.Type, field string) {
 func (s *shaper) tooMany(start int, field string) {
 	s.at = start
 	s.skip()
-	s.wrong(start, field, "holds more than the %d entries that an input may have", MaxEntries)
+	s.wrong(start, field, "holds more than the %d entries that an input may have", maxEntries)
 }
 
 // member is a field of a struct as JSON names it.

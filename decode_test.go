@@ -11,19 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
+
+// maxInput is the most bytes of an input.
+const maxInput = 4 << 20
 
 // decode reads the input of one kind and says what is wrong with it.
 var decode = map[string]func([]byte) error{
 	"MapInput":    decoder[gpumux.MapInput],
-	"Chunk":       decoder[gpumux.Chunk],
-	"IndexInput":  decoder[gpumux.IndexInput],
-	"PartsInput":  decoder[gpumux.PartsInput],
-	"ListInput":   decoder[gpumux.ListInput],
-	"PartInput":   decoder[gpumux.PartInput],
-	"MergeInput":  decoder[gpumux.MergeInput],
-	"ReduceInput": decoder[gpumux.ReduceInput],
-	"Carry":       decoder[gpumux.Carry],
+	"Chunk":       decoder[contract.Chunk],
+	"IndexInput":  decoder[contract.IndexInput],
+	"PartsInput":  decoder[contract.PartsInput],
+	"ListInput":   decoder[contract.ListInput],
+	"PartInput":   decoder[contract.PartInput],
+	"MergeInput":  decoder[contract.MergeInput],
+	"ReduceInput": decoder[contract.ReduceInput],
+	"Carry":       decoder[contract.Carry],
 }
 
 func decoder[In interface{ Validate() error }](data []byte) error {
@@ -88,13 +92,13 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 func TestDecode_TakesWhatFits(t *testing.T) {
 	for kind, in := range map[string]any{
 		"MapInput":    gpumux.MapInput{Task: "f", Range: &gpumux.Range{Start: -3, End: 9}, Ladder: []string{"a"}, Timeout: 1e9},
-		"Chunk":       gpumux.Chunk{Task: "f", Work: gpumux.Work{Runs: gpumux.Runs{{Start: 3, End: 4}}}, Items: []json.RawMessage{json.RawMessage(`{"a":[1,"]}\""]}`)}, Parts: "p"},
-		"IndexInput":  gpumux.IndexInput{Source: "a", Index: "b"},
-		"PartsInput":  gpumux.PartsInput{Parts: "a"},
-		"PartInput":   gpumux.PartInput{Parts: "a", Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
-		"MergeInput":  gpumux.MergeInput{Parts: "a", Output: "b"},
-		"ReduceInput": gpumux.ReduceInput{Reduce: "sum", Span: gpumux.Span{End: 7}, Source: &gpumux.Source{URL: "u", Index: "i", Items: 7}},
-		"Carry":       gpumux.Carry{Items: 4, Todo: []gpumux.Piece{{Work: gpumux.Work{Runs: gpumux.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}, Peak: peaks(17)},
+		"Chunk":       contract.Chunk{Task: "f", Work: contract.Work{Runs: gpumux.Runs{{Start: 3, End: 4}}}, Items: []json.RawMessage{json.RawMessage(`{"a":[1,"]}\""]}`)}, Parts: "p"},
+		"IndexInput":  contract.IndexInput{Source: "a", Index: "b"},
+		"PartsInput":  contract.PartsInput{Parts: "a"},
+		"PartInput":   contract.PartInput{Parts: "a", Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
+		"MergeInput":  contract.MergeInput{Parts: "a", Output: "b"},
+		"ReduceInput": contract.ReduceInput{Reduce: "sum", Span: gpumux.Span{End: 7}, Source: &gpumux.Source{URL: "u", Index: "i", Items: 7}},
+		"Carry":       contract.Carry{Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: gpumux.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}, Peak: peaks(17)},
 	} {
 		data, err := json.Marshal(in)
 		require.NoError(t, err)
@@ -114,16 +118,16 @@ func peaks(bytes int64) *gpumux.Peaks {
 // What an input says costs no memory before it was checked.
 func TestDecode_TakesLittleMemory(t *testing.T) {
 	for name, c := range map[string]struct{ kind, in string }{
-		"long":           {"MapInput", `{"items":["` + strings.Repeat("x", gpumux.MaxInput) + `"]}`},
+		"long":           {"MapInput", `{"items":["` + strings.Repeat("x", maxInput) + `"]}`},
 		"endless":        {"Chunk", fmt.Sprintf(`{"start":0,"end":%d,"range":{"start":0,"end":%[1]d}}`, int64(math.MaxInt64))},
-		"runs":           {"Chunk", `{"runs":[0` + strings.Repeat(",1", gpumux.MaxInput/2-20) + `]}`},
-		"results":        {"PartInput", `{"parts":"a","results":[` + strings.Repeat("{},", gpumux.MaxInput/3-20) + `{}]}`},
-		"faults":         {"PartInput", `{"parts":"a","results":[` + strings.Repeat(`{"fault":{}},`, gpumux.MaxInput/13-20) + `{}]}`},
-		"unknown fields": {"Chunk", `{` + strings.Repeat(`"a":0,`, gpumux.MaxInput/6-20) + `"a":0}`},
-		"wrong fields":   {"Chunk", `{` + strings.Repeat(`"map":0,`, gpumux.MaxInput/8-20) + `"map":0}`},
-		"pieces":         {"Carry", `{"todo":[` + strings.Repeat(`{},`, gpumux.MaxInput/3-20) + `{}]}`},
-		"slots":          {"Carry", `{"slots":{` + strings.Repeat(`"":1,`, gpumux.MaxInput/5-20) + `"":1}}`},
-		"brackets":       {"MapInput", `{"items":` + strings.Repeat(`[`, gpumux.MaxInput/2-20) + strings.Repeat(`]`, gpumux.MaxInput/2-20) + `}`},
+		"runs":           {"Chunk", `{"runs":[0` + strings.Repeat(",1", maxInput/2-20) + `]}`},
+		"results":        {"PartInput", `{"parts":"a","results":[` + strings.Repeat("{},", maxInput/3-20) + `{}]}`},
+		"faults":         {"PartInput", `{"parts":"a","results":[` + strings.Repeat(`{"fault":{}},`, maxInput/13-20) + `{}]}`},
+		"unknown fields": {"Chunk", `{` + strings.Repeat(`"a":0,`, maxInput/6-20) + `"a":0}`},
+		"wrong fields":   {"Chunk", `{` + strings.Repeat(`"map":0,`, maxInput/8-20) + `"map":0}`},
+		"pieces":         {"Carry", `{"todo":[` + strings.Repeat(`{},`, maxInput/3-20) + `{}]}`},
+		"slots":          {"Carry", `{"slots":{` + strings.Repeat(`"":1,`, maxInput/5-20) + `"":1}}`},
+		"brackets":       {"MapInput", `{"items":` + strings.Repeat(`[`, maxInput/2-20) + strings.Repeat(`]`, maxInput/2-20) + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := []byte(c.in)

@@ -7,6 +7,7 @@ import (
 	"log"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 func ExampleParseSize() {
@@ -175,7 +176,7 @@ func ExampleRuns() {
 
 // Work is cut into chunks from its beginning on.
 func ExampleWork() {
-	rest := gpumux.Whole(10)
+	rest := contract.Whole(10)
 	for rest.Len() > 0 {
 		chunk := rest.Take(4)
 		fmt.Println(chunk.Runs)
@@ -236,7 +237,7 @@ func ExamplePlain() {
 }
 
 func ExampleReduces() {
-	fmt.Println(gpumux.Reduces(), gpumux.OwnReduce("mean"), gpumux.OwnReduce("stats:join"))
+	fmt.Println(gpumux.Reduces(), contract.OwnReduce("mean"), contract.OwnReduce("stats:join"))
 	// Output:
 	// [sum mean min max count] true false
 }

@@ -43,7 +43,7 @@ func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout ||
 // Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Item is the beginning of the item that failed, at most ItemBytes of its JSON. Index is its position in the map; a fault that
+	// Item is the beginning of the item that failed, at most itemBytes of its JSON. Index is its position in the map; a fault that
 	// stands in a Result has it there instead.
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
@@ -82,14 +82,14 @@ type Fault struct {
 	Blameless bool `json:"blameless,omitempty"`
 }
 
-// ItemBytes is the most bytes of an item that a fault keeps.
-const ItemBytes = 200
+// itemBytes is the most bytes of an item that a fault keeps.
+const itemBytes = 200
 
 // OfItem notes the item that failed.
 func (f *Fault) OfItem(item []byte) {
-	f.Item = string(item[:min(len(item), ItemBytes)])
-	if len(item) > ItemBytes {
-		f.Item = strings.ToValidUTF8(f.Item[:ItemBytes-len("…")], "") + "…"
+	f.Item = string(item[:min(len(item), itemBytes)])
+	if len(item) > itemBytes {
+		f.Item = strings.ToValidUTF8(f.Item[:itemBytes-len("…")], "") + "…"
 	}
 }
 

@@ -74,48 +74,6 @@ type MapInput struct {
 	mistakes problems
 }
 
-// Carry is the state of a map between its workflows: what it takes along when it continues as a new run to keep its history
-// short, what a segment is given, and what a segment came to.
-type Carry struct {
-	Source    *Source        `json:"source,omitempty"`
-	Claim     Claim          `json:"claim,omitzero"`
-	Todo      []Piece        `json:"todo"`
-	Items     int64          `json:"items"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
-	Chunks    int64          `json:"chunks"`
-	Busy      Duration       `json:"busy"`
-	Started   time.Time      `json:"started"`
-	Largest   int64          `json:"largest"`
-	PerItem   Duration       `json:"perItem"`
-	Slots     map[string]int `json:"slots,omitempty"`
-	Paused    bool           `json:"paused,omitempty"`
-	Window    int            `json:"window,omitempty"`
-	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
-	Beyond int64 `json:"beyond,omitempty"`
-	// Abreast is how many segments of the map run at once; 0 means two.
-	Abreast int `json:"abreast,omitempty"`
-	// Segments counts the segments so far.
-	Segments int    `json:"segments,omitempty"`
-	Peak     *Peaks `json:"peak,omitempty"`
-	// Rounds is how often the merge has found items missing so far.
-	Rounds int `json:"rounds,omitempty"`
-	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
-	Editions      []string `json:"editions,omitempty"`
-	ReduceEdition string   `json:"reduceEdition,omitempty"`
-}
-
-// Piece is work that still has to be done on a rung of the ladder.
-type Piece struct {
-	Work
-	Rung int `json:"rung,omitempty"`
-	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
-	Pace Duration `json:"pace,omitempty"`
-	// Likely is what an item was expected to take when a chunk was made of the piece; 0: nobody knew.
-	Likely Duration `json:"-"`
-}
-
 // Range is the whole numbers Start up to but not including End.
 type Range struct {
 	Start int64 `json:"start"`
@@ -129,6 +87,17 @@ func (r Range) Len() int64 { return max(0, r.End-r.Start) }
 type Item struct {
 	Index int64
 	Value json.RawMessage
+}
+
+// Source is a file of items with its index, as IndexSource found it.
+type Source struct {
+	URL string `json:"url"`
+	// Index is where the index lies; see package store.
+	Index string `json:"index"`
+	Items int64  `json:"items"`
+	Bytes int64  `json:"bytes"`
+	// Hash tells versions of the source apart, by what it holds.
+	Hash string `json:"hash,omitempty"`
 }
 
 // Result is what one item came to. Exactly one of Value and Fault is set.
@@ -272,3 +241,15 @@ func (in MapInput) Len() int64 {
 	}
 	return int64(len(in.Items))
 }
+
+// Reduces that need no task. They take numbers, except count.
+const (
+	ReduceSum   = "sum"
+	ReduceMean  = "mean"
+	ReduceMin   = "min"
+	ReduceMax   = "max"
+	ReduceCount = "count"
+)
+
+// Reduces are the names that stand for no task.
+func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }

@@ -27,16 +27,16 @@ deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
 starter/cli                    . codec gpu starter starter/bench starter/local store workers workers/config workers/slot workers/slot/pyruntime
-starter/local                  . codec gpu starter store workers workers/config workers/edition workers/slot
+starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot
 starter/bench                  . gpu starter store workers workers/config
-starter                        . codec internal/contract store
-workers                        . activities codec gpu internal/contract internal/logkey store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
+starter                        . codec internal/contract internal/payload store
+workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/process
 workers/metrics                . gpu workers/pool workers/slot
 workers/health                 gpu internal/logkey workers/config workers/pool
 workers/pool                   . internal/logkey workers/slot
-workers/contact                . workers/slot
+workers/contact                . internal/contract workers/slot
 workers/config                 . codec gpu workers/slot workers/slot/process
 workers/slot/slottest          workers/slot
 workers/slot                   . workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/process workers/slot/wire
@@ -46,13 +46,14 @@ workers/slot/process           .
 workers/slot/wire              .
 workers/slot/pyruntime
 workers/edition
-activities                     . internal/contract store
-workflows                      . internal/contract
-workflows/workflowstest        .
-internal/contract              .
+activities                     . internal/contract internal/payload store
+workflows                      . internal/contract internal/payload
+workflows/workflowstest        . internal/contract
+internal/payload               .
 internal/logkey
-store                          .
+store                          . internal/contract
 store/s3test
+internal/contract              .
 codec
 gpu
 gpu/gputest

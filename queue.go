@@ -11,28 +11,6 @@ const (
 	Queue = "gpumux"
 	// MapWorkflow is the registered map.
 	MapWorkflow = "gpumux.Map"
-	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
-	SegmentWorkflow = "gpumux.Segment"
-	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone activities.
-	DescribeWorkflow = "gpumux.Describe"
-	// RunChunk runs the items of a chunk in a slot.
-	RunChunk = "gpumux.RunChunk"
-	// IndexSource finds where the items of a source begin.
-	IndexSource = "gpumux.IndexSource"
-	// MergeParts turns the parts of a map into one results file in input order.
-	MergeParts = "gpumux.MergeParts"
-	// FindEdition tells which edition of a task's code the workers of a pool have.
-	FindEdition = "gpumux.FindEdition"
-	// FindParts claims the folder of a map's results and tells which items have none yet.
-	FindParts = "gpumux.FindParts"
-	// Reduce makes one value of many; see ReduceInput.
-	Reduce = "gpumux.Reduce"
-	// WriteList puts a list of items into the store whose pattern is too long to travel.
-	WriteList = "gpumux.WriteList"
-	// WritePart moves results that became too many for the history into the store.
-	WritePart = "gpumux.WritePart"
-	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
-	DescribeWorker = "gpumux.DescribeWorker"
 
 	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
 	// failed, an Int.
@@ -46,9 +24,6 @@ const (
 	ResumeUpdate = "resume"
 	WindowUpdate = "window"
 )
-
-// WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
-func WorkerQueue(identity string) string { return Queue + "@" + identity }
 
 // PoolQueue is the task queue of a pool.
 func PoolQueue(pool string) string { return Queue + "." + pool }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // randomRuns are some of n items, as runs and as a plain list.
@@ -144,8 +145,8 @@ func FuzzRuns(f *testing.F) {
 func TestWork_Take(t *testing.T) {
 	for range 200 {
 		runs, plain := randomRuns(rand.Int64N(5000))
-		work := gpumux.Work{Runs: slices.Clone(runs)}
-		list := gpumux.Work{List: &gpumux.Source{Items: runs.Len()}, End: runs.Len()}
+		work := contract.Work{Runs: slices.Clone(runs)}
+		list := contract.Work{List: &gpumux.Source{Items: runs.Len()}, End: runs.Len()}
 		if rand.IntN(2) == 0 {
 			exact := work
 			n := rand.Int64N(5000)
@@ -153,7 +154,7 @@ func TestWork_Take(t *testing.T) {
 			cut := exact.Cut(n)
 			require.EqualValues(t, min(n, int64(len(plain))), cut.Len())
 			require.Equal(t, after.Len(), exact.Len())
-			work = gpumux.Work{Runs: slices.Clone(runs)}
+			work = contract.Work{Runs: slices.Clone(runs)}
 		}
 		var got []int64
 		at := int64(0)
@@ -174,6 +175,6 @@ func TestWork_Take(t *testing.T) {
 		require.Zero(t, list.Len())
 		require.Zero(t, list.Take(5).Len())
 	}
-	require.Zero(t, gpumux.Whole(0).Len())
-	require.EqualValues(t, 7, gpumux.Whole(7).Len())
+	require.Zero(t, contract.Whole(0).Len())
+	require.EqualValues(t, 7, contract.Whole(7).Len())
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -44,7 +45,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	defer s.Close()
 	source, err := s.PutSource(b.Context(), spooled)
 	require.NoError(b, err)
-	for name, given := range map[string]gpumux.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
+	for name, given := range map[string]contract.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
 		b.Run(name, func(b *testing.B) {
 			round := 0
 			before := processorTime(b)
@@ -57,14 +58,14 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
 				for start := int64(0); start < n; start += chunk {
-					c.Work = gpumux.Work{Runs: gpumux.Runs{span(start, start+chunk)}}
+					c.Work = contract.Work{Runs: gpumux.Runs{span(start, start+chunk)}}
 					value, err := env.ExecuteActivity("chunk", c)
 					require.NoError(b, err)
-					var result gpumux.ChunkResult
+					var result contract.ChunkResult
 					require.NoError(b, value.Get(&result))
 					require.EqualValues(b, chunk, result.Succeeded)
 				}
-				merged, err := s.Merge(b.Context(), gpumux.MergeInput{Parts: c.Parts, Output: strings.TrimSuffix(c.Parts, "parts") + "results.jsonl", Items: n}, nil)
+				merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: c.Parts, Output: strings.TrimSuffix(c.Parts, "parts") + "results.jsonl", Items: n}, nil)
 				require.NoError(b, err)
 				require.EqualValues(b, n, merged.Succeeded)
 			}

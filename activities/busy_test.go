@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // far is a Runner whose slot comes free late, and notes how long it then had it.
@@ -32,9 +33,9 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	runner := &far{}
 	l := newLab(t, runner)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-	encoded, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Whole(20), Parts: "m/parts"})
+	encoded, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Whole(20), Parts: "m/parts"})
 	require.NoError(t, err)
-	var result gpumux.ChunkResult
+	var result contract.ChunkResult
 	require.NoError(t, encoded.Get(&result))
 	require.EqualValues(t, 20, result.Ran)
 	require.Positive(t, result.Busy)

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -52,23 +53,23 @@ type Pool struct {
 
 // Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: gpumux.RunChunk})
-	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: gpumux.FindEdition})
-	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: gpumux.Reduce})
+	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: contract.FindEdition})
+	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
 // details; the next attempt goes on behind what has finished.
-func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkResult, error) {
+func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	r := &run{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
 	if r.log == nil {
 		r.log = activity.GetLogger(ctx)
 	}
 	if err := r.load(); err != nil {
-		return gpumux.ChunkResult{}, err
+		return contract.ChunkResult{}, err
 	}
 	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, r.l.snapshot("")) }); err != nil {
-		return gpumux.ChunkResult{}, err
+		return contract.ChunkResult{}, err
 	}
 	if r.stream != nil {
 		defer r.stream.leave()
@@ -81,7 +82,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk gpumux.Chunk) (gpumux.ChunkRe
 	stop()
 	if err != nil {
 		activity.RecordHeartbeat(ctx, r.l.snapshot(r.waits()))
-		return gpumux.ChunkResult{}, err
+		return contract.ChunkResult{}, err
 	}
 	return r.result(), nil
 }
@@ -100,7 +101,7 @@ func (p *Pool) doubted(ctx context.Context, beat func()) error {
 type run struct {
 	*Pool
 	ctx   context.Context
-	chunk gpumux.Chunk
+	chunk contract.Chunk
 	log   log.Logger
 	l     *ledger
 	// stream is nil where results travel inline only.
@@ -358,7 +359,7 @@ func (r *run) sized(result gpumux.Result) gpumux.Result {
 }
 
 // result is what the chunk came to.
-func (r *run) result() gpumux.ChunkResult {
+func (r *run) result() contract.ChunkResult {
 	out := r.l.result
 	out.Peak, out.Edition = r.l.peaks.Known(), r.l.memo.Edition
 	out.Covered, out.Busy, out.Worker = int64(len(r.l.done)), gpumux.Duration(r.busy), r.Worker

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -19,16 +20,16 @@ const (
 )
 
 // FindEdition says which edition of a task's code this worker has.
-func (p *Pool) FindEdition(ctx context.Context, in gpumux.EditionInput) (gpumux.Edition, error) {
+func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
 	edition, err := p.Edition(in.Task)
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		return gpumux.Edition{}, final(fault)
+		return contract.Edition{}, final(fault)
 	}
 	if err != nil {
-		return gpumux.Edition{}, err
+		return contract.Edition{}, err
 	}
-	found := gpumux.Edition{Edition: edition}
+	found := contract.Edition{Edition: edition}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // coded is a Runner of a worker whose code has an edition.
@@ -39,10 +40,10 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	runner := &coded{edition: "aaaaaa+bbbbbb"}
 	l := newLab(t, runner)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-	chunk := gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"}
+	chunk := contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
-	var result gpumux.ChunkResult
+	var result contract.ChunkResult
 	require.NoError(t, encoded.Get(&result))
 	require.Equal(t, runner.edition, result.Edition)
 
@@ -74,7 +75,7 @@ func TestElsewhere_IsBounded(t *testing.T) {
 			l.pool.Workers = c.workers
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 			l.env.SetHeartbeatDetails(memo{Elsewhere: c.tries})
-			_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "m/parts"})
+			_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
 			require.Equal(t, c.final, app.NonRetryable())
@@ -91,11 +92,11 @@ func TestReduce_HasOneEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
 	l.pool.Edition = func(string) (string, error) { return runner.edition, nil }
-	known, err := l.reduce(gpumux.ReduceInput{Reduce: "join"})
+	known, err := l.reduce(contract.ReduceInput{Reduce: "join"})
 	require.NoError(t, err)
 	require.Equal(t, "aaaaaa", known.Edition)
 	src := l.merged([]string{`"a"`, `"b"`, `"c"`})
-	in := gpumux.ReduceInput{Reduce: "join", Edition: known.Edition, Source: src, Span: gpumux.Span{End: 3}}
+	in := contract.ReduceInput{Reduce: "join", Edition: known.Edition, Source: src, Span: gpumux.Span{End: 3}}
 	_, err = l.reduce(in)
 	require.NoError(t, err)
 	runner.edition = "bbbbbb"
@@ -116,12 +117,12 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 		}
 		return "", &gpumux.Fault{Kind: gpumux.BadInput, Message: "no task " + task}
 	}
-	encoded, err := l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "known"})
+	encoded, err := l.env.ExecuteActivity("edition", contract.EditionInput{Task: "known"})
 	require.NoError(t, err)
-	var edition gpumux.Edition
+	var edition contract.Edition
 	require.NoError(t, encoded.Get(&edition))
-	require.Equal(t, gpumux.Edition{Edition: "aaaaaa", Slots: 24}, edition)
-	_, err = l.env.ExecuteActivity("edition", gpumux.EditionInput{Task: "other"})
+	require.Equal(t, contract.Edition{Edition: "aaaaaa", Slots: 24}, edition)
+	_, err = l.env.ExecuteActivity("edition", contract.EditionInput{Task: "other"})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -71,15 +72,15 @@ func ExamplePool_RunChunk() {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: gpumux.RunChunk})
-	answer, err := env.ExecuteActivity(gpumux.RunChunk, gpumux.Chunk{
+	env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: contract.RunChunk})
+	answer, err := env.ExecuteActivity(contract.RunChunk, contract.Chunk{
 		Map: "squares", Task: "square", Inline: true,
-		Work: gpumux.Whole(3), Items: []json.RawMessage{[]byte("4"), []byte(`"x"`), []byte("6")},
+		Work: contract.Whole(3), Items: []json.RawMessage{[]byte("4"), []byte(`"x"`), []byte("6")},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	var result gpumux.ChunkResult
+	var result contract.ChunkResult
 	if err := answer.Get(&result); err != nil {
 		log.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // checked is an activity whose input is read and found good before f sees it; what is wrong with it is final. Every activity
@@ -16,7 +16,7 @@ import (
 func checked[In interface{ Validate() error }, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
 	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
 		var in In
-		if err := contract.Decode(raw, &in); err != nil {
+		if err := payload.Decode(raw, &in); err != nil {
 			return out, badInput(err, "")
 		}
 		return f(ctx, in)

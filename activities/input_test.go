@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // registry keeps what is registered with the test environment under a queue's prefix, since both queues have a Reduce.
@@ -53,10 +54,10 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		args     []any
 		want     string
 	}{
-		"endless chunk":    {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: gpumux.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":   {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 9}, Work: gpumux.Work{List: &gpumux.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
-		"from nowhere":     {"pool gpumux.RunChunk", []any{gpumux.Chunk{Work: gpumux.Whole(3)}}, "give one of items, source and range"},
-		"another's store":  {"pool gpumux.RunChunk", []any{gpumux.Chunk{Range: &gpumux.Range{End: 3}, Work: gpumux.Whole(3), Parts: "../../etc"}}, "is not a key"},
+		"endless chunk":    {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
+		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &gpumux.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
+		"from nowhere":     {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
+		"another's store":  {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
 		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, `input: "run this" is a string; an object belongs here`},
 		"nothing":          {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
 		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
@@ -64,14 +65,14 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
 		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "start: \"a\" is a string; a whole number belongs here"},
-		"endless reduce":   {"pool gpumux.Reduce", []any{gpumux.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
+		"endless reduce":   {"pool gpumux.Reduce", []any{contract.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
 		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: 3 is a number"},
-		"no source":        {"light gpumux.IndexSource", []any{gpumux.IndexInput{}}, "source: is missing; give a key of the store; index: is missing"},
-		"a path":           {"light gpumux.IndexSource", []any{gpumux.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
+		"no source":        {"light gpumux.IndexSource", []any{contract.IndexInput{}}, "source: is missing; give a key of the store; index: is missing"},
+		"a path":           {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
 		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: [1] is a list"},
-		"endless merge":    {"light gpumux.MergeParts", []any{gpumux.MergeInput{Parts: "a", Output: "b", Items: -7}}, "items: -7 is outside"},
+		"endless merge":    {"light gpumux.MergeParts", []any{contract.MergeInput{Parts: "a", Output: "b", Items: -7}}, "items: -7 is outside"},
 		"a part of a part": {"light gpumux.WritePart", []any{map[string]any{"parts": "a", "results": []any{map[string]any{"index": -1}}}}, "results[0].index: -1 is outside"},
-		"a part elsewhere": {"light gpumux.WritePart", []any{gpumux.PartInput{Parts: "a/..", Results: []gpumux.Result{{Value: json.RawMessage("1")}}}}, "is not a key"},
+		"a part elsewhere": {"light gpumux.WritePart", []any{contract.PartInput{Parts: "a/..", Results: []gpumux.Result{{Value: json.RawMessage("1")}}}}, "is not a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.t = t
@@ -103,9 +104,9 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}})
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
-		var result gpumux.ChunkResult
+		var result contract.ChunkResult
 		require.NoError(t, value.Get(&result))
 		require.EqualValues(t, 10, result.Covered, told)
 		require.EqualValues(t, 10, result.Succeeded, told)
@@ -124,7 +125,7 @@ func FuzzMemo(f *testing.F) {
 			return
 		}
 		items := gpumux.Runs{{Start: 10, End: 15}, {Start: 16, End: 21}}
-		chunk := gpumux.Chunk{Range: &gpumux.Range{End: 21}, Work: gpumux.Work{Runs: items}, Larger: true}
+		chunk := contract.Chunk{Range: &gpumux.Range{End: 21}, Work: contract.Work{Runs: items}, Larger: true}
 		if m.fits(items) != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -54,7 +55,7 @@ type suspect struct {
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others ask.
 type ledger struct {
 	mu    sync.Mutex
-	chunk gpumux.Chunk
+	chunk contract.Chunk
 	memo  memo
 	// items are the chunk's, before how many there are before each run of them.
 	items  gpumux.Runs
@@ -67,10 +68,10 @@ type ledger struct {
 	told   bool
 	bytes  int
 	peaks  gpumux.Peaks
-	result gpumux.ChunkResult
+	result contract.ChunkResult
 }
 
-func newLedger(chunk gpumux.Chunk, items gpumux.Runs, m memo) *ledger {
+func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
 	l := &ledger{chunk: chunk, items: items, memo: m}
 	n := int64(0)
 	for _, run := range items {

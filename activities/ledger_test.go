@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -28,7 +29,7 @@ func value(index int64) gpumux.Result {
 func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
 	spans, alone, _ := l.next()
 	require.Equal(t, gpumux.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
@@ -46,7 +47,7 @@ func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
 }
 
 func TestLedger_HolesAreSpans(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 6)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 6)}, memo{})
 	l.add(value(0))
 	l.add(value(3))
 	spans, _, _ := l.next()
@@ -66,7 +67,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 		"memory at its end":    {gpumux.DeviceOOM, false, false, "recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(gpumux.Chunk{Parts: "p", Larger: c.larger}, gpumux.Runs{span(0, 3)}, memo{})
+			l := newLedger(contract.Chunk{Parts: "p", Larger: c.larger}, gpumux.Runs{span(0, 3)}, memo{})
 			l.add(value(0))
 			all := gpumux.Runs{span(0, 3)}
 			if c.company {
@@ -98,7 +99,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 }
 
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
-	chunk, items := gpumux.Chunk{Inline: true, Parts: "p", Larger: true}, gpumux.Runs{span(0, 5)}
+	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, gpumux.Runs{span(0, 5)}
 	l := newLedger(chunk, items, memo{})
 	l.add(value(0))
 	for range 2 {
@@ -122,7 +123,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream, written := joinOne(t)
 	l.begin(stream, written)
 	l.tell()
@@ -136,7 +137,7 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 
 // Until the server knows where they lie, no attempt would find results that were stored.
 func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream, written := joinOne(t)
 	l.begin(stream, written)
 	l.add(value(0))
@@ -146,7 +147,7 @@ func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
 	stream, written := joinOne(t)
 	l.begin(stream, written)
 	for i := range int64(5) {
@@ -161,7 +162,7 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 // A chunk of scattered items counts by position and speaks of indices.
 func TestLedger_ScatteredItems(t *testing.T) {
 	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
-	l := newLedger(gpumux.Chunk{Parts: "p", Larger: true}, items, memo{})
+	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
 	var indexes []int64
 	l.each(func(at, index int64) bool {
 		require.EqualValues(t, len(indexes), at)
@@ -197,7 +198,7 @@ func TestLedger_ScatteredItems(t *testing.T) {
 }
 
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	all := gpumux.Runs{span(0, 2)}
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
 	_, alone, whole := l.next()
@@ -212,7 +213,7 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 // One item of a micro-batch ends the process: halves are run until it is the only one left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
 	deaths, calls := 0, 0
 	for {
 		spans, _, _ := l.next()
@@ -243,7 +244,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 
 // A micro-batch that dies once and then goes well blames nobody.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
-	l := newLedger(gpumux.Chunk{Parts: "p"}, gpumux.Runs{span(0, 20)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 20)}, memo{})
 	_, verdict := l.blame(gpumux.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
 	require.Empty(t, verdict)
 	require.Empty(t, l.memo.Suspects)

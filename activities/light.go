@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -27,8 +28,8 @@ type Light struct {
 // Register registers the light activities.
 func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
-		gpumux.IndexSource: checked(l.IndexSource), gpumux.FindParts: checked(l.FindParts), gpumux.MergeParts: checked(l.MergeParts),
-		gpumux.WritePart: checked(l.WritePart), gpumux.WriteList: checked(l.WriteList), gpumux.Reduce: checked(l.Reduce),
+		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
+		contract.WritePart: checked(l.WritePart), contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -37,16 +38,16 @@ func (l *Light) Register(r worker.ActivityRegistry) {
 
 // RegisterDescribe registers DescribeWorker alone, for a queue of one worker.
 func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: gpumux.DescribeWorker})
+	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: contract.DescribeWorker})
 }
 
 // alive heartbeats with the same details until stopped.
 func alive(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return gpumux.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
+	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.
-func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
+func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
 	defer alive(ctx)()
 	if err := l.apart(in); err != nil {
 		return gpumux.Source{}, err
@@ -59,8 +60,8 @@ func (l *Light) IndexSource(ctx context.Context, in gpumux.IndexInput) (gpumux.S
 }
 
 // apart makes sure that the results file, beside which the index lies, is not the source, by whatever names they go.
-func (l *Light) apart(in gpumux.IndexInput) error {
-	output, beside := strings.CutSuffix(path.Dir(in.Index), gpumux.PartsOf(""))
+func (l *Light) apart(in contract.IndexInput) error {
+	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
 	to, err := l.Store.Key(output)
 	if !beside || err != nil {
 		return nil // what is wrong with the name is said where it is used
@@ -85,7 +86,7 @@ func hopeless(err error) error {
 }
 
 // FindParts claims a map's folder and tells which items have no stored result.
-func (l *Light) FindParts(ctx context.Context, in gpumux.PartsInput) (gpumux.Found, error) {
+func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer alive(ctx)()
 	found, err := l.Store.Find(ctx, in)
 	for _, damaged := range found.Damaged {
@@ -95,14 +96,14 @@ func (l *Light) FindParts(ctx context.Context, in gpumux.PartsInput) (gpumux.Fou
 }
 
 // MergeParts writes the results file.
-func (l *Light) MergeParts(ctx context.Context, in gpumux.MergeInput) (gpumux.Merged, error) {
+func (l *Light) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer alive(ctx)()
 	merged, err := l.Store.Merge(ctx, in, nil)
 	return merged, hopeless(err)
 }
 
 // WriteList stores a list of items whose pattern is too long to travel.
-func (l *Light) WriteList(ctx context.Context, in gpumux.ListInput) (gpumux.Work, error) {
+func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
 	defer alive(ctx)()
 	work, err := l.Store.WriteList(ctx, in.Parts, in.Runs)
 	return work, hopeless(err)
@@ -110,7 +111,7 @@ func (l *Light) WriteList(ctx context.Context, in gpumux.ListInput) (gpumux.Work
 
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
 // takes as one. The answer says nothing.
-func (l *Light) WritePart(ctx context.Context, in gpumux.PartInput) (struct{}, error) {
+func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	if len(in.Results) == 0 {
 		return none, nil

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -26,7 +27,7 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	(&Light{Store: st}).Register(env)
 	for output, same := range map[string]bool{"a/x.jsonl": true, st.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false} {
 		for _, source := range []string{"a/x.jsonl", st.Locate("a/x.jsonl")} {
-			got, err := env.ExecuteActivity(gpumux.IndexSource, gpumux.IndexInput{Source: source, Index: gpumux.PartsOf(output) + "/source.index"})
+			got, err := env.ExecuteActivity(contract.IndexSource, contract.IndexInput{Source: source, Index: contract.PartsOf(output) + "/source.index"})
 			if same {
 				require.ErrorContains(t, err, "is the source itself, which would be overwritten", output)
 				continue

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -46,8 +47,8 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-	run := func(limit time.Duration) (result gpumux.ChunkResult) {
-		value, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 20}, Work: gpumux.Work{Runs: gpumux.Runs{span(10, 20)}},
+	run := func(limit time.Duration) (result contract.ChunkResult) {
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: gpumux.Runs{span(10, 20)}},
 			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})
 		require.NoError(t, err)
 		require.NoError(t, value.Get(&result))
@@ -60,7 +61,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gpumux.Runs{span(10, 12)}, runs)
 	require.Positive(t, late.Pace)
-	for _, in := range []gpumux.ChunkResult{run(0), run(time.Hour)} {
+	for _, in := range []contract.ChunkResult{run(0), run(time.Hour)} {
 		require.EqualValues(t, 10, in.Covered)
 		require.EqualValues(t, 10, in.Ran)
 		require.Zero(t, in.Pace)

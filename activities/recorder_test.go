@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
 )
@@ -171,13 +172,13 @@ func (d *dying) Run(_ context.Context, call Call) error {
 
 // The next attempt, on another worker, finds what the first stored, and runs the rest; where that was damaged, all of it.
 func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
-	work := gpumux.Work{Runs: gpumux.Runs{span(3, 6), span(100, 104), span(900, 901)}}
+	work := contract.Work{Runs: gpumux.Runs{span(3, 6), span(100, 104), span(900, 901)}}
 	for _, damaged := range []bool{false, true} {
 		t.Run(fmt.Sprint(damaged), func(t *testing.T) {
 			runner := &dying{after: 5}
 			l := newLab(t, runner)
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-			chunk := gpumux.Chunk{Range: &gpumux.Range{End: 1000}, Work: work, Parts: "m/parts"}
+			chunk := contract.Chunk{Range: &gpumux.Range{End: 1000}, Work: work, Parts: "m/parts"}
 			_, err := l.env.ExecuteActivity("chunk", chunk)
 			require.ErrorContains(t, err, "gone")
 			runs, err := l.store.Runs(t.Context(), "m/parts")
@@ -195,7 +196,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			runner.after, runner.ran = 0, nil
 			encoded, err := l.env.ExecuteActivity("chunk", chunk)
 			require.NoError(t, err)
-			var result gpumux.ChunkResult
+			var result contract.ChunkResult
 			require.NoError(t, encoded.Get(&result))
 			want := []int64{102, 103, 900}
 			if damaged {

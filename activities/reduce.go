@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -29,27 +30,27 @@ type reducer struct {
 	ctx    context.Context
 	store  *store.Store
 	runner Runner
-	in     gpumux.ReduceInput
+	in     contract.ReduceInput
 	// code is Pool.Edition, edition the one that pairs are to run with.
 	code    func(task string) (string, error)
 	edition string
 }
 
 // Reduce runs a reduce of gpumux's own.
-func (l *Light) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+func (l *Light) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Partial, error) {
 	defer alive(ctx)()
-	if !gpumux.OwnReduce(in.Reduce) {
-		return gpumux.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
+	if !contract.OwnReduce(in.Reduce) {
+		return contract.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
 	}
 	partial, err := (&reducer{ctx: ctx, store: l.Store, in: in}).own()
 	return partial, hopeless(err)
 }
 
 // Reduce runs a reduce that is a task, in slots.
-func (p *Pool) Reduce(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Partial, error) {
 	r := &reducer{ctx: ctx, store: p.Store, runner: p.Runner, in: in, code: p.Edition, edition: in.Edition}
 	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
-		return gpumux.Partial{}, err
+		return contract.Partial{}, err
 	}
 	defer alive(ctx)()
 	partial, err := r.task()
@@ -107,9 +108,9 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 }
 
 // own computes sum, mean, min, max and count in constant memory.
-func (r *reducer) own() (gpumux.Partial, error) {
+func (r *reducer) own() (contract.Partial, error) {
 	n := &number{reduce: r.in.Reduce}
-	out := gpumux.Partial{Span: r.span()}
+	out := contract.Partial{Span: r.span()}
 	wrong := func(what string, err error) error {
 		return final(&gpumux.Fault{Kind: gpumux.TaskError, Op: "reduce", Task: r.in.Reduce, Message: what + ": " + err.Error(),
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept"})
@@ -152,8 +153,8 @@ type operand struct {
 }
 
 // task combines values pairwise in slots, a block of them at a time, of which the first is what the blocks before came to.
-func (r *reducer) task() (gpumux.Partial, error) {
-	out := gpumux.Partial{Span: r.span()}
+func (r *reducer) task() (contract.Partial, error) {
+	out := contract.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
 		err := r.combine(nil, nil) // finds out whether the task is known
 		if err == nil && r.code != nil {
@@ -262,7 +263,7 @@ func (r *reducer) combine(pairs, into []operand) error {
 }
 
 // load is the value of a partial.
-func (r *reducer) load(p gpumux.Partial) (json.RawMessage, error) {
+func (r *reducer) load(p contract.Partial) (json.RawMessage, error) {
 	if p.Key == "" {
 		return p.Value, nil
 	}
@@ -279,7 +280,7 @@ func (r *reducer) load(p gpumux.Partial) (json.RawMessage, error) {
 }
 
 // keep puts a value into the partial, or into the store when it is too large for the history.
-func (r *reducer) keep(out gpumux.Partial, value json.RawMessage) (gpumux.Partial, error) {
+func (r *reducer) keep(out contract.Partial, value json.RawMessage) (contract.Partial, error) {
 	limit, key := inlinePartial, fmt.Sprintf("%s/%012d-%012d.json", r.in.Folder, out.Start, out.End)
 	if r.in.Final {
 		limit, key = gpumux.InlineBytes, r.in.Folder+"/reduced.json"

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -74,14 +75,14 @@ func newLab(t *testing.T, runner Runner) *lab {
 	return l
 }
 
-func (l *lab) reduce(in gpumux.ReduceInput) (gpumux.Partial, error) {
+func (l *lab) reduce(in contract.ReduceInput) (contract.Partial, error) {
 	f := "task"
-	if gpumux.OwnReduce(in.Reduce) {
+	if contract.OwnReduce(in.Reduce) {
 		f = "own"
 	}
 	in.Folder = "m/reduce"
 	value, err := l.env.ExecuteActivity(f, in)
-	var out gpumux.Partial
+	var out contract.Partial
 	if err == nil {
 		require.NoError(l.t, value.Get(&out))
 	}
@@ -99,17 +100,17 @@ func (l *lab) merged(values []string) *gpumux.Source {
 		results = append(results, r)
 	}
 	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", results))
-	in := gpumux.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: int64(len(values))}
+	in := contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: int64(len(values))}
 	merged, err := l.store.Merge(l.t.Context(), in, nil)
 	require.NoError(l.t, err)
 	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}
 }
 
 // whole reduces a results file by stretches of so many items and then what they came to.
-func (l *lab) whole(reduce string, src *gpumux.Source, stretch int64) (gpumux.Partial, error) {
-	end := gpumux.ReduceInput{Reduce: reduce, Final: true, Span: gpumux.Span{End: src.Items}}
+func (l *lab) whole(reduce string, src *gpumux.Source, stretch int64) (contract.Partial, error) {
+	end := contract.ReduceInput{Reduce: reduce, Final: true, Span: gpumux.Span{End: src.Items}}
 	for at := int64(0); at < src.Items; at += stretch {
-		in := gpumux.ReduceInput{Reduce: reduce, Source: src, Span: gpumux.Span{Start: at, End: min(src.Items, at+stretch)}}
+		in := contract.ReduceInput{Reduce: reduce, Source: src, Span: gpumux.Span{Start: at, End: min(src.Items, at+stretch)}}
 		out, err := l.reduce(in)
 		if err != nil {
 			return out, err
@@ -222,13 +223,13 @@ func TestReduce_LargeValuesLieInTheStore(t *testing.T) {
 		values = append(values, `"`+strings.Repeat("x", 1<<20)+`"`)
 	}
 	src := l.merged(values)
-	first, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{End: 20}})
+	first, err := l.reduce(contract.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{End: 20}})
 	require.NoError(t, err)
 	require.Empty(t, first.Value)
 	require.NotEmpty(t, first.Key)
-	second, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{Start: 20, End: 40}})
+	second, err := l.reduce(contract.ReduceInput{Reduce: "m:join", Source: src, Span: gpumux.Span{Start: 20, End: 40}})
 	require.NoError(t, err)
-	out, err := l.reduce(gpumux.ReduceInput{Reduce: "m:join", Partials: []gpumux.Partial{first, second}, Final: true})
+	out, err := l.reduce(contract.ReduceInput{Reduce: "m:join", Partials: []contract.Partial{first, second}, Final: true})
 	require.NoError(t, err)
 	require.EqualValues(t, 40, out.Count)
 	value, err := (&reducer{ctx: t.Context(), store: l.store}).load(out)
@@ -257,7 +258,7 @@ func TestReduce_FaultsOfATask(t *testing.T) {
 	require.False(t, app.NonRetryable(), "a death is tried again")
 
 	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: "no task"}})
-	_, err = l.reduce(gpumux.ReduceInput{Reduce: "m:join"})
+	_, err = l.reduce(contract.ReduceInput{Reduce: "m:join"})
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())
 

@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // firstBeat is when a chunk heartbeats first. Its results are stored from then on, because the next attempt learns from the
@@ -19,7 +19,7 @@ func (r *run) beat() (stop func()) {
 	pause := firstBeat
 	return every(func() time.Duration { return pause }, func() {
 		beat() // the first one returns when it was answered
-		pause = gpumux.HeartbeatEvery
+		pause = contract.HeartbeatEvery
 		r.l.tell()
 	})
 }

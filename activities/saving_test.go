@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -46,7 +47,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := l.env.ExecuteActivity("chunk", gpumux.Chunk{Range: &gpumux.Range{End: 200}, Work: gpumux.Whole(200), Parts: "m/parts"})
+		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 200}, Work: contract.Whole(200), Parts: "m/parts"})
 		ended <- err
 	}()
 	most := int64(unstored>>20) + 1
@@ -57,5 +58,5 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	require.EqualValues(t, 200, runner.ran.Load())
 	runs, err := s.Runs(t.Context(), "m/parts")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Whole(200).Runs, runs)
+	require.Equal(t, contract.Whole(200).Runs, runs)
 }

@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // ConnectOptions says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
@@ -137,8 +137,8 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
-	options.ContextPropagators = append(options.ContextPropagators, contract.Headers{}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                  // for workers on this client, so that Serving sees busy ones
+	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
+	options.WorkerHeartbeatInterval = 10 * time.Second                                 // for workers on this client, so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
@@ -218,7 +219,7 @@ func ExampleStoredIn() {
 	}
 	defer st.Close()
 	part := []gpumux.Result{{Index: 7, Value: []byte("49")}}
-	if err := st.WritePart(ctx, gpumux.PartsOf("maps/squares/results.jsonl"), part); err != nil {
+	if err := st.WritePart(ctx, contract.PartsOf("maps/squares/results.jsonl"), part); err != nil {
 		log.Fatal(err)
 	}
 	for line, err := range starter.StoredIn(ctx, st, "maps/squares/results.jsonl") {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -85,7 +86,7 @@ func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 // StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
 func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		tail, err := st.Tail(gpumux.PartsOf(output), store.TailOptions{Unordered: true})
+		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
 		if err == nil {
 			err = eachLine(ctx, tail, yield)
 		}
@@ -213,7 +214,7 @@ func (f *follower) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
 	}
-	f.tail, err = st.Tail(gpumux.PartsOf(key), store.TailOptions{Unordered: f.o.Unordered})
+	f.tail, err = st.Tail(contract.PartsOf(key), store.TailOptions{Unordered: f.o.Unordered})
 	return err
 }
 

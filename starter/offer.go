@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -79,12 +80,12 @@ func (s *Starter) ask(ctx context.Context, queue string, patience time.Duration)
 	asked, err = s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, gpumux.DescribeWorker)
+	}, contract.DescribeWorker)
 	var unknown *serviceerror.Unimplemented
 	if errors.As(err, &unknown) {
 		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
-		}, gpumux.DescribeWorkflow)
+		}, contract.DescribeWorkflow)
 	}
 	if err == nil {
 		err = asked.Get(ctx, &offer)

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // RetryOptions change what the retry of a map runs with. What is zero stays as the map had it.
@@ -169,7 +170,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
 	}
-	folder := gpumux.PartsOf(output)
+	folder := contract.PartsOf(output)
 	var batch []gpumux.Result
 	size := 0
 	flush := func() error {

@@ -6,7 +6,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // stuckAfter is how often an activity must have failed to count as stuck.
@@ -42,9 +42,9 @@ func (r *Retries) add(activities []*workflowpb.PendingActivityInfo, data convert
 	for _, a := range activities {
 		p := pendingOf(a, data)
 		switch {
-		case p.Activity == gpumux.RunChunk && p.Attempt > 1:
+		case p.Activity == contract.RunChunk && p.Attempt > 1:
 			r.Chunks++
-		case p.Activity != gpumux.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:
+		case p.Activity != contract.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:
 			r.Stuck = append(r.Stuck, p)
 		}
 	}

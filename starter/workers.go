@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Worker is a worker as a client sees it.
@@ -57,7 +58,7 @@ func (s *Starter) Workers(ctx context.Context) ([]Worker, error) {
 		asking.Go(func() {
 			defer func() { <-room }()
 			w := &workers[i]
-			offer, err := s.ask(ctx, gpumux.WorkerQueue(w.Identity), answering)
+			offer, err := s.ask(ctx, contract.WorkerQueue(w.Identity), answering)
 			switch {
 			case err == nil:
 				w.Offer, w.Seen = &offer, time.Now()

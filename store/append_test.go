@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -214,7 +215,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 		require.NoError(t, a.Flush(t.Context()))
 		runs, err := s.Runs(t.Context(), "p")
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Whole(adders*each).Runs, runs)
+		require.Equal(t, contract.Whole(adders*each).Runs, runs)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -57,7 +58,7 @@ func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string))
 	}
 }
 
-var nine = gpumux.PartsInput{Parts: "p", Items: 9, Owner: gpumux.Owner{Task: "f", Input: "range 0 to 9", Items: 9}}
+var nine = contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "f", Input: "range 0 to 9", Items: 9}}
 
 // mends runs the missing items again and merges.
 func mends(t *testing.T, s *Store) {
@@ -66,7 +67,7 @@ func mends(t *testing.T, s *Store) {
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.Zero(t, found.Rest.Len())
-	merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim}, nil)
+	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim}, nil)
 	require.NoError(t, err)
 	require.Empty(t, merged.Missing)
 	require.EqualValues(t, 9, merged.Succeeded)
@@ -79,7 +80,7 @@ func TestFind_SetsADamagedPartAside(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found.Damaged, 1)
 		require.Contains(t, found.Damaged[0], "part "+s.Locate("p/"+damaged)+" is damaged: ")
-		require.Equal(t, gpumux.Work{Runs: gpumux.Runs{{Start: 3, End: 6}}}, found.Rest)
+		require.Equal(t, contract.Work{Runs: gpumux.Runs{{Start: 3, End: 6}}}, found.Rest)
 		require.EqualValues(t, 6, found.Succeeded)
 		require.Zero(t, found.Failed)
 		mends(t, s)
@@ -89,7 +90,7 @@ func TestFind_SetsADamagedPartAside(t *testing.T) {
 func TestMerge_SetsADamagedPartAside(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
 		put(t, s, "out", "before")
-		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
 		require.NoError(t, err)
 		require.Empty(t, merged.Output)
 		require.Contains(t, merged.Missing, "item 3 has no result")
@@ -139,7 +140,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 		require.NoError(t, s.Delete(t.Context(), part.key("p")))
 		told, _ := since(t, s, "p", Written{Writer: part.writer})
 		require.Empty(t, told)
-		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
 		require.NoError(t, err)
 		require.Equal(t, "item 3 has no result in p", merged.Missing)
 		found, err := s.Find(t.Context(), nine)
@@ -167,7 +168,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, keepDamaged+1)
 	require.Equal(t, "and 4 more", found.Damaged[keepDamaged])
-	require.Equal(t, gpumux.Whole(9), found.Rest)
+	require.Equal(t, contract.Whole(9), found.Rest)
 }
 
 // Whoever comes second to set a part aside has nothing left to do.
@@ -205,7 +206,7 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, 1)
-	require.Equal(t, gpumux.Whole(9), found.Rest)
+	require.Equal(t, contract.Whole(9), found.Rest)
 	require.True(t, slices.Contains(server.Keys(), "p/damaged/"+part.String()))
 }
 
@@ -217,7 +218,7 @@ func TestPart_ANewerVersionStays(t *testing.T) {
 	require.NoError(t, err)
 	key := names[0].key("p")
 	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
-	_, err = s.Find(t.Context(), gpumux.PartsInput{Parts: "p", Items: 5})
+	_, err = s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
 	require.ErrorContains(t, err, "is of version 7, this gpumux reads version 1")
 	names, err = s.names(t.Context(), "p")
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -110,7 +111,7 @@ func ExampleStore_Merge() {
 			log.Fatal(err)
 		}
 	}
-	merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: "squares.parts", Output: "squares.jsonl", Items: 3}, nil)
+	merged, err := s.Merge(ctx, contract.MergeInput{Parts: "squares.parts", Output: "squares.jsonl", Items: 3}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // mostRuns is how many runs of items travel; a longer pattern becomes a work list.
@@ -17,7 +18,7 @@ const mostRuns = 1000
 const mostRounds = 100
 
 // Find claims a folder for its owner and tells which items have no result there. Damaged parts are set aside and named.
-func (s *Store) Find(ctx context.Context, in gpumux.PartsInput) (found gpumux.Found, err error) {
+func (s *Store) Find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
 	folder, err := s.Key(in.Parts)
 	if err != nil {
 		return found, err

@@ -7,23 +7,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
 func TestFind_CountsEachItemOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		in := gpumux.PartsInput{Parts: "p", Items: 10, Owner: gpumux.Owner{Task: "f", Items: 10}}
+		in := contract.PartsInput{Parts: "p", Items: 10, Owner: contract.Owner{Task: "f", Items: 10}}
 		found, err := s.Find(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Found{Claim: found.Claim, Rest: gpumux.Whole(10)}, found)
+		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Whole(10)}, found)
 		writePart(t, s, "p", value(0, "1"), fault(1, gpumux.Crash), value(9, "1"))
 		writePart(t, s, "p", value(1, "1"), fault(2, gpumux.TaskError))
 		put(t, s, "p/notes.txt", "not a part")
 		put(t, s, "p/damaged/"+strings.Repeat("0", writerDigits)+".000000.jsonl", "looked at before")
 		again, err := s.Find(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Found{Claim: found.Claim, Rest: gpumux.Work{Runs: gpumux.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
+		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Work{Runs: gpumux.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
 			Faults: map[gpumux.Kind]int64{gpumux.Crash: 1, gpumux.TaskError: 1}}, again)
 		runs, err := s.Runs(ctx, "p")
 		require.NoError(t, err)
@@ -31,7 +32,7 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 		runs, err = s.Runs(ctx, "none")
 		require.NoError(t, err)
 		require.Empty(t, runs)
-		_, err = s.Find(ctx, gpumux.PartsInput{Parts: "../p", Items: 1})
+		_, err = s.Find(ctx, contract.PartsInput{Parts: "../p", Items: 1})
 		require.ErrorContains(t, err, "is not a key")
 	})
 }
@@ -56,7 +57,7 @@ func TestFind_OverS3WithBrokenConnections(t *testing.T) {
 		writePart(t, s, "p", value(2*i, `"`+strings.Repeat("x", 2000)+`"`))
 	}
 	server.Truncate(30)
-	found, err := s.Find(t.Context(), gpumux.PartsInput{Parts: "p", Items: 2 * parts})
+	found, err := s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 2 * parts})
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged, "what broke is the connection")
 	require.EqualValues(t, parts, found.Succeeded)

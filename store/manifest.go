@@ -9,15 +9,15 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // manifest is the object manifest.json of a folder of parts: whose results they are.
 type manifest struct {
 	// Version is 1.
-	Version int          `json:"manifest"`
-	ID      string       `json:"id"`
-	Owner   gpumux.Owner `json:"owner"`
+	Version int            `json:"manifest"`
+	ID      string         `json:"id"`
+	Owner   contract.Owner `json:"owner"`
 }
 
 // OwnerError says that a folder holds the results of another map, or lies in another store. It stays wrong however often it is tried.
@@ -27,8 +27,8 @@ type OwnerError struct{ Problem string }
 func (e *OwnerError) Error() string { return e.Problem }
 
 // claim writes the manifest of a folder, or finds it the same.
-func (s *Store) claim(ctx context.Context, folder string, owner gpumux.Owner) (gpumux.Claim, error) {
-	claim := gpumux.Claim{StoreURL: s.url}
+func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) (contract.Claim, error) {
+	claim := contract.Claim{StoreURL: s.url}
 	var err error
 	if claim.Store, err = s.Identity(ctx); err != nil {
 		return claim, err
@@ -55,7 +55,7 @@ func (s *Store) claim(ctx context.Context, folder string, owner gpumux.Owner) (g
 	return claim, nil
 }
 
-func describe(o gpumux.Owner) string {
+func describe(o contract.Owner) string {
 	text := "task " + o.Task
 	if o.Edition != "" {
 		text += " (edition " + o.Edition + ")"
@@ -64,7 +64,7 @@ func describe(o gpumux.Owner) string {
 }
 
 // Holds is an *OwnerError where a claim was made in another store.
-func (s *Store) Holds(ctx context.Context, claim gpumux.Claim) error {
+func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}

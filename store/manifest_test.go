@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -33,15 +33,15 @@ func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
 
 func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		in := gpumux.PartsInput{Parts: "p", Items: 9, Owner: gpumux.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
+		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
 		_, err := s.Find(t.Context(), in)
 		require.NoError(t, err)
 		writePart(t, s, "p", results(0)...)
-		for want, change := range map[string]func(*gpumux.Owner){
-			"task other (edition e1) over 9 items of range 0 to 9": func(o *gpumux.Owner) { o.Task = "other" },
-			"task label (edition e2) over 9 items of range 0 to 9": func(o *gpumux.Owner) { o.Edition = "e2" },
-			"task label (edition e1) over 9 items of range 1 to 9": func(o *gpumux.Owner) { o.Input = "range 1 to 9" },
-			"task label (edition e1) over 8 items of range 0 to 9": func(o *gpumux.Owner) { o.Items = 8 },
+		for want, change := range map[string]func(*contract.Owner){
+			"task other (edition e1) over 9 items of range 0 to 9": func(o *contract.Owner) { o.Task = "other" },
+			"task label (edition e2) over 9 items of range 0 to 9": func(o *contract.Owner) { o.Edition = "e2" },
+			"task label (edition e1) over 9 items of range 1 to 9": func(o *contract.Owner) { o.Input = "range 1 to 9" },
+			"task label (edition e1) over 8 items of range 0 to 9": func(o *contract.Owner) { o.Items = 8 },
 		} {
 			other := in
 			change(&other.Owner)
@@ -73,7 +73,7 @@ func TestClaim_ThatIsNoManifest(t *testing.T) {
 func TestClaim_Concurrently(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 16
-		claims, errs := make([]gpumux.Claim, n), make([]error, n)
+		claims, errs := make([]contract.Claim, n), make([]error, n)
 		var wait sync.WaitGroup
 		for i := range n {
 			wait.Go(func() {
@@ -132,10 +132,10 @@ func TestIdentity(t *testing.T) {
 		require.ErrorAs(t, err, &owner)
 		require.ErrorContains(t, err, "this worker keeps results in "+other.URL())
 		require.ErrorContains(t, err, "the map's lie in "+s.URL())
-		_, err = other.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim}, nil)
+		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim}, nil)
 		require.ErrorAs(t, err, &owner)
 	}
-	require.NoError(t, s.Holds(t.Context(), gpumux.Claim{}), "a chunk without a claim")
+	require.NoError(t, s.Holds(t.Context(), contract.Claim{}), "a chunk without a claim")
 }
 
 func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {

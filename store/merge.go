@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // beatItems is how many items pass between two calls of a merge's beat.
@@ -18,15 +18,15 @@ const beatItems = 1 << 14
 // must be there; else nothing is written, and Merged says what is missing. Damaged parts are set aside. The output appears whole or
 // not at all. With Index the file's index is written too, so that Items reads any stretch of it. Beat, if not nil, is called with
 // the items done so far every few thousand items, in the caller's goroutine.
-func (s *Store) Merge(ctx context.Context, in gpumux.MergeInput, beat func(items int64)) (gpumux.Merged, error) {
+func (s *Store) Merge(ctx context.Context, in contract.MergeInput, beat func(items int64)) (contract.Merged, error) {
 	merged, err := s.merge(ctx, in, beat)
 	if err != nil {
-		return gpumux.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
+		return contract.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
 	}
 	return merged, nil
 }
 
-func (s *Store) merge(ctx context.Context, in gpumux.MergeInput, beat func(items int64)) (merged gpumux.Merged, err error) {
+func (s *Store) merge(ctx context.Context, in contract.MergeInput, beat func(items int64)) (merged contract.Merged, err error) {
 	output, err := s.Key(in.Output)
 	if err != nil {
 		return merged, err
@@ -56,30 +56,30 @@ func (s *Store) merge(ctx context.Context, in gpumux.MergeInput, beat func(items
 // merger makes one file of the lines of a walk.
 type merger struct {
 	s     *Store
-	in    gpumux.MergeInput
+	in    contract.MergeInput
 	lines *walker
 	beat  func(items int64)
 
 	to     *bufio.Writer
 	marks  *indexWriter
-	merged gpumux.Merged
+	merged contract.Merged
 	count  tally
 }
 
-func (m *merger) run(ctx context.Context, output string) (gpumux.Merged, error) {
+func (m *merger) run(ctx context.Context, output string) (contract.Merged, error) {
 	bytes := int64(0)
 	for _, p := range m.lines.parts {
 		bytes += p.Bytes
 	}
 	file, err := m.s.create(ctx, output, creation{bytes: bytes})
 	if err != nil {
-		return gpumux.Merged{}, err
+		return contract.Merged{}, err
 	}
 	defer file.Abort()
 	var index *Writer
 	if m.in.Index != "" {
 		if index, err = m.s.Create(ctx, m.in.Index); err != nil {
-			return gpumux.Merged{}, err
+			return contract.Merged{}, err
 		}
 		defer index.Abort()
 		m.marks = newIndexWriter(index)
@@ -90,11 +90,11 @@ func (m *merger) run(ctx context.Context, output string) (gpumux.Merged, error) 
 		return m.merged, err
 	}
 	if err := errors.Join(m.to.Flush(), file.Close()); err != nil {
-		return gpumux.Merged{}, err
+		return contract.Merged{}, err
 	}
 	if m.marks != nil {
 		if err := errors.Join(m.marks.finish(m.merged.Bytes, 0), index.Close()); err != nil {
-			return gpumux.Merged{}, err
+			return contract.Merged{}, err
 		}
 	}
 	m.merged.Output = m.s.Locate(output)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -23,7 +24,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.Timeout))
 		writePart(t, s, p, value(1, "1"), value(2, "2"), value(3, "3"))
 		put(t, s, p+"/notes.txt", "not a part")
-		merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6}, nil)
+		merged, err := s.Merge(ctx, contract.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6}, nil)
 		require.NoError(t, err)
 		want := `{"index":0,"value":"<0>"}
 {"index":1,"value":1}
@@ -33,7 +34,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 {"index":5,"value":5}
 `
 		require.Equal(t, want, get(t, s, merged.Output))
-		require.Equal(t, gpumux.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.Kind]int64{gpumux.Timeout: 1},
+		require.Equal(t, contract.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.Kind]int64{gpumux.Timeout: 1},
 			Bytes: int64(len(want)), Output: s.Locate("maps/m/results.jsonl")}, merged)
 
 		index := int64(0)
@@ -88,7 +89,7 @@ func TestMerge_RandomParts(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, have, runs)
 
-			in := gpumux.MergeInput{Parts: folder, Output: folder + ".out", Items: items}
+			in := contract.MergeInput{Parts: folder, Output: folder + ".out", Items: items}
 			if missing >= 0 {
 				merged, err := s.Merge(ctx, in, nil)
 				require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			parts string
 			want  string
 		}{{5, "p", "item 1 has no result in p"}, {7, "none", "item 0 has no result in none"}} {
-			merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
+			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
 			require.NoError(t, err)
 			require.Equal(t, c.want, merged.Missing)
 			require.Empty(t, merged.Output)
@@ -140,21 +141,21 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
-			_, err := s.Merge(ctx, gpumux.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
+			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
 			require.ErrorContains(t, err, c.want)
 		}
-		_, err := s.Merge(ctx, gpumux.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1}, nil)
+		_, err := s.Merge(ctx, contract.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1}, nil)
 		require.ErrorContains(t, err, "lies outside the store")
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err = s.Merge(canceled, gpumux.MergeInput{Parts: "p", Output: "out", Items: 1}, nil)
+		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1}, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
 		there, err := s.Exists(ctx, "out.index")
 		require.NoError(t, err)
 		require.False(t, there)
 
-		merged, err := s.Merge(ctx, gpumux.MergeInput{Parts: "none", Output: "out", Items: 0}, nil)
+		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "none", Output: "out", Items: 0}, nil)
 		require.NoError(t, err)
 		require.Zero(t, merged.Bytes)
 		require.Empty(t, merged.Missing)
@@ -175,7 +176,7 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 	}
 	server.Truncate(50)
 	var beats []int64
-	merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: chunks * size}, func(items int64) {
+	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: chunks * size}, func(items int64) {
 		beats = append(beats, items)
 	})
 	require.NoError(t, err)
@@ -211,7 +212,7 @@ func benchmarkMerge(b *testing.B, items, size int64) {
 	}
 	b.ResetTimer()
 	for b.Loop() {
-		merged, err := s.Merge(b.Context(), gpumux.MergeInput{Parts: "p", Output: "out", Items: items}, nil)
+		merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: items}, nil)
 		require.NoError(b, err)
 		require.EqualValues(b, items, merged.Succeeded)
 		b.SetBytes(merged.Bytes)

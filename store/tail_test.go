@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -163,7 +164,7 @@ func TestMerge_IndexReachesEveryStretch(t *testing.T) {
 			all = append(all, i)
 		}
 		require.NoError(t, s.WritePart(t.Context(), "m/parts", results(all...)))
-		merged, err := s.Merge(t.Context(), gpumux.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000}, nil)
 		require.NoError(t, err)
 		src := gpumux.Source{URL: merged.Output, Index: "m/results.index", Items: 1000, Bytes: merged.Bytes}
 		require.Equal(t, []string{`{"index":998,"value":1}`, `{"index":999,"value":1}`}, itemsOf(t, s, src, 998, 1000))

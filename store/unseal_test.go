@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // A damaged part of a store with keys is set aside as it lies there and its items run again; parts under a wrong key stay where they are.
@@ -39,7 +40,7 @@ func TestSealed_DamagedParts(t *testing.T) {
 			require.NoError(t, err)
 			lying = change(lying)
 			require.NoError(t, os.WriteFile(part, lying, 0o600))
-			found, err := s.Find(t.Context(), gpumux.PartsInput{Parts: "m.parts", Items: 3})
+			found, err := s.Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 			require.NoError(t, err)
 			require.Len(t, found.Damaged, 1)
 			require.Zero(t, found.Succeeded)
@@ -51,7 +52,7 @@ func TestSealed_DamagedParts(t *testing.T) {
 		})
 	}
 	part := write()
-	_, err := openKeys(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).Find(t.Context(), gpumux.PartsInput{Parts: "m.parts", Items: 3})
+	_, err := openKeys(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 	var key *KeyError
 	require.ErrorAs(t, err, &key)
 	_, err = os.Stat(part)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // A work list is a source whose items are indices, one per line, in order.
@@ -54,14 +55,14 @@ func (l *listWriter) add(run gpumux.Span) error {
 	return nil
 }
 
-func (l *listWriter) finish() (gpumux.Work, error) {
+func (l *listWriter) finish() (contract.Work, error) {
 	if err := errors.Join(l.to.Flush(), l.marks.finish(l.source.Bytes, 0)); err != nil {
-		return gpumux.Work{}, err
+		return contract.Work{}, err
 	}
 	if err := errors.Join(l.file.Close(), l.index.Close()); err != nil {
-		return gpumux.Work{}, err
+		return contract.Work{}, err
 	}
-	return gpumux.Work{List: &l.source, End: l.source.Items}, nil
+	return contract.Work{List: &l.source, End: l.source.Items}, nil
 }
 
 func (l *listWriter) abort() {
@@ -70,26 +71,26 @@ func (l *listWriter) abort() {
 }
 
 // WriteList puts items into a folder as a work list.
-func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (gpumux.Work, error) {
+func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (contract.Work, error) {
 	folder, err := s.Key(folder)
 	if err != nil {
-		return gpumux.Work{}, err
+		return contract.Work{}, err
 	}
 	l, err := s.newList(ctx, folder)
 	if err != nil {
-		return gpumux.Work{}, err
+		return contract.Work{}, err
 	}
 	defer l.abort()
 	for _, run := range runs {
 		if err := l.add(run); err != nil {
-			return gpumux.Work{}, err
+			return contract.Work{}, err
 		}
 	}
 	return l.finish()
 }
 
 // ItemsOf are the items that work stands for, by index.
-func (s *Store) ItemsOf(ctx context.Context, work gpumux.Work) (gpumux.Runs, error) {
+func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
 	if work.List == nil {
 		return work.Runs, nil
 	}
@@ -138,9 +139,9 @@ func (r *restWriter) add(ctx context.Context, run gpumux.Span) (err error) {
 	return nil
 }
 
-func (r *restWriter) finish() (gpumux.Work, error) {
+func (r *restWriter) finish() (contract.Work, error) {
 	if r.list == nil {
-		return gpumux.Work{Runs: r.runs}, nil
+		return contract.Work{Runs: r.runs}, nil
 	}
 	return r.list.finish()
 }

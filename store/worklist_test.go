@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // someItems are a subset of 0..n as runs, in one of many patterns, and as a set.
@@ -59,7 +60,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 				}
 			}
 			require.NoError(t, a.Flush(t.Context()))
-			found, err := s.Find(t.Context(), gpumux.PartsInput{Parts: folder, Items: n})
+			found, err := s.Find(t.Context(), contract.PartsInput{Parts: folder, Items: n})
 			require.NoError(t, err)
 			require.EqualValues(t, len(have), found.Succeeded)
 			require.EqualValues(t, want.Len(), found.Rest.Len())
@@ -121,18 +122,18 @@ func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
 		put(t, s, "list.jsonl", text)
 		src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")
 		require.NoError(t, err)
-		_, err = s.ItemsOf(t.Context(), gpumux.Work{List: &src, End: 2})
+		_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 2})
 		require.ErrorContains(t, err, "work list mem:///list.jsonl: ", text)
 	}
 	put(t, s, "list.jsonl", "1\n2\n3\n")
 	src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")
 	require.NoError(t, err)
-	_, err = s.ItemsOf(t.Context(), gpumux.Work{List: &src, Start: 1, End: 4})
+	_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 4})
 	require.ErrorContains(t, err, "items 1 to 4 are not all in")
-	items, err := s.ItemsOf(t.Context(), gpumux.Work{List: &src, Start: 1, End: 3})
+	items, err := s.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 3})
 	require.NoError(t, err)
 	require.Equal(t, gpumux.Runs{{Start: 2, End: 4}}, items)
 	require.NoError(t, s.Delete(t.Context(), "list.jsonl"))
-	_, err = s.ItemsOf(t.Context(), gpumux.Work{List: &src, End: 1})
+	_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 1})
 	require.ErrorContains(t, err, "read the work list: ")
 }

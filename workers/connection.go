@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // dialLimit bounds the wait for a server at the start.
@@ -53,7 +53,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	o.Identity = w.identity
-	o.ContextPropagators = append(o.ContextPropagators, contract.Headers{})
+	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
 	o.MetricsHandler = w.sdkMetrics()
 	o.WorkerHeartbeatInterval = 10 * time.Second

@@ -8,12 +8,12 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // heartbeatLimit is how long the answer to a heartbeat may take. With the heartbeat before, the chunk is given up three seconds before
 // the server hands it on.
-const heartbeatLimit = gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery - 3*time.Second
+const heartbeatLimit = contract.HeartbeatTimeout - contract.HeartbeatEvery - 3*time.Second
 
 // patient lets heartbeats wait for their answer longer than the SDK does, which takes a server that is busy for one interval for lost
 // and cancels the activity.

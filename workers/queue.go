@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
@@ -43,8 +44,8 @@ func (w *Worker) options(name string) worker.Options {
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
 		// Cancellation of a map reaches a slot through heartbeats where the server has no faster way.
-		MaxHeartbeatThrottleInterval:     gpumux.HeartbeatEvery,
-		DefaultHeartbeatThrottleInterval: gpumux.HeartbeatEvery,
+		MaxHeartbeatThrottleInterval:     contract.HeartbeatEvery,
+		DefaultHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
@@ -87,7 +88,7 @@ func (w *Worker) polling(queue string) func(context.Context) int {
 
 // own is the worker's own queue, so that each worker can be asked, by a workflow where the server has no standalone activities.
 func (w *Worker) own() queue {
-	name := gpumux.WorkerQueue(w.identity)
+	name := contract.WorkerQueue(w.identity)
 	o := w.options(name)
 	o.MaxConcurrentWorkflowTaskPollers = 2
 	o.MaxConcurrentActivityTaskPollers = 1

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -57,7 +58,7 @@ func newSizer(in gpumux.MapInput) sizer {
 }
 
 // size is the number of items of the next chunk of a piece when left items are not yet handed out.
-func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
+func (s *sizer) size(piece contract.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
@@ -81,13 +82,13 @@ func (s *sizer) size(piece gpumux.Piece, left int64) int64 {
 }
 
 // pace is the time that an item of a piece is likely to take.
-func (s *sizer) pace(piece gpumux.Piece) time.Duration {
+func (s *sizer) pace(piece contract.Piece) time.Duration {
 	return cmp.Or(time.Duration(piece.Pace), s.perItem)
 }
 
 // limit is the time after which a chunk takes no further item: its items are slower than others were, and other slots should
 // have the rest. 0 means none.
-func (s *sizer) limit(chunk gpumux.Piece) time.Duration {
+func (s *sizer) limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
 		return 0
@@ -137,7 +138,7 @@ func (s *sizer) meet(slots map[string]int) {
 }
 
 // learn takes in a finished chunk. Newer chunks weigh as much as all older ones together.
-func (s *sizer) learn(result gpumux.ChunkResult) {
+func (s *sizer) learn(result contract.ChunkResult) {
 	if result.Worker != "" {
 		s.meet(map[string]int{result.Worker: result.Slots})
 	}

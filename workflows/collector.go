@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // collector holds the results that came back inline, and moves them into the store when they become too many to be the
@@ -34,9 +35,9 @@ func (c *collector) spill(ctx workflow.Context, e *engine) error {
 	if len(c.results) == 0 {
 		return nil
 	}
-	input := gpumux.PartInput{Parts: e.parts, Claim: e.claim, Results: c.sorted()}
+	input := contract.PartInput{Parts: e.parts, Claim: e.claim, Results: c.sorted()}
 	c.results, c.bytes, c.spilled = nil, 0, true
-	return workflow.ExecuteActivity(light(ctx, "store results"), gpumux.WritePart, input).Get(ctx, nil)
+	return workflow.ExecuteActivity(light(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
 }
 
 func (c *collector) sorted() []gpumux.Result {

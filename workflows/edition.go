@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // fix finds the edition of the task's code that the whole map runs with: the one that it asks for, or that of the first worker of its
@@ -18,15 +19,15 @@ func (m *mapping) fix(ctx workflow.Context) error {
 		m.phase = gpumux.Running // it waits for a slot, as a chunk would
 		m.show(ctx)
 		options := workflow.ActivityOptions{
-			TaskQueue: m.e.queues[0], StartToCloseTimeout: gpumux.HeartbeatTimeout, WaitForCancellation: true,
+			TaskQueue: m.e.queues[0], StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
 			Summary: "find the edition of " + m.in.Task,
 			RetryPolicy: &temporal.RetryPolicy{
-				InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: gpumux.HeartbeatTimeout,
+				InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: contract.HeartbeatTimeout,
 			},
 			Priority: temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
 		}
-		future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), gpumux.FindEdition, gpumux.EditionInput{Task: m.in.Task})
-		var found gpumux.Edition
+		future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.FindEdition, contract.EditionInput{Task: m.in.Task})
+		var found contract.Edition
 		if err := future.Get(ctx, &found); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -33,11 +34,11 @@ func TestEdition_IsFixedOnceAndKnownToEveryChunk(t *testing.T) {
 func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	w := &worker{}
 	first, odd := "", 0
-	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := c.Len()
-		result := &gpumux.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa+111111"}
+		result := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa+111111"}
 		value := []byte("1")
 		if first == "" {
 			first = c.Edition + "."
@@ -72,7 +73,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 func TestEdition_GoneEndsTheMap(t *testing.T) {
 	w := &worker{edition: "abc123"}
 	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
-	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if w.indices(c.Work)[0] >= 10 {
 			return nil, temporal.NewApplicationErrorWithOptions(gone.Error(), string(gone.Kind),
 				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{gone}})
@@ -88,9 +89,9 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 // Results in the store that turn out to be of two editions are no map's results. What only processes know may differ between pools.
 func TestEdition_MixedIsAnError(t *testing.T) {
 	w := &worker{edition: "aaaaaa"}
-	end := func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+	end := func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
 		at := w.indices(c.Work)[0]
-		result := &gpumux.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Edition: "aaaaaa+" + strings.TrimPrefix(queue, "gpumux.")}
+		result := &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Edition: "aaaaaa+" + strings.TrimPrefix(queue, "gpumux.")}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.stored[at] = true
@@ -104,7 +105,7 @@ func TestEdition_MixedIsAnError(t *testing.T) {
 	env := run(t, w, gpumux.MapWorkflow, in)
 	require.NoError(t, env.GetWorkflowError())
 	w = &worker{edition: "aaaaaa"}
-	w.odd = func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+	w.odd = func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
 		result, err := end(c, queue)
 		if w.indices(c.Work)[0] == 5 {
 			result.Edition = "aaaaaa+other"

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -33,7 +34,7 @@ type engine struct {
 	items  []json.RawMessage
 	source *gpumux.Source
 	parts  string
-	claim  gpumux.Claim
+	claim  contract.Claim
 	inline bool
 	// editions are those of the task's code by rung; empty: the first chunk tells.
 	editions []string
@@ -43,7 +44,7 @@ type engine struct {
 	shown func(workflow.Context)
 
 	total  int64
-	todo   []gpumux.Piece
+	todo   []contract.Piece
 	sizer  sizer
 	counts counts
 	busy   time.Duration
@@ -93,7 +94,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	}
 	e.fix(in.Edition)
 	if total > 0 {
-		e.todo = []gpumux.Piece{{Work: gpumux.Whole(total)}}
+		e.todo = []contract.Piece{{Work: contract.Whole(total)}}
 	}
 	return e
 }
@@ -106,7 +107,8 @@ func (e *engine) run(ctx workflow.Context) error {
 	for ctx.Err() == nil && e.fault == nil {
 		draining := e.drain != nil && e.drain()
 		for !e.paused && !draining && len(e.todo) > 0 && e.inFlight < e.sizer.window() {
-			e.start(work, e.cut())
+			piece, likely := e.cut()
+			e.start(work, piece, likely)
 		}
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
 			return nil
@@ -149,24 +151,25 @@ func (e *engine) left() (items int64) {
 	return items
 }
 
-// cut takes the next chunk off the pieces: higher rungs first, because they are the stragglers.
-func (e *engine) cut() gpumux.Piece {
+// cut takes the next chunk off the pieces: higher rungs first, because they are the stragglers. An item of it is likely to take so long;
+// 0: nobody knows.
+func (e *engine) cut() (piece contract.Piece, likely time.Duration) {
 	at := 0
 	for i, piece := range e.todo {
 		if piece.Rung > e.todo[at].Rung {
 			at = i
 		}
 	}
-	piece := e.todo[at]
+	piece = e.todo[at]
 	size := e.sizer.size(piece, e.left())
 	if e.items != nil {
 		size = min(size, e.fits(piece.Runs))
 	}
-	piece.Work, piece.Likely = e.todo[at].Take(size), gpumux.Duration(e.sizer.pace(piece))
+	piece.Work, likely = e.todo[at].Take(size), e.sizer.pace(piece)
 	if e.todo[at].Len() == 0 {
 		e.todo = slices.Delete(e.todo, at, at+1)
 	}
-	return piece
+	return piece, likely
 }
 
 // fits is how many of the first items one activity can carry; at least one.
@@ -184,7 +187,7 @@ func (e *engine) fits(runs gpumux.Runs) (items int64) {
 }
 
 // noun names the items of a chunk for people.
-func noun(w gpumux.Work) string {
+func noun(w contract.Work) string {
 	switch n := w.Len(); {
 	case w.List != nil:
 		return fmt.Sprintf("%d items of a work list from its place %d", n, w.Start)
@@ -197,12 +200,12 @@ func noun(w gpumux.Work) string {
 	}
 }
 
-func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
+func (e *engine) start(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
 	rung := e.in.Rungs()[piece.Rung]
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.queues[piece.Rung],
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    gpumux.HeartbeatTimeout,
+		HeartbeatTimeout:    contract.HeartbeatTimeout,
 		WaitForCancellation: true,
 		Summary:             gpumux.Plain(e.in.Task + " " + noun(piece.Work) + " on " + rung),
 		RetryPolicy: &temporal.RetryPolicy{
@@ -211,7 +214,7 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 		},
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
-	chunk := gpumux.Chunk{
+	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.editions[piece.Rung], Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		FailFast: e.in.FailFast, Work: piece.Work, Source: e.source, Range: e.in.Range,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
@@ -223,14 +226,14 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 	}
 	e.inFlight++
 	e.chunks++
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), gpumux.RunChunk, chunk)
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		var result gpumux.ChunkResult
+		var result contract.ChunkResult
 		err := future.Get(ctx, &result)
 		switch {
 		case err != nil:
 		case e.agrees(piece.Rung, result.Edition):
-			err = e.take(ctx, piece, result)
+			err = e.take(ctx, piece, likely, result)
 		case chunk.Edition == "" && e.parts == "":
 			e.again(ctx, piece) // nothing of it was taken, and now it is known what to ask for
 		default:
@@ -248,18 +251,18 @@ func (e *engine) start(ctx workflow.Context, piece gpumux.Piece) {
 }
 
 // take brings the result of a chunk into the map.
-func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.ChunkResult) error {
+func (e *engine) take(ctx workflow.Context, piece contract.Piece, likely time.Duration, result contract.ChunkResult) error {
 	if err := e.possible(piece, result); err != nil {
 		return err
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
-	usual := cmp.Or(piece.Likely, gpumux.Duration(e.sizer.perItem))
+	usual := gpumux.Duration(cmp.Or(likely, e.sizer.perItem))
 	e.sizer.learn(result)
 	items := piece.Len()
 	if result.Covered < items {
-		rest := gpumux.Piece{Work: piece.After(result.Covered), Rung: piece.Rung}
+		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung}
 		if piece.Pace > 0 || usual > 0 && result.Pace > patience*usual {
 			rest.Pace = result.Pace
 		}
@@ -268,7 +271,7 @@ func (e *engine) take(ctx workflow.Context, piece gpumux.Piece, result gpumux.Ch
 		e.hurry(result.Busy / gpumux.Duration(result.Ran))
 	}
 	if len(result.Escalate) > 0 && piece.Rung+1 < len(e.queues) {
-		e.again(ctx, gpumux.Piece{Work: gpumux.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
+		e.again(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
 	}
 	e.recent = append(e.recent, result.Recent...)
 	e.recent = e.recent[max(0, len(e.recent)-keepRecent):]
@@ -294,7 +297,7 @@ func (e *engine) hurry(perItem gpumux.Duration) {
 }
 
 // again puts a piece back, joined with what it continues.
-func (e *engine) again(ctx workflow.Context, piece gpumux.Piece) {
+func (e *engine) again(ctx workflow.Context, piece contract.Piece) {
 	if piece.Len() == 0 {
 		return
 	}
@@ -304,13 +307,13 @@ func (e *engine) again(ctx workflow.Context, piece gpumux.Piece) {
 			return
 		}
 	}
-	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b gpumux.Piece) int { return cmp.Compare(a.Rung, b.Rung) })
+	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b contract.Piece) int { return cmp.Compare(a.Rung, b.Rung) })
 	e.todo = slices.Insert(e.todo, at, piece)
 	e.spill(ctx)
 }
 
 // join adds a piece to one of the same rung. Slow pieces stay apart where they are apart, since their paces differ.
-func join(to *gpumux.Piece, piece gpumux.Piece) bool {
+func join(to *contract.Piece, piece contract.Piece) bool {
 	switch {
 	case to.List != nil || piece.List != nil:
 		if to.List == nil || piece.List == nil || *to.List != *piece.List || to.Start != piece.End && to.End != piece.Start {
@@ -344,10 +347,10 @@ func (e *engine) spill(ctx workflow.Context) {
 	piece := e.todo[at]
 	e.todo = slices.Delete(e.todo, at, at+1)
 	e.inFlight++
-	input := gpumux.ListInput{Parts: e.parts, Runs: piece.Runs}
+	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		var work gpumux.Work
-		err := workflow.ExecuteActivity(light(ctx, "store a work list"), gpumux.WriteList, input).Get(ctx, &work)
+		var work contract.Work
+		err := workflow.ExecuteActivity(light(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
 		e.inFlight--
 		e.changed = true
 		if err == nil {

@@ -20,16 +20,17 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
 
 // worker stands in for gpumux workers: it squares numbers, and does to each chunk what the test says.
 type worker struct {
 	mu      sync.Mutex
-	chunks  []gpumux.Chunk
+	chunks  []contract.Chunk
 	queues  []string
 	perItem time.Duration
-	odd     func(gpumux.Chunk, string) (*gpumux.ChunkResult, error)
+	odd     func(contract.Chunk, string) (*contract.ChunkResult, error)
 	stored  map[int64]bool
 	lists   map[string][]int64
 	// lose is called with what is stored when results are merged.
@@ -44,7 +45,7 @@ type worker struct {
 	asked  int
 }
 
-func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
+func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResult, error) {
 	queue := activity.GetInfo(ctx).TaskQueue
 	if w.told != nil {
 		w.told(ctx)
@@ -59,7 +60,7 @@ func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, e
 		}
 	}
 	n := c.Len()
-	result := gpumux.ChunkResult{
+	result := contract.ChunkResult{
 		Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
 	}
 	for _, i := range w.indices(c.Work) {
@@ -75,14 +76,14 @@ func (w *worker) run(ctx context.Context, c gpumux.Chunk) (gpumux.ChunkResult, e
 }
 
 // indices are the items that work stands for.
-func (w *worker) indices(work gpumux.Work) []int64 {
+func (w *worker) indices(work contract.Work) []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.among(work)
 }
 
 // among is indices for whoever holds the lock.
-func (w *worker) among(work gpumux.Work) (all []int64) {
+func (w *worker) among(work contract.Work) (all []int64) {
 	if work.List != nil {
 		return w.lists[work.List.URL][work.Start:work.End]
 	}
@@ -95,7 +96,7 @@ func (w *worker) among(work gpumux.Work) (all []int64) {
 }
 
 // list keeps items as a work list.
-func (w *worker) list(runs gpumux.Runs) gpumux.Work {
+func (w *worker) list(runs gpumux.Runs) contract.Work {
 	url := fmt.Sprintf("list-%d", len(w.lists))
 	w.lists[url] = nil
 	for _, run := range runs {
@@ -104,12 +105,12 @@ func (w *worker) list(runs gpumux.Runs) gpumux.Work {
 		}
 	}
 	n := int64(len(w.lists[url]))
-	return gpumux.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
+	return contract.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
 }
 
-func cmpOr(r *gpumux.ChunkResult) *gpumux.ChunkResult {
+func cmpOr(r *contract.ChunkResult) *contract.ChunkResult {
 	if r == nil {
-		return &gpumux.ChunkResult{}
+		return &contract.ChunkResult{}
 	}
 	return r
 }
@@ -120,18 +121,18 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	}
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
-	env.RegisterActivityWithOptions(w.run, name(gpumux.RunChunk))
-	env.RegisterActivityWithOptions(func(context.Context, gpumux.EditionInput) (gpumux.Edition, error) {
+	env.RegisterActivityWithOptions(w.run, name(contract.RunChunk))
+	env.RegisterActivityWithOptions(func(context.Context, contract.EditionInput) (contract.Edition, error) {
 		w.asked++
-		return gpumux.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
-	}, name(gpumux.FindEdition))
-	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.IndexInput) (gpumux.Source, error) {
+		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
+	}, name(contract.FindEdition))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (gpumux.Source, error) {
 		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
-	}, name(gpumux.IndexSource))
-	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.PartsInput) (gpumux.Found, error) {
+	}, name(contract.IndexSource))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		found := gpumux.Found{Succeeded: int64(len(w.stored)), Claim: gpumux.Claim{ID: "claim", Store: "store"}}
+		found := contract.Found{Succeeded: int64(len(w.stored)), Claim: contract.Claim{ID: "claim", Store: "store"}}
 		for i := range in.Items {
 			if !w.stored[i] {
 				found.Rest.Runs.Add(i)
@@ -141,36 +142,36 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 			found.Rest = w.list(found.Rest.Runs)
 		}
 		return found, nil
-	}, name(gpumux.FindParts))
-	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.ListInput) (gpumux.Work, error) {
+	}, name(contract.FindParts))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ListInput) (contract.Work, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.list(in.Runs), nil
-	}, name(gpumux.WriteList))
-	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.PartInput) error {
+	}, name(contract.WriteList))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartInput) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, r := range in.Results {
 			w.stored[r.Index] = true
 		}
 		return nil
-	}, name(gpumux.WritePart))
-	env.RegisterActivityWithOptions(func(_ context.Context, in gpumux.MergeInput) (gpumux.Merged, error) {
+	}, name(contract.WritePart))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.MergeInput) (contract.Merged, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.lose != nil {
 			w.lose(w.stored)
 		}
 		if n := int64(len(w.stored)); n != in.Items {
-			return gpumux.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
+			return contract.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
 		}
-		return gpumux.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
-	}, name(gpumux.MergeParts))
+		return contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
+	}, name(contract.MergeParts))
 	workflows.Register(env)
 }
 
-func start(c gpumux.Chunk) int64 { return c.Runs[0].Start }
-func end(c gpumux.Chunk) int64   { return c.Runs[len(c.Runs)-1].End - 1 }
+func start(c contract.Chunk) int64 { return c.Runs[0].Start }
+func end(c contract.Chunk) int64   { return c.Runs[len(c.Runs)-1].End - 1 }
 
 func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Result[int], error) {
 	items := make([]int, n)
@@ -240,7 +241,7 @@ func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	env := run(t, w, square, 3000, workflows.Options{})
 	require.NoError(t, env.GetWorkflowError())
 	// Activities run side by side, so the order in which they came is not that in which they were cut.
-	slices.SortFunc(w.chunks, func(a, b gpumux.Chunk) int { return int(start(a) - start(b)) })
+	slices.SortFunc(w.chunks, func(a, b contract.Chunk) int { return int(start(a) - start(b)) })
 	sizes := make([]int64, len(w.chunks))
 	for i, c := range w.chunks {
 		sizes[i] = c.Len()
@@ -258,7 +259,7 @@ func TestMap_LongItemsReachAllSlots(t *testing.T) {
 	gate := make(chan struct{})
 	began := 0
 	w := &worker{slots: slots}
-	w.odd = func(gpumux.Chunk, string) (*gpumux.ChunkResult, error) {
+	w.odd = func(contract.Chunk, string) (*contract.ChunkResult, error) {
 		w.mu.Lock()
 		if began++; began == slots {
 			close(gate)
@@ -273,11 +274,11 @@ func TestMap_LongItemsReachAllSlots(t *testing.T) {
 }
 
 func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
-	w := &worker{odd: func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+	w := &worker{odd: func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
 		if queue != "gpumux.small" || start(c) > 3 || end(c) < 3 {
 			return nil, nil
 		}
-		r := gpumux.ChunkResult{Covered: c.Len(), Ran: c.Len(), Escalate: gpumux.Runs{{Start: 3, End: 4}}}
+		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Escalate: gpumux.Runs{{Start: 3, End: 4}}}
 		for i := start(c); i <= end(c); i++ {
 			if i != 3 {
 				r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
@@ -300,12 +301,12 @@ func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
 
 func TestMap_AFaultIsAResult(t *testing.T) {
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "boom"}
-	w := &worker{odd: func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if start(c) != 2 {
 			return nil, nil
 		}
 		failed := gpumux.Result{Index: 2, Fault: fault}
-		return &gpumux.ChunkResult{Covered: c.Len(), Ran: 1, Failed: 1, Results: []gpumux.Result{failed}, Recent: []gpumux.Result{failed}}, nil
+		return &contract.ChunkResult{Covered: c.Len(), Ran: 1, Failed: 1, Results: []gpumux.Result{failed}, Recent: []gpumux.Result{failed}}, nil
 	}}
 	env := run(t, w, square, 4, workflows.Options{Chunk: 1})
 	var results []workflows.Result[int]
@@ -324,12 +325,12 @@ func TestMap_AFaultIsAResult(t *testing.T) {
 func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 	first := true
 	w := &worker{}
-	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if !first {
 			return nil, nil
 		}
 		first = false
-		return &gpumux.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: json.RawMessage("0")}}}, nil
+		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: json.RawMessage("0")}}}, nil
 	}
 	env := run(t, w, square, 10, workflows.Options{Chunk: 10})
 	var results []workflows.Result[int]
@@ -383,8 +384,8 @@ func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
 func TestRegistered_LargeResultsSpillIntoTheStore(t *testing.T) {
 	w := &worker{}
 	big, _ := json.Marshal(string(make([]byte, 20<<10)))
-	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
-		r := gpumux.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len()}
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len()}
 		for _, i := range w.indices(c.Work) {
 			r.Results = append(r.Results, gpumux.Result{Index: i, Value: big})
 		}
@@ -433,7 +434,7 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 // given is what a map's own workflows are given.
 type given struct {
 	Input gpumux.MapInput
-	Carry gpumux.Carry
+	Carry contract.Carry
 }
 
 func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
@@ -485,7 +486,7 @@ func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
 	env := environment(20 * time.Second)
 	gate := make(chan struct{})
 	w := &worker{items: 2500}
-	w.odd = func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if start(c) >= 500 {
 			<-gate
 		}
@@ -511,7 +512,7 @@ func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
 }
 
 func TestRegistered_AFailedSegmentFailsTheMap(t *testing.T) {
-	w := &worker{items: 3000, odd: func(c gpumux.Chunk, _ string) (*gpumux.ChunkResult, error) {
+	w := &worker{items: 3000, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if start(c) != 2000 {
 			return nil, nil
 		}
@@ -534,7 +535,7 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
 	var in given
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
-	require.Equal(t, []gpumux.Piece{{Work: gpumux.Work{Runs: gpumux.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
+	require.Equal(t, []contract.Piece{{Work: contract.Work{Runs: gpumux.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)
 
 	// The next run takes it from there.

@@ -8,13 +8,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // continued is what a map's own workflows are given: its input and its state so far. It travels from one run to the next and to
 // segments. No caller can give it to gpumux.Map, which takes it only where the server says that the run continues another.
 type continued struct {
 	Input gpumux.MapInput `json:"input"`
-	Carry *gpumux.Carry   `json:"carry"`
+	Carry *contract.Carry `json:"carry"`
 }
 
 // Validate names every mistake.
@@ -38,36 +39,36 @@ func (c continued) Validate() error {
 }
 
 // given is the input of this run of gpumux.Map, with the state that the run before left.
-func given(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *gpumux.Carry, error) {
+func given(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
 		var c continued
-		if err := contract.Decode(raw, &c); err == nil {
+		if err := payload.Decode(raw, &c); err == nil {
 			return c.Input, c.Carry, nil
 		} // else it is a cron schedule that starts the map again
 	}
 	var in gpumux.MapInput
-	err := contract.Decode(raw, &in)
+	err := payload.Decode(raw, &in)
 	return in, nil, err
 }
 
 // partOf is the input of gpumux.Segment.
-func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *gpumux.Carry, error) {
+func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	var c continued
-	if err := contract.Decode(raw, &c); err != nil {
+	if err := payload.Decode(raw, &c); err != nil {
 		return c.Input, nil, err
 	}
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
-		return c.Input, nil, fmt.Errorf("%s is a part of a map; start %s", gpumux.SegmentWorkflow, gpumux.MapWorkflow)
+		return c.Input, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
 	}
 	return c.Input, c.Carry, nil
 }
 
 // possible says why an answer to the items of a piece cannot be, or nil. An activity can be answered by anybody, and a map must
 // not go on for ever, or give results that nobody had, with what a stand-in said.
-func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
+func (e *engine) possible(piece contract.Piece, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", gpumux.RunChunk, noun(piece.Work), e.in.Task)+
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, noun(piece.Work), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
 	}
 	if r.Covered < 0 || r.Covered > items {
@@ -77,7 +78,7 @@ func (e *engine) possible(piece gpumux.Piece, r gpumux.ChunkResult) error {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
 	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
-		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > gpumux.MaxSlots {
+		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > contract.MaxSlots {
 		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
 	}
 	if len(r.Escalate) > 0 && piece.Rung+1 >= len(e.queues) || r.Escalate.Len() > items {

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -29,10 +30,10 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 		"a run's own state":   {gpumux.MapWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}}}, "carry: is no field"},
 		"a text":              {gpumux.MapWorkflow, "t", "an object belongs here"},
 		"endless":             {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 1 << 62}}, "are more than the 1000000000000 items that a map may have"},
-		"a segment":           {gpumux.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "task: is no field"},
-		"a segment by itself": {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},
-		"no such rung":        {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "are for rung 3 of 1"},
-		"no state":            {gpumux.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}}, "carry: is missing"},
+		"a segment":           {contract.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "task: is no field"},
+		"a segment by itself": {contract.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},
+		"no such rung":        {contract.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []any{map[string]any{"runs": []int{0, 1}, "rung": 3}}, "items": 1}}, "are for rung 3 of 1"},
+		"no state":            {contract.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}}, "carry: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := run(t, &worker{}, c.workflow, c.in)
@@ -51,22 +52,22 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 	value := json.RawMessage("1")
 	for name, c := range map[string]struct {
-		answer gpumux.ChunkResult
+		answer contract.ChunkResult
 		want   string
 	}{
-		"nothing":         {gpumux.ChunkResult{}, "it covers none of them, so it did nothing"},
-		"beyond":          {gpumux.ChunkResult{Covered: 11}, "it covers 11"},
-		"before":          {gpumux.ChunkResult{Covered: -1}, "it covers -1"},
-		"no results":      {gpumux.ChunkResult{Covered: 10, Succeeded: 10}, "it has no result of item 0"},
-		"another's item":  {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
-		"twice":           {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
-		"neither":         {gpumux.ChunkResult{Covered: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
-		"no larger slot":  {gpumux.ChunkResult{Covered: 10, Escalate: gpumux.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
-		"endless slots":   {gpumux.ChunkResult{Covered: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
-		"negative counts": {gpumux.ChunkResult{Covered: 10, Ran: -1}, "-1 run"},
+		"nothing":         {contract.ChunkResult{}, "it covers none of them, so it did nothing"},
+		"beyond":          {contract.ChunkResult{Covered: 11}, "it covers 11"},
+		"before":          {contract.ChunkResult{Covered: -1}, "it covers -1"},
+		"no results":      {contract.ChunkResult{Covered: 10, Succeeded: 10}, "it has no result of item 0"},
+		"another's item":  {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
+		"twice":           {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
+		"neither":         {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
+		"no larger slot":  {contract.ChunkResult{Covered: 10, Escalate: gpumux.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
+		"endless slots":   {contract.ChunkResult{Covered: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
+		"negative counts": {contract.ChunkResult{Covered: 10, Ran: -1}, "-1 run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := run(t, &worker{odd: func(gpumux.Chunk, string) (*gpumux.ChunkResult, error) { return &c.answer, nil }}, square, 10, workflows.Options{Chunk: 10})
+			env := run(t, &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) { return &c.answer, nil }}, square, 10, workflows.Options{Chunk: 10})
 			require.ErrorContains(t, env.GetWorkflowError(), c.want)
 		})
 	}

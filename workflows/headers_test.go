@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 type tenantKey struct{}
@@ -58,7 +58,7 @@ func (p tenant) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderRead
 func TestRegistered_HeadersReachEveryChunk(t *testing.T) {
 	for name, propagators := range map[string][]workflow.ContextPropagator{
 		"the service's own": {tenant{}},
-		"any":               {contract.Headers{}, tenant{reads: true}},
+		"any":               {payload.Headers{}, tenant{reads: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite

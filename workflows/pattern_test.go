@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // patterns are which items are left over, or need a larger slot.
@@ -40,11 +41,11 @@ func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
 				}
 			}
 			w := &worker{items: items, perItem: time.Millisecond, slots: 4, stored: stored}
-			w.odd = func(c gpumux.Chunk, queue string) (*gpumux.ChunkResult, error) {
+			w.odd = func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
 				text, err := json.Marshal(c)
 				require.NoError(t, err)
 				require.Less(t, len(text), 64<<10, "what a chunk carries")
-				r := gpumux.ChunkResult{
+				r := contract.ChunkResult{
 					Covered: c.Len(), Ran: c.Len(), Busy: gpumux.Duration(c.Len() * int64(time.Millisecond)), Worker: "w1", Slots: 4,
 				}
 				w.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -29,8 +30,8 @@ type reduction struct {
 }
 
 // reducing is the input that all activities of the reduce share.
-func (r *reduction) reducing() gpumux.ReduceInput {
-	return gpumux.ReduceInput{
+func (r *reduction) reducing() contract.ReduceInput {
+	return contract.ReduceInput{
 		Map: r.e.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
 		Folder: r.e.parts + "/reduce",
 	}
@@ -38,7 +39,7 @@ func (r *reduction) reducing() gpumux.ReduceInput {
 
 // known ends the map before any item runs when no worker knows the reduce.
 func (r *reduction) known(ctx workflow.Context) error {
-	if r.in.Reduce == "" || gpumux.OwnReduce(r.in.Reduce) {
+	if r.in.Reduce == "" || contract.OwnReduce(r.in.Reduce) {
 		return nil
 	}
 	found, err := r.run(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
@@ -47,10 +48,10 @@ func (r *reduction) known(ctx workflow.Context) error {
 }
 
 // run runs one activity of the reduce.
-func (r *reduction) run(ctx workflow.Context, in gpumux.ReduceInput, summary string) (out gpumux.Partial, err error) {
+func (r *reduction) run(ctx workflow.Context, in contract.ReduceInput, summary string) (out contract.Partial, err error) {
 	for {
 		within := light(ctx, summary)
-		if !gpumux.OwnReduce(in.Reduce) {
+		if !contract.OwnReduce(in.Reduce) {
 			options := workflow.GetActivityOptions(within)
 			options.TaskQueue = r.e.queues[r.rung]
 			options.WaitForCancellation = true
@@ -58,7 +59,7 @@ func (r *reduction) run(ctx workflow.Context, in gpumux.ReduceInput, summary str
 			within = workflow.WithActivityOptions(ctx, options)
 		}
 		rung := r.rung
-		err = workflow.ExecuteActivity(within, gpumux.Reduce, in).Get(ctx, &out)
+		err = workflow.ExecuteActivity(within, contract.Reduce, in).Get(ctx, &out)
 		fault := FaultOf(err)
 		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.e.queues) {
 			return out, err
@@ -86,7 +87,7 @@ func (r *reduction) finish(ctx workflow.Context, summary *gpumux.Summary, result
 	return nil
 }
 
-func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results *gpumux.Source) (gpumux.Partial, error) {
+func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results *gpumux.Source) (contract.Partial, error) {
 	in := r.reducing()
 	in.Final = true
 	if results == nil {
@@ -98,7 +99,7 @@ func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results 
 		partials, err = r.branches(ctx, partials)
 	}
 	if err != nil {
-		return gpumux.Partial{}, err
+		return contract.Partial{}, err
 	}
 	in.Partials, in.Span = partials, gpumux.Span{End: r.e.total}
 	if len(partials) == 0 {
@@ -108,13 +109,13 @@ func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results 
 }
 
 // leaves reduces stretches of the results file, some at a time.
-func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]gpumux.Partial, error) {
+func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]contract.Partial, error) {
 	size, abreast := leafItems(r.in.Reduce, results), ownLeaves
-	if !gpumux.OwnReduce(r.in.Reduce) {
+	if !contract.OwnReduce(r.in.Reduce) {
 		abreast = max(leastWindow, 2*r.e.sizer.seen)
 	}
 	count := int((results.Items + size - 1) / size)
-	return r.spread(ctx, count, abreast, func(i int) (gpumux.ReduceInput, string) {
+	return r.spread(ctx, count, abreast, func(i int) (contract.ReduceInput, string) {
 		in := r.reducing()
 		in.Source = &results
 		in.Span = gpumux.Span{Start: int64(i) * size, End: min(results.Items, int64(i+1)*size)}
@@ -125,7 +126,7 @@ func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]gpumu
 // leafItems is how many items a stretch has: it depends on nothing that differs between two runs over the same results.
 func leafItems(reduce string, results gpumux.Source) int64 {
 	items, bytes := int64(taskLeafItems), int64(taskLeafBytes)
-	if gpumux.OwnReduce(reduce) {
+	if contract.OwnReduce(reduce) {
 		items, bytes = ownLeafItems, ownLeafBytes
 	}
 	mean := max(1, results.Bytes/max(1, results.Items))
@@ -133,8 +134,8 @@ func leafItems(reduce string, results gpumux.Source) int64 {
 }
 
 // branches combines neighbours.
-func (r *reduction) branches(ctx workflow.Context, partials []gpumux.Partial) ([]gpumux.Partial, error) {
-	return r.spread(ctx, (len(partials)+branch-1)/branch, ownLeaves, func(i int) (gpumux.ReduceInput, string) {
+func (r *reduction) branches(ctx workflow.Context, partials []contract.Partial) ([]contract.Partial, error) {
+	return r.spread(ctx, (len(partials)+branch-1)/branch, ownLeaves, func(i int) (contract.ReduceInput, string) {
 		in := r.reducing()
 		in.Partials = partials[i*branch : min(len(partials), (i+1)*branch)]
 		first, last := in.Partials[0].Start, in.Partials[len(in.Partials)-1].End-1
@@ -143,10 +144,10 @@ func (r *reduction) branches(ctx workflow.Context, partials []gpumux.Partial) ([
 }
 
 // spread runs count activities, some abreast, and returns what they came to in order.
-func (r *reduction) spread(ctx workflow.Context, count, abreast int, input func(int) (gpumux.ReduceInput, string)) ([]gpumux.Partial, error) {
+func (r *reduction) spread(ctx workflow.Context, count, abreast int, input func(int) (contract.ReduceInput, string)) ([]contract.Partial, error) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	out := make([]gpumux.Partial, count)
+	out := make([]contract.Partial, count)
 	running := 0
 	var failed error
 	for i := 0; i < count && failed == nil && ctx.Err() == nil; i++ {

@@ -13,27 +13,28 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // reducer stands in for the activity Reduce: its value is the list of stretches that went into it.
 type reducer struct {
 	mu     sync.Mutex
-	inputs []gpumux.ReduceInput
+	inputs []contract.ReduceInput
 	queues []string
-	odd    func(gpumux.ReduceInput, string) error
+	odd    func(contract.ReduceInput, string) error
 }
 
-func (r *reducer) run(ctx context.Context, in gpumux.ReduceInput) (gpumux.Partial, error) {
+func (r *reducer) run(ctx context.Context, in contract.ReduceInput) (contract.Partial, error) {
 	queue := activity.GetInfo(ctx).TaskQueue
 	r.mu.Lock()
 	r.inputs, r.queues = append(r.inputs, in), append(r.queues, queue)
 	r.mu.Unlock()
 	if r.odd != nil {
 		if err := r.odd(in, queue); err != nil {
-			return gpumux.Partial{}, err
+			return contract.Partial{}, err
 		}
 	}
-	out := gpumux.Partial{Span: in.Span}
+	out := contract.Partial{Span: in.Span}
 	stretches := []gpumux.Span{}
 	if in.Source != nil {
 		out.Count, stretches = in.End-in.Start, append(stretches, in.Span)
@@ -62,7 +63,7 @@ func reduceMap(t *testing.T, r *reducer, in gpumux.MapInput) (*worker, gpumux.Su
 	env := environment(time.Minute)
 	w := &worker{}
 	w.register(env)
-	env.RegisterActivityWithOptions(r.run, activity.RegisterOptions{Name: gpumux.Reduce})
+	env.RegisterActivityWithOptions(r.run, activity.RegisterOptions{Name: contract.Reduce})
 	env.ExecuteWorkflow(gpumux.MapWorkflow, in)
 	require.True(t, env.IsWorkflowCompleted())
 	var sum gpumux.Summary
@@ -91,7 +92,7 @@ func TestReduce_StretchesCoverEveryItemInOrder(t *testing.T) {
 			require.True(t, last.Final)
 			for i, in := range r.inputs {
 				require.LessOrEqual(t, len(in.Partials), 16, "no activity gathers all")
-				if gpumux.OwnReduce(reduce) {
+				if contract.OwnReduce(reduce) {
 					require.Equal(t, gpumux.Queue, r.queues[i])
 				} else {
 					require.Equal(t, gpumux.PoolQueue("gpu"), r.queues[i])
@@ -102,7 +103,7 @@ func TestReduce_StretchesCoverEveryItemInOrder(t *testing.T) {
 }
 
 func TestReduce_FaultLeavesTheItems(t *testing.T) {
-	r := &reducer{odd: func(in gpumux.ReduceInput, _ string) error {
+	r := &reducer{odd: func(in contract.ReduceInput, _ string) error {
 		if in.Source != nil {
 			return temporal.NewApplicationErrorWithOptions("no number", "task_error", temporal.ApplicationErrorOptions{
 				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.TaskError, Message: "no number"}}})
@@ -118,7 +119,7 @@ func TestReduce_FaultLeavesTheItems(t *testing.T) {
 }
 
 func TestReduce_UnknownTaskRunsNoItem(t *testing.T) {
-	r := &reducer{odd: func(gpumux.ReduceInput, string) error {
+	r := &reducer{odd: func(contract.ReduceInput, string) error {
 		return temporal.NewApplicationErrorWithOptions("no task", "bad_input", temporal.ApplicationErrorOptions{
 			NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.BadInput, Message: "no task"}}})
 	}}
@@ -128,7 +129,7 @@ func TestReduce_UnknownTaskRunsNoItem(t *testing.T) {
 }
 
 func TestReduce_WantOfMemoryClimbsTheLadder(t *testing.T) {
-	r := &reducer{odd: func(in gpumux.ReduceInput, queue string) error {
+	r := &reducer{odd: func(in contract.ReduceInput, queue string) error {
 		if in.Source != nil && queue == gpumux.PoolQueue("small") {
 			return temporal.NewApplicationErrorWithOptions("memory", "device_oom", temporal.ApplicationErrorOptions{
 				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "memory"}}})

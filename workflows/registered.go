@@ -14,21 +14,22 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
-	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: gpumux.SegmentWorkflow})
-	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: gpumux.DescribeWorkflow})
+	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: contract.SegmentWorkflow})
+	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: contract.DescribeWorkflow})
 }
 
 // describe is gpumux.Describe: what a worker offers that serves the queue which this was asked on.
 func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ScheduleToCloseTimeout: gpumux.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		ScheduleToCloseTimeout: contract.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = workflow.ExecuteActivity(asking, gpumux.DescribeWorker).Get(ctx, &offer)
+	err = workflow.ExecuteActivity(asking, contract.DescribeWorker).Get(ctx, &offer)
 	return offer, err
 }
 
@@ -109,7 +110,7 @@ func clean(id string) string {
 // map and loses nothing.
 func light(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: gpumux.HeartbeatTimeout, Summary: gpumux.Plain(summary),
+		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain(summary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -118,16 +119,16 @@ func light(ctx workflow.Context, summary string) workflow.Context {
 }
 
 // prepare finds the number of items and what is finished already.
-func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
-	m.e.parts = gpumux.PartsOf(m.in.Output)
+func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
+	m.e.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
 		m.resume(*carry)
 		return nil
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := gpumux.IndexInput{Source: m.in.Source, Index: m.e.parts + "/source.index"}
-		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), gpumux.IndexSource, index).Get(ctx, &source)
+		index := contract.IndexInput{Source: m.in.Source, Index: m.e.parts + "/source.index"}
+		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
 		}
@@ -149,20 +150,20 @@ func (m *mapping) prepare(ctx workflow.Context, carry *gpumux.Carry) error {
 
 // find claims the folder of the map's parts and takes out of the work what is stored there.
 func (m *mapping) find(ctx workflow.Context) error {
-	in := gpumux.PartsInput{Parts: m.e.parts, Items: m.e.total, Owner: m.owner()}
-	var found gpumux.Found
-	if err := workflow.ExecuteActivity(light(ctx, "find finished items"), gpumux.FindParts, in).Get(ctx, &found); err != nil {
+	in := contract.PartsInput{Parts: m.e.parts, Items: m.e.total, Owner: m.owner()}
+	var found contract.Found
+	if err := workflow.ExecuteActivity(light(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err
 	}
 	m.e.claim, m.e.todo, m.e.counts = found.Claim, nil, counts{}
 	m.e.counts.add(found.Succeeded, found.Failed, found.Faults)
-	m.e.again(ctx, gpumux.Piece{Work: found.Rest})
+	m.e.again(ctx, contract.Piece{Work: found.Rest})
 	return nil
 }
 
 // owner is whose results the parts are: all that decides what the values are.
-func (m *mapping) owner() gpumux.Owner {
-	o := gpumux.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.e.total}
+func (m *mapping) owner() contract.Owner {
+	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.e.total}
 	switch {
 	case m.e.source != nil:
 		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.e.source.Hash)
@@ -218,12 +219,12 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 	if err := m.c.spill(ctx, m.e); err != nil {
 		return nil, plain(err)
 	}
-	in := gpumux.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total, Claim: m.e.claim}
+	in := contract.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total, Claim: m.e.claim}
 	if m.in.Reduce != "" {
 		in.Index = m.e.parts + "/results.index"
 	}
-	var merged gpumux.Merged
-	if err := workflow.ExecuteActivity(light(ctx, "merge results"), gpumux.MergeParts, in).Get(ctx, &merged); err != nil {
+	var merged contract.Merged
+	if err := workflow.ExecuteActivity(light(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
 		return nil, plain(err)
 	}
 	if merged.Missing != "" {
@@ -240,15 +241,15 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}, nil
 }
 
-func (m *mapping) resume(c gpumux.Carry) {
+func (m *mapping) resume(c contract.Carry) {
 	e := resumed(m.e.id, m.in, c)
 	e.parts, e.shown = m.e.parts, m.e.shown
 	m.e, m.segments, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
 }
 
 // carry is the state of the engine for another workflow.
-func (e *engine) carry() *gpumux.Carry {
-	return &gpumux.Carry{
+func (e *engine) carry() *contract.Carry {
+	return &contract.Carry{
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
@@ -257,7 +258,7 @@ func (e *engine) carry() *gpumux.Carry {
 }
 
 // resumed is an engine with the state that another workflow left.
-func resumed(id string, in gpumux.MapInput, c gpumux.Carry) *engine {
+func resumed(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
 	if len(c.Editions) == len(e.queues) {

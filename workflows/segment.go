@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -129,9 +130,9 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 		r.items += piece.Len()
 	}
 	m.running[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.SegmentWorkflow, continued{m.in, part})
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, continued{m.in, part})
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		var done gpumux.Carry
+		var done contract.Carry
 		err := r.future.Get(ctx, &done)
 		delete(m.running, id)
 		m.changed = true
@@ -161,9 +162,9 @@ func (m *mapping) segment(ctx workflow.Context, failed *error) {
 
 // cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most its share
 // of what is left while others could run beside it.
-func (m *mapping) cut(abreast int) (pieces []gpumux.Piece) {
+func (m *mapping) cut(abreast int) (pieces []contract.Piece) {
 	left := m.e.left()
-	want := min(segmentChunks*m.e.sizer.size(gpumux.Piece{Work: m.e.todo[0].Work}, left), left)
+	want := min(segmentChunks*m.e.sizer.size(contract.Piece{Work: m.e.todo[0].Work}, left), left)
 	if beside := int64(abreast - len(m.running)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
@@ -205,14 +206,14 @@ func (m *mapping) listen(ctx workflow.Context) {
 
 // segment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough, and returns what they
 // came to and what is left.
-func segment(ctx workflow.Context, raw converter.RawValue) (gpumux.Carry, error) {
+func segment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
 	in, carry, err := partOf(ctx, raw)
 	if err != nil {
-		return gpumux.Carry{}, invalid(err)
+		return contract.Carry{}, invalid(err)
 	}
 	info := workflow.GetInfo(ctx)
 	e := resumed(info.ParentWorkflowExecution.ID, in, *carry)
-	e.parts = gpumux.PartsOf(in.Output)
+	e.parts = contract.PartsOf(in.Output)
 	e.sizer.share = max(leastAbreast, carry.Abreast)
 	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
 	e.drain = func() bool { return e.chunks >= segmentChunks }
@@ -244,7 +245,7 @@ func segment(ctx workflow.Context, raw converter.RawValue) (gpumux.Carry, error)
 		}
 	})
 	if err := e.run(ctx); err != nil {
-		return gpumux.Carry{}, err
+		return contract.Carry{}, err
 	}
 	return *e.carry(), nil
 }

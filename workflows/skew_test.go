@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // What Temporal and a worker add to the items of a chunk, in the simulation: a finished chunk is heard of after some time, and
@@ -35,15 +36,16 @@ type schedule struct {
 
 // handed is a chunk that waits for a slot.
 type handed struct {
-	piece gpumux.Piece
-	limit time.Duration
+	piece  contract.Piece
+	likely time.Duration
+	limit  time.Duration
 }
 
 // event is a finished chunk that the workflow hears of.
 type event struct {
-	at     time.Duration
-	piece  gpumux.Piece
-	result gpumux.ChunkResult
+	at time.Duration
+	handed
+	result contract.ChunkResult
 }
 
 // ahead is how many items a process is given beside the one that runs when they take so long each and it has run so many of the
@@ -64,10 +66,10 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	end := time.Duration(0)
 	for {
 		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.window() {
-			piece := s.e.cut()
+			piece, likely := s.e.cut()
 			s.e.inFlight++
 			s.chunks++
-			s.queue = append(s.queue, handed{piece, s.e.sizer.limit(piece)})
+			s.queue = append(s.queue, handed{piece, likely, s.e.sizer.limit(piece)})
 		}
 		// Every slot that is free by then takes a chunk before the workflow hears of the next one that ended.
 		for len(s.queue) > 0 {
@@ -109,7 +111,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			}
 			ends := at + handOver + busy
 			s.free[slot], end = ends, max(end, ends)
-			s.events = append(s.events, event{ends + roundTrip, h.piece, gpumux.ChunkResult{
+			s.events = append(s.events, event{ends + roundTrip, h, contract.ChunkResult{
 				Covered: next, Pace: gpumux.Duration(pace), Ran: next, Succeeded: next, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
 			}})
 			slices.SortStableFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
@@ -123,7 +125,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		s.events = s.events[1:]
 		s.now = first.at
 		s.e.inFlight--
-		require.NoError(t, s.e.take(nil, first.piece, first.result))
+		require.NoError(t, s.e.take(nil, first.piece, first.likely, first.result))
 	}
 }
 

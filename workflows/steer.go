@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // steer lets people pause, resume and widen a running map, and ask how far it is.
@@ -37,7 +37,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
 		var window width
-		if err := contract.Decode(raw, &window); err != nil {
+		if err := payload.Decode(raw, &window); err != nil {
 			return invalid(err)
 		}
 		m.e.sizer.fixedWindow, m.e.changed, m.changed = int(window), true, true
@@ -48,7 +48,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 		Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
 		Validator: func(raw converter.RawValue) error {
 			var window width
-			return contract.Decode(raw, &window)
+			return payload.Decode(raw, &window)
 		},
 	})
 }

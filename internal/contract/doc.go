@@ -1,6 +1,6 @@
-// Package contract is how both sides of the Temporal server read what the other one sent.
+// Package contract is what workflows and activities say to each other, and to nobody else: chunks, pieces of work, parts, merges and
+// reduces, as types.
 //
-// It owns the way from a payload to a checked input: anybody who may use the namespace can send any bytes to any workflow and
-// activity, so nothing is done before the whole input was read and found good. It never decides what a good input is, which each
-// input's Validate does, nor how its error is told. It holds no state and so never has to stop.
+// It owns the inputs and results of the activities, the state that one run of a map hands to the next, their names, and the rules that say
+// whether they are valid. It never does input or output and needs nothing but the root package. It holds no state and so never has to stop.
 package contract

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/edition"
@@ -61,7 +62,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
-	if o.Reduce == "" || gpumux.OwnReduce(o.Reduce) {
+	if o.Reduce == "" || contract.OwnReduce(o.Reduce) {
 		return t, nil
 	}
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -21,7 +21,7 @@ import (
 // gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery after the last answer; a second is kept for the ending itself.
 const (
 	// Lease is how long calls run on after the server last answered.
-	Lease = gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery - time.Second
+	Lease = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
 	// askEvery is how often the server is asked whether it is there, askLimit how long the answer may take.
 	askEvery = time.Second
 	askLimit = Lease / 4
@@ -98,7 +98,7 @@ func (k *Contact) Doubt() bool {
 	k.look()
 	now := k.now()
 	within := func(since, limit time.Duration) bool { return since > 0 && now-since < limit }
-	return within(k.lapsed, openPoll) || within(k.halted, gpumux.HeartbeatTimeout) || now-k.answered > steady
+	return within(k.lapsed, openPoll) || within(k.halted, contract.HeartbeatTimeout) || now-k.answered > steady
 }
 
 // Run asks until ctx ends.

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -61,7 +61,7 @@ func TestContact_AShortOutageEndsNothing(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, s.Check(held))
 		require.True(t, s.Doubt(), "what comes now may have been under way for most of its time")
-		time.Sleep(gpumux.HeartbeatTimeout)
+		time.Sleep(contract.HeartbeatTimeout)
 		synctest.Wait()
 		require.False(t, s.Doubt())
 	})
@@ -73,7 +73,7 @@ func TestContact_CallsEndBeforeTheServerHandsTheirChunksOn(t *testing.T) {
 		held, answered := s.Held(), s.now()
 		s.down.Store(true)
 		<-held.Done()
-		require.Less(t, s.now()-answered, gpumux.HeartbeatTimeout-2*time.Second)
+		require.Less(t, s.now()-answered, contract.HeartbeatTimeout-2*time.Second)
 		require.ErrorIs(t, context.Cause(held), errSilence)
 		require.ErrorIs(t, context.Cause(held), slot.ErrLapsed, "no grace")
 		require.ErrorIs(t, context.Cause(s.Held()), errSilence, "the server is still away")

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Tasks are what the stand-ins of an environment know. Its methods may be called from any goroutine.
@@ -33,7 +34,7 @@ type Tasks struct {
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
 		results: map[string][]gpumux.Result{}}
-	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: gpumux.RunChunk})
+	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
 	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }
@@ -90,7 +91,7 @@ func (t *Tasks) Inputs() []gpumux.MapInput {
 }
 
 // chunk stands for gpumux.RunChunk.
-func (t *Tasks) chunk(_ context.Context, c gpumux.Chunk) (gpumux.ChunkResult, error) {
+func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult, error) {
 	items := c.Items
 	var indices []int64
 	for _, run := range c.Runs {
@@ -103,9 +104,9 @@ func (t *Tasks) chunk(_ context.Context, c gpumux.Chunk) (gpumux.ChunkResult, er
 	}
 	results, err := t.each(c.Task, items)
 	if err != nil {
-		return gpumux.ChunkResult{}, err
+		return contract.ChunkResult{}, err
 	}
-	answer := gpumux.ChunkResult{Covered: c.Len(), Ran: c.Len(), Results: results}
+	answer := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Results: results}
 	answer.Succeeded, answer.Failed, answer.Faults = count(results)
 	for i := range results {
 		results[i].Index = indices[i]

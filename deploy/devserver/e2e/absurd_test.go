@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // absurd are inputs that any client may send to any activity.
@@ -32,9 +33,9 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 	var handles []client.ActivityHandle
 	for i, input := range absurd {
 		for name, queue := range map[string]string{
-			gpumux.RunChunk: gpumux.PoolQueue("cpu"), gpumux.Reduce: gpumux.PoolQueue("cpu"), gpumux.IndexSource: gpumux.Queue,
-			gpumux.FindParts: gpumux.Queue, gpumux.MergeParts: gpumux.Queue, gpumux.WritePart: gpumux.Queue,
-			gpumux.WriteList: gpumux.Queue,
+			contract.RunChunk: gpumux.PoolQueue("cpu"), contract.Reduce: gpumux.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
+			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue, contract.WritePart: gpumux.Queue,
+			contract.WriteList: gpumux.Queue,
 		} {
 			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
 				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: time.Minute,
@@ -109,7 +110,7 @@ func TestAbsurd_WorkflowsEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 1)
-	for _, workflow := range []string{gpumux.MapWorkflow, gpumux.SegmentWorkflow} {
+	for _, workflow := range []string{gpumux.MapWorkflow, contract.SegmentWorkflow} {
 		for _, input := range absurd {
 			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, workflow, input)
 			require.NoError(t, err)

@@ -25,6 +25,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
@@ -287,7 +288,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 				d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 				require.NoError(t, err)
 				return slices.ContainsFunc(d.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
-					return p.LastHeartbeatTime.AsTime().Sub(since) > gpumux.HeartbeatTimeout && p.Attempt == 1
+					return p.LastHeartbeatTime.AsTime().Sub(since) > contract.HeartbeatTimeout && p.Attempt == 1
 				})
 			}, time.Minute, 100*time.Millisecond)
 			require.Equal(t, held, b.Written())

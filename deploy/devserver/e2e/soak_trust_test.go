@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -146,11 +147,11 @@ func (s *site) harm(chance *rand.Rand, output string) {
 func (s *site) absurd(round int) {
 	s.t.Helper()
 	for name, input := range map[string]any{
-		gpumux.RunChunk:   map[string]any{"task": "double", "runs": []int64{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}},
-		gpumux.MergeParts: map[string]any{"parts": "../..", "output": "d", "items": -1},
+		contract.RunChunk:   map[string]any{"task": "double", "runs": []int64{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}},
+		contract.MergeParts: map[string]any{"parts": "../..", "output": "d", "items": -1},
 	} {
 		queue := gpumux.Queue
-		if name == gpumux.RunChunk {
+		if name == contract.RunChunk {
 			queue = gpumux.PoolQueue("cpu")
 		}
 		handle, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{

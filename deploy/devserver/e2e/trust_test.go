@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -101,7 +102,7 @@ func (s *site) keepResults(output string, wanted func(int64) bool) {
 			kept = append(kept, r)
 		}
 	}
-	require.NoError(s.t, st.WritePart(s.t.Context(), gpumux.PartsOf(output), kept))
+	require.NoError(s.t, st.WritePart(s.t.Context(), contract.PartsOf(output), kept))
 }
 
 // A worker with another store than the map's says so, and the map ends instead of waiting for ever.

@@ -1,11 +1,15 @@
-package gpumux
+package contract
+
+import (
+	"github.com/gpumux/gpumux"
+)
 
 // Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, for
 // items in a pattern that is too long to travel.
 type Work struct {
-	Runs Runs `json:"runs,omitempty"`
+	Runs gpumux.Runs `json:"runs,omitempty"`
 	// List is a file of indices, one per line, with its index like any source.
-	List *Source `json:"list,omitempty"`
+	List *gpumux.Source `json:"list,omitempty"`
 	// Start and End are 0 without a list.
 	Start int64 `json:"start,omitempty"`
 	End   int64 `json:"end,omitempty"`
@@ -16,7 +20,7 @@ func Whole(items int64) Work {
 	if items == 0 {
 		return Work{}
 	}
-	return Work{Runs: Runs{{0, items}}}
+	return Work{Runs: gpumux.Runs{{Start: 0, End: items}}}
 }
 
 // Len is the number of items.

@@ -1,8 +1,10 @@
-package gpumux
+package contract
 
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/gpumux/gpumux"
 )
 
 // HeartbeatTimeout is how long the server waits for a sign of life from whoever runs a chunk before it hands the chunk on. Workers
@@ -18,17 +20,17 @@ type Chunk struct {
 	Map  string `json:"map"`
 	Task string `json:"task"`
 	// Edition is that of the task's code that the whole map runs with; a worker that has another refuses the chunk. Empty: any.
-	Edition  string   `json:"edition,omitempty"`
-	Mode     Mode     `json:"mode,omitempty"`
-	Timeout  Duration `json:"timeout,omitempty"`
-	Attempts int      `json:"attempts,omitempty"`
-	FailFast bool     `json:"failFast,omitempty"`
+	Edition  string          `json:"edition,omitempty"`
+	Mode     gpumux.Mode     `json:"mode,omitempty"`
+	Timeout  gpumux.Duration `json:"timeout,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	FailFast bool            `json:"failFast,omitempty"`
 	// Work is which items.
 	Work
 	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
 	Items  []json.RawMessage `json:"items,omitempty"`
-	Source *Source           `json:"source,omitempty"`
-	Range  *Range            `json:"range,omitempty"`
+	Source *gpumux.Source    `json:"source,omitempty"`
+	Range  *gpumux.Range     `json:"range,omitempty"`
 	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's claim to that folder. A worker whose store is another than the one it was made in refuses the chunk.
@@ -38,18 +40,7 @@ type Chunk struct {
 	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
 	Larger bool `json:"larger,omitempty"`
 	// Limit is the time after which the chunk takes no further item and hands back the rest; 0 means none.
-	Limit Duration `json:"limit,omitempty"`
-}
-
-// Source is a file of items with its index, as IndexSource found it.
-type Source struct {
-	URL string `json:"url"`
-	// Index is where the index lies; see package store.
-	Index string `json:"index"`
-	Items int64  `json:"items"`
-	Bytes int64  `json:"bytes"`
-	// Hash tells versions of the source apart, by what it holds.
-	Hash string `json:"hash,omitempty"`
+	Limit gpumux.Duration `json:"limit,omitempty"`
 }
 
 // PartsOf is the folder with what belongs to a results file while it is being made.
@@ -67,27 +58,27 @@ type Claim struct {
 // ChunkResult is what RunChunk returns.
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
-	Results []Result `json:"results,omitempty"`
+	Results []gpumux.Result `json:"results,omitempty"`
 	// Covered is how many of the chunk's items, from its first on, this call has dealt with: all, or fewer when the results of more
 	// would not have fitted the history, or when the chunk took longer than its Limit. Pace is then what its last items took, each.
-	Covered   int64          `json:"covered"`
-	Pace      Duration       `json:"pace,omitempty"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Covered   int64                 `json:"covered"`
+	Pace      gpumux.Duration       `json:"pace,omitempty"`
+	Succeeded int64                 `json:"succeeded"`
+	Failed    int64                 `json:"failed"`
+	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	// Recent are a few of the failures, without their values, for people to look at.
-	Recent []Result `json:"recent,omitempty"`
+	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung of the ladder; they have no result yet.
-	Escalate Runs `json:"escalate,omitempty"`
+	Escalate gpumux.Runs `json:"escalate,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
-	Busy Duration `json:"busy"`
+	Busy gpumux.Duration `json:"busy"`
 	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
 	// that only a process knows that it has loaded.
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory that the items needed, those that ran in this call and were measured.
-	Peak *Peaks `json:"peak,omitempty"`
+	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
 	Worker string `json:"worker,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
@@ -124,11 +115,11 @@ type MergeInput struct {
 
 // Merged is the result of MergeParts, counted from the parts themselves.
 type Merged struct {
-	Items     int64          `json:"items"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
-	Bytes     int64          `json:"bytes"`
+	Items     int64                 `json:"items"`
+	Succeeded int64                 `json:"succeeded"`
+	Failed    int64                 `json:"failed"`
+	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
+	Bytes     int64                 `json:"bytes"`
 	// Output is the blob URL of the results file. Empty: nothing was written, because of what Missing says.
 	Output string `json:"output,omitempty"`
 	// Missing says which item has no result, and why where that is known.
@@ -153,24 +144,24 @@ type Owner struct {
 
 // Found is the result of FindParts: what earlier runs of the same map have stored, and which items are left.
 type Found struct {
-	Claim     Claim          `json:"claim"`
-	Rest      Work           `json:"rest"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Claim     Claim                 `json:"claim"`
+	Rest      Work                  `json:"rest"`
+	Succeeded int64                 `json:"succeeded"`
+	Failed    int64                 `json:"failed"`
+	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.
 type ListInput struct {
-	Parts string `json:"parts"`
-	Runs  Runs   `json:"runs"`
+	Parts string      `json:"parts"`
+	Runs  gpumux.Runs `json:"runs"`
 }
 
 // PartInput is the input of WritePart.
 type PartInput struct {
-	Parts   string   `json:"parts"`
-	Claim   Claim    `json:"claim,omitzero"`
-	Results []Result `json:"results"`
+	Parts   string          `json:"parts"`
+	Claim   Claim           `json:"claim,omitzero"`
+	Results []gpumux.Result `json:"results"`
 }

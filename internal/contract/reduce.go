@@ -1,24 +1,14 @@
-package gpumux
+package contract
 
 import (
 	"encoding/json"
 	"slices"
-)
 
-// Reduces that need no task. They take numbers, except count.
-const (
-	ReduceSum   = "sum"
-	ReduceMean  = "mean"
-	ReduceMin   = "min"
-	ReduceMax   = "max"
-	ReduceCount = "count"
+	"github.com/gpumux/gpumux"
 )
-
-// Reduces are the names that stand for no task.
-func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }
 
 // OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a task that runs in slots.
-func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
+func OwnReduce(name string) bool { return slices.Contains(gpumux.Reduces(), name) }
 
 // ReduceInput is the input of the activity Reduce. Exactly one of Source, Results and Partials is given; with none it only
 // checks that the reduce is known.
@@ -28,13 +18,13 @@ type ReduceInput struct {
 	// Edition is that of the code of a reduce that is a task; a worker that has another refuses. Empty: any.
 	Edition string `json:"edition,omitempty"`
 	// Timeout and Attempts are the map's, for each pair that a task combines.
-	Timeout  Duration `json:"timeout,omitempty"`
-	Attempts int      `json:"attempts,omitempty"`
+	Timeout  gpumux.Duration `json:"timeout,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
 	// Source is the results file with its index, of which Span is read.
-	Source *Source `json:"source,omitempty"`
-	Span
+	Source *gpumux.Source `json:"source,omitempty"`
+	gpumux.Span
 	// Results are those of a small map.
-	Results []Result `json:"results,omitempty"`
+	Results []gpumux.Result `json:"results,omitempty"`
 	// Partials are combined in their order.
 	Partials []Partial `json:"partials,omitempty"`
 	// Folder is where partials lie that are too large for the history.
@@ -45,7 +35,7 @@ type ReduceInput struct {
 
 // Partial is what a reduce has made of the items Start up to but not including End.
 type Partial struct {
-	Span
+	gpumux.Span
 	// Count is how many values are in it: items that succeeded.
 	Count int64 `json:"count"`
 	// Edition is the edition of the code of a task, in the answer to whether that is known.

@@ -1,4 +1,4 @@
-package contract_test
+package payload_test
 
 import (
 	"testing"
@@ -9,21 +9,22 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // A codec of the service is undone before the input is looked at, and one that is missing here is named.
 func TestDecode_BehindACodec(t *testing.T) {
 	zipped := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(),
 		converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true}))
-	sent, err := zipped.ToPayloads(gpumux.PartsInput{Parts: "m/parts"})
+	sent, err := zipped.ToPayloads(contract.PartsInput{Parts: "m/parts"})
 	require.NoError(t, err)
 	var raw converter.RawValue
 	require.NoError(t, zipped.FromPayloads(sent, &raw))
-	var in gpumux.PartsInput
-	require.NoError(t, contract.Decode(raw, &in))
+	var in contract.PartsInput
+	require.NoError(t, payload.Decode(raw, &in))
 	require.Equal(t, "m/parts", in.Parts)
 
-	err = contract.Decode(converter.NewRawValue(sent.Payloads[0]), &in)
+	err = payload.Decode(converter.NewRawValue(sent.Payloads[0]), &in)
 	require.ErrorContains(t, err, "give the worker the codec")
 }
 
@@ -32,8 +33,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add("json/protobuf", []byte(`{`))
 	f.Add("binary/null", []byte(nil))
 	f.Fuzz(func(t *testing.T, encoding string, data []byte) {
-		var in gpumux.Chunk
-		err := contract.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: data}), &in)
+		var in contract.Chunk
+		err := payload.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: data}), &in)
 		var bad *gpumux.InputError
 		if err != nil {
 			require.ErrorAs(t, err, &bad)
@@ -44,7 +45,7 @@ func FuzzDecode(f *testing.F) {
 // Whoever runs the worker learns from the error which codec and which key is missing.
 func TestDecode_NamesTheEncodingThatIsMissing(t *testing.T) {
 	var in gpumux.MapInput
-	err := contract.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
+	err := payload.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
 		converter.MetadataEncoding: []byte("binary/other"), "encryption-key-id": []byte("b\x1b[31m")}}), &in)
 	var mistakes *gpumux.InputError
 	require.ErrorAs(t, err, &mistakes)

@@ -1,0 +1,47 @@
+package contract
+
+import (
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Carry is the state of a map between its workflows: what it takes along when it continues as a new run to keep its history
+// short, what a segment is given, and what a segment came to.
+type Carry struct {
+	Source    *gpumux.Source        `json:"source,omitempty"`
+	Claim     Claim                 `json:"claim,omitzero"`
+	Todo      []Piece               `json:"todo"`
+	Items     int64                 `json:"items"`
+	Succeeded int64                 `json:"succeeded"`
+	Failed    int64                 `json:"failed"`
+	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
+	Chunks    int64                 `json:"chunks"`
+	Busy      gpumux.Duration       `json:"busy"`
+	Started   time.Time             `json:"started"`
+	Largest   int64                 `json:"largest"`
+	PerItem   gpumux.Duration       `json:"perItem"`
+	Slots     map[string]int        `json:"slots,omitempty"`
+	Paused    bool                  `json:"paused,omitempty"`
+	Window    int                   `json:"window,omitempty"`
+	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
+	Beyond int64 `json:"beyond,omitempty"`
+	// Abreast is how many segments of the map run at once; 0 means two.
+	Abreast int `json:"abreast,omitempty"`
+	// Segments counts the segments so far.
+	Segments int           `json:"segments,omitempty"`
+	Peak     *gpumux.Peaks `json:"peak,omitempty"`
+	// Rounds is how often the merge has found items missing so far.
+	Rounds int `json:"rounds,omitempty"`
+	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
+	Editions      []string `json:"editions,omitempty"`
+	ReduceEdition string   `json:"reduceEdition,omitempty"`
+}
+
+// Piece is work that still has to be done on a rung of the ladder.
+type Piece struct {
+	Work
+	Rung int `json:"rung,omitempty"`
+	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
+	Pace gpumux.Duration `json:"pace,omitempty"`
+}

@@ -1,0 +1,34 @@
+package contract
+
+import (
+	"github.com/gpumux/gpumux"
+)
+
+// Names of workflows and activities that only gpumux itself starts. They never change once released.
+const (
+	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
+	SegmentWorkflow = "gpumux.Segment"
+	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone activities.
+	DescribeWorkflow = "gpumux.Describe"
+	// RunChunk runs the items of a chunk in a slot.
+	RunChunk = "gpumux.RunChunk"
+	// IndexSource finds where the items of a source begin.
+	IndexSource = "gpumux.IndexSource"
+	// MergeParts turns the parts of a map into one results file in input order.
+	MergeParts = "gpumux.MergeParts"
+	// FindEdition tells which edition of a task's code the workers of a pool have.
+	FindEdition = "gpumux.FindEdition"
+	// FindParts claims the folder of a map's results and tells which items have none yet.
+	FindParts = "gpumux.FindParts"
+	// Reduce makes one value of many; see ReduceInput.
+	Reduce = "gpumux.Reduce"
+	// WriteList puts a list of items into the store whose pattern is too long to travel.
+	WriteList = "gpumux.WriteList"
+	// WritePart moves results that became too many for the history into the store.
+	WritePart = "gpumux.WritePart"
+	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
+	DescribeWorker = "gpumux.DescribeWorker"
+)
+
+// WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
+func WorkerQueue(identity string) string { return gpumux.Queue + "@" + identity }
