@@ -63,8 +63,6 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	}
 	summary, err := h.Wait(ctx)
 	var failed *MapFailed
-	var canceled *Canceled
-	var terminated *Terminated
 	switch {
 	case err == nil:
 		d.Summary, d.Items, d.Task = &summary, summary.Items, summary.Task
@@ -74,7 +72,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		}
 	case errors.As(err, &failed):
 		d.Fault = &failed.Fault
-	case errors.As(err, &canceled), errors.As(err, &terminated):
+	case errors.As(err, new(*Canceled)), errors.As(err, new(*Terminated)):
 	default:
 		return nil, fmt.Errorf("show map %s: %w", id, err)
 	}

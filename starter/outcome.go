@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -66,33 +67,23 @@ func (e *NotFound) Error() string {
 	if len(e.Known) == 0 {
 		return fmt.Sprintf("there is no map %q, nor any other; start one with `gpumux map`", e.ID)
 	}
-	text := fmt.Sprintf("there is no map %q; the newest are", e.ID)
-	for i, id := range e.Known {
-		if i > 0 {
-			text += ","
-		}
-		text += " " + id
-	}
-	return text + "; `gpumux ls` lists all"
+	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
 }
 
 // ended turns the error of a workflow that is over into one of the types above. Errors of the connection stay as they are.
 func ended(id string, err error) error {
-	var run *temporal.WorkflowExecutionError
-	if !errors.As(err, &run) {
+	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
 		return unseal(err)
 	}
-	var canceled *temporal.CanceledError
-	var terminated *temporal.TerminatedError
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
 	failed := &MapFailed{ID: id, Err: err}
 	switch {
-	case errors.As(err, &terminated):
+	case errors.As(err, new(*temporal.TerminatedError)):
 		return &Terminated{ID: id}
 	case errors.As(err, &application):
 		failed.Fault = faultOf(application)
-	case errors.As(err, &canceled):
+	case errors.As(err, new(*temporal.CanceledError)):
 		return &Canceled{ID: id}
 	case errors.As(err, &timeout):
 		failed.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
@@ -119,9 +110,6 @@ func faultOf(e *temporal.ApplicationError) gpumux.Fault {
 
 // unreachable reports whether err is about the connection and may pass.
 func unreachable(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var deadline *serviceerror.DeadlineExceeded
-	var exhausted *serviceerror.ResourceExhausted
-	return errors.As(err, &unavailable) || errors.As(err, &deadline) || errors.As(err, &exhausted) ||
-		errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) ||
+		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.Is(err, context.DeadlineExceeded)
 }

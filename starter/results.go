@@ -11,6 +11,7 @@ import (
 	"iter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
 )
 
 // Results waits for the run to end and yields its results in input order, in constant memory. A run that did not complete
@@ -41,14 +42,9 @@ func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Se
 			}
 			return
 		}
-		st, err := s.store(ctx)
+		st, key, err := s.find(ctx, summary.Output)
 		if err != nil {
-			yield(gpumux.Result{}, fmt.Errorf("read the results %s: %w", summary.Output, err))
-			return
-		}
-		key, err := st.Key(summary.Output)
-		if err != nil {
-			yield(gpumux.Result{}, fmt.Errorf("read the results: %w", err))
+			yield(gpumux.Result{}, err)
 			return
 		}
 		for result, err := range st.Results(ctx, key) {
@@ -79,9 +75,14 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			}
 			return
 		}
-		file, err := s.file(ctx, summary.Output)
+		st, key, err := s.find(ctx, summary.Output)
 		if err != nil {
 			yield(nil, err)
+			return
+		}
+		file, err := st.Read(ctx, key, 0, -1)
+		if err != nil {
+			yield(nil, fmt.Errorf("read the results: %w", err))
 			return
 		}
 		defer file.Close()
@@ -111,19 +112,13 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 	}
 }
 
-// file opens a results file.
-func (s *Starter) file(ctx context.Context, output string) (io.ReadCloser, error) {
-	st, err := s.store(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the results %s: %w", output, err)
+// find is where a results file lies.
+func (s *Starter) find(ctx context.Context, output string) (st *store.Store, key string, err error) {
+	if st, err = s.store(ctx); err != nil {
+		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
 	}
-	key, err := st.Key(output)
-	if err != nil {
-		return nil, fmt.Errorf("read the results: %w", err)
+	if key, err = st.Key(output); err != nil {
+		return nil, "", fmt.Errorf("read the results: %w", err)
 	}
-	file, err := st.Read(ctx, key, 0, -1)
-	if err != nil {
-		return nil, fmt.Errorf("read the results: %w", err)
-	}
-	return file, nil
+	return st, key, nil
 }

@@ -67,10 +67,8 @@ func (s *Starter) served(ctx context.Context, queue string) (Rung, error) {
 	listed, err := s.Client.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
 		Namespace: s.namespace(), PageSize: 100, Query: "TaskQueue = " + strconv.Quote(queue),
 	})
-	var unknown *serviceerror.Unimplemented
-	var refused *serviceerror.InvalidArgument
 	switch {
-	case errors.As(err, &unknown), errors.As(err, &refused): // an older server, or heartbeats are off: pollers must do
+	case errors.As(err, new(*serviceerror.Unimplemented)), errors.As(err, new(*serviceerror.InvalidArgument)): // an older server, or heartbeats are off: pollers must do
 	case err != nil:
 		return rung, fmt.Errorf("ask which workers serve queue %s: %w", queue, err)
 	default:

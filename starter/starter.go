@@ -121,9 +121,6 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		if last != nil && last.Unread != nil {
 			return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
 		}
-		if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != who.fingerprint {
-			return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
-		}
 		entry, reuse := decide(last, named)
 		if last != nil {
 			if err := s.handle(last, entry).Suits(m); err != nil {
@@ -139,26 +136,29 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			}
 			placed = true
 		}
-		m.Input.Output = ""
-		switch {
-		case entry == Continued && last.Memo.Output != "":
-			m.Input.Output, storeURL = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
-		case storeURL != "" && !m.Inline || m.manyResults():
-			m.Input.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
-		}
-		note := memo{Fingerprint: who.fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label,
-			Output: m.Input.Output, Store: storeURL, Edition: m.Edition}
-		if entry == Continued && last.Memo.Edition != "" {
-			note.Edition = last.Memo.Edition // of the results that it has
-		}
+		note := m.note(who.fingerprint, id, storeURL, entry, last)
+		m.Input.Output, storeURL = note.Output, note.Store
 		h, err := s.begin(ctx, id, m.Input, note, entry, reuse)
-		var already *serviceerror.WorkflowExecutionAlreadyStarted
-		if errors.As(err, &already) {
-			continue
+		if !errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
+			return h, err
 		}
-		return h, err
 	}
 	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own with --id", id)
+}
+
+// note is what a new run of the map keeps, after the last one that it goes on from.
+func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
+	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
+	switch {
+	case entry == Continued && last.Memo.Output != "":
+		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
+	case storeURL != "" && !m.Inline || m.manyResults():
+		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
+	}
+	if entry == Continued && last.Memo.Edition != "" {
+		note.Edition = last.Memo.Edition // of the results that it has
+	}
+	return note
 }
 
 // own is the newest run under an ID, or nil; an *OtherMap when it is of another task or other items.

@@ -57,10 +57,7 @@ func (b *bar) show(p gpumux.Progress) {
 	}
 	if !b.failed && p.Failed > 0 && len(p.Recent) > 0 && p.Recent[0].Fault != nil {
 		b.failed = true
-		first := p.Recent[0]
-		fault := *first.Fault
-		fault.Index = &first.Index
-		b.console.say("a first failure: %s: %s", oneLine(fault.Of(), 80), oneLine(fault.Error(), 200))
+		b.console.say("a first failure: %s", failure(p.Recent[0]))
 	}
 	if b.console.terminal() {
 		b.console.show(b.line(p, b.console.width()-1))

@@ -63,7 +63,7 @@ namespace that no other gpumux worker serves.`,
 	flags.BoolVar(&f.Quick, "quick", false, "short runs and rough figures, in some 20 s")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runBench(c, f) })
+	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
 	return c
 }
 

@@ -40,7 +40,7 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	flags.StringSliceVar(&f.origins, "origin", []string{"http://127.0.0.1:8233", "http://localhost:8233"}, "addresses of the Web UI whose pages may ask")
 	flags.StringSliceVar(&f.hosts, "host", nil, "names that the server is asked by, beside localhost and numeric addresses")
 	a.keysFlag(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runCodecServer(c.Context(), f) })
+	c.RunE = func(c *cobra.Command, _ []string) error { return a.runCodecServer(c.Context(), f) }
 	return c
 }
 

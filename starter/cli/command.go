@@ -27,6 +27,7 @@ not be reached or started, 130 interrupted.`,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		Args:              cobra.NoArgs,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.ran = true },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
@@ -48,16 +49,6 @@ not be reached or started, 130 interrupted.`,
 	}
 	root.AddCommand(a.versionCommand())
 	return root
-}
-
-// ran marks what a command's own code returns.
-func ran(run func(c *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		if err := run(c, args); err != nil {
-			return ranError{err}
-		}
-		return nil
-	}
 }
 
 // oneID is the arguments of commands about one map.

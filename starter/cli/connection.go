@@ -35,8 +35,7 @@ type connection struct {
 	// ui is the address of the Web UI, or empty when it is not known.
 	ui string
 	// key is what a page of it is opened with; empty where it asks for none.
-	key   string
-	store *store.Store
+	key string
 	// again says how to come back to results that could not be written, when not with `gpumux results`.
 	again string
 }
@@ -47,11 +46,10 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	if err != nil || a.storeURL == "" {
 		return conn, err
 	}
-	if conn.store, err = store.Open(ctx, a.storeURL, conn.Keys); err != nil {
+	if conn.Store, err = store.Open(ctx, a.storeURL, conn.Keys); err != nil {
 		conn.close()
 		return nil, unavailable(err)
 	}
-	conn.Store = conn.store
 	return conn, nil
 }
 
@@ -76,8 +74,8 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 
 func (c *connection) close() {
 	c.Starter.Close()
-	if c.store != nil {
-		_ = c.store.Close()
+	if c.Store != nil {
+		_ = c.Store.Close()
 	}
 	c.Client.Close()
 }

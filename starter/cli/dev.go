@@ -59,7 +59,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
 	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
-	c.RunE = ran(func(c *cobra.Command, _ []string) error { return a.runDev(c, f) })
+	c.RunE = func(c *cobra.Command, _ []string) error { return a.runDev(c, f) }
 	return c
 }
 

@@ -48,7 +48,7 @@ imported. The exit code is 1 when a check failed.`,
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		findings := a.examine(c.Context(), f)
 		if err := context.Cause(c.Context()); err != nil {
 			return err
@@ -66,7 +66,7 @@ imported. The exit code is 1 when a check failed.`,
 			}
 		}
 		return nil
-	})
+	}
 	return c
 }
 

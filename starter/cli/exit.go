@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
@@ -45,20 +46,10 @@ var errInterrupted = errors.New("interrupted")
 // exitCode is what an error means for the caller of the program.
 func exitCode(err error) int {
 	var exit exitError
-	var mistake *local.Mistake
-	var input *gpumux.InputError
-	var source *store.SourceError
-	var file *config.Error
 	var failed *starter.MapFailed
-	var other *starter.OtherMap
-	var edition *starter.OtherEdition
-	var missing *starter.NotFound
-	var noRetry *starter.NothingToRetry
-	var running *starter.StillRunning
-	var connect *starter.ConnectError
-	var noStore *starter.NoStore
-	var noWorker *starter.NoWorker
-	var away *local.Unavailable
+	is := func(kinds ...any) bool {
+		return slices.ContainsFunc(kinds, func(kind any) bool { return errors.As(err, kind) })
+	}
 	switch {
 	case err == nil:
 		return ExitOK
@@ -66,15 +57,15 @@ func exitCode(err error) int {
 		return int(exit)
 	case errors.Is(err, errInterrupted):
 		return ExitInterrupted
-	case errors.As(err, &mistake), errors.As(err, &input), errors.As(err, &source), errors.As(err, &file),
-		errors.As(err, &other), errors.As(err, &edition), errors.As(err, &missing), errors.As(err, &noRetry), errors.As(err, &running):
+	case is(new(*local.Mistake), new(*gpumux.InputError), new(*store.SourceError), new(*config.Error), new(*starter.OtherMap),
+		new(*starter.OtherEdition), new(*starter.NotFound), new(*starter.NothingToRetry), new(*starter.StillRunning)):
 		return ExitUsage
 	case errors.As(err, &failed):
 		if failed.Fault.Kind == gpumux.BadInput {
 			return ExitUsage
 		}
 		return ExitFailed
-	case errors.As(err, &connect), errors.As(err, &noStore), errors.As(err, &noWorker), errors.As(err, &away),
+	case is(new(*starter.ConnectError), new(*starter.NoStore), new(*starter.NoWorker), new(*local.Unavailable)),
 		errors.Is(err, context.DeadlineExceeded):
 		return ExitUnavailable
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -39,7 +40,7 @@ func (a *app) gpusCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; sizes are in bytes")
 	c.Flags().BoolVar(&topology, "topology", false, "show how the GPUs are linked")
-	c.RunE = ran(func(*cobra.Command, []string) error {
+	c.RunE = func(*cobra.Command, []string) error {
 		inventory, err := gpu.Open(gpu.Options{})
 		if err != nil {
 			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
@@ -64,7 +65,7 @@ func (a *app) gpusCommand() *cobra.Command {
 			a.console.say("%s", r.Reason)
 		}
 		return nil
-	})
+	}
 	return c
 }
 
@@ -117,7 +118,7 @@ func printDevices(to io.Writer, r *inventoryReport) error {
 			continue
 		}
 		for _, p := range d.Status.Processes {
-			holders = append(holders, []string{selector(d.Device), strconv.Itoa(p.PID), sizeText(p.Memory), orDash(p.Name)})
+			holders = append(holders, []string{selector(d.Device), strconv.Itoa(p.PID), sizeText(p.Memory), cmp.Or(p.Name, "-")})
 		}
 	}
 	if len(holders) == 1 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ are not among them.`,
 	c.Flags().BoolVar(&remove, "remove", false, "delete the state of the maps named")
 	c.Flags().BoolVar(&all, "all", false, "with --remove: of every map that does not run")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.RunE = ran(func(c *cobra.Command, ids []string) error {
+	c.RunE = func(c *cobra.Command, ids []string) error {
 		switch {
 		case !remove && (all || len(ids) > 0):
 			return usage("give --remove with it; `gpumux local` alone lists")
@@ -49,7 +50,7 @@ are not among them.`,
 			return err
 		}
 		return printLocal(a.Stdout, states, time.Now())
-	})
+	}
 	return c
 }
 
@@ -88,8 +89,8 @@ func (a *app) removeLocal(states []local.State, ids []string) error {
 func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {
-		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), ago(now, s.Used), orDash(s.Folder),
-			orDash(shellLine(s.Command))})
+		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), ago(now, s.Used), cmp.Or(s.Folder, "-"),
+			cmp.Or(shellLine(s.Command), "-")})
 	}
 	return table(to, rows)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -24,7 +25,7 @@ func (a *app) lsCommand() *cobra.Command {
 	c.Flags().BoolVar(&running, "running", false, "only maps that run")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		if limit < 1 {
 			return usage("--limit %d: give at least 1", limit)
 		}
@@ -48,7 +49,7 @@ func (a *app) lsCommand() *cobra.Command {
 			return nil
 		}
 		return printMaps(a.Stdout, maps, time.Now())
-	})
+	}
 	return c
 }
 
@@ -69,7 +70,7 @@ func printMaps(to io.Writer, maps []starter.Listed, now time.Time) error {
 			status = "paused"
 		}
 		rows = append(rows, []string{m.ID, status, count(m.Items), done, failed, ago(now, m.Started),
-			span(max(0, end.Sub(m.Started))), oneLine(orDash(m.Input), 40)})
+			span(max(0, end.Sub(m.Started))), oneLine(cmp.Or(m.Input, "-"), 40)})
 	}
 	return table(to, rows)
 }
@@ -80,13 +81,6 @@ func count(n int64) string {
 		return "-"
 	}
 	return humanize.Comma(n)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // field writes a line of a description.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type Options struct {
 type app struct {
 	Options
 	console *console
+	// ran says that the command's own code was reached.
+	ran bool
 	// hard is cancelled by the second signal; what is still running then is left to die.
 	hard context.Context
 
@@ -45,6 +48,52 @@ type app struct {
 
 // Main runs one command and returns its exit code.
 func Main(o Options) int {
+	a := newApp(o)
+	ctx, release := a.interruptible()
+	defer release()
+	root := a.root()
+	root.SetArgs(a.Args)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.console)
+	var command *cobra.Command
+	var err error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		command, err = root.ExecuteContextC(ctx)
+		a.console.close()
+	}()
+	select {
+	case <-over:
+	case <-a.hard.Done():
+		select {
+		case <-over:
+		case <-time.After(lastGrace):
+			return ExitInterrupted
+		}
+	}
+	if err == nil {
+		return ExitOK
+	}
+	if !a.ran { // cobra's own: unknown command, wrong number of arguments, unknown flag
+		err = usage("%s", err)
+	}
+	var exit exitError
+	if errors.Is(context.Cause(ctx), errInterrupted) && !errors.As(err, &exit) {
+		err = errInterrupted // whatever the signal made fail
+	}
+	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
+		a.console.say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
+		if errors.As(err, new(*local.Mistake)) {
+			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
+		}
+	}
+	return exitCode(err)
+}
+
+// newApp puts the defaults in place.
+func newApp(o Options) *app {
 	if o.Args == nil {
 		o.Args = os.Args[1:]
 	}
@@ -61,69 +110,13 @@ func Main(o Options) int {
 		// A file or a program gets what tasks returned as it is.
 		o.Stdout = newVisible(o.Stdout)
 	}
-	if o.Version == "" {
-		o.Version = "development"
-	}
+	o.Version = cmp.Or(o.Version, "development")
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &app{Options: o, console: newConsole(o.Stderr)}
 	a.console.pasted = a.pasted
-	ctx, release := a.interruptible()
-	defer release()
-	root := a.root()
-	root.SetArgs(o.Args)
-	root.SetIn(o.Stdin)
-	root.SetOut(o.Stdout)
-	root.SetErr(a.console)
-	type ended struct {
-		command *cobra.Command
-		err     error
-	}
-	over := make(chan ended, 1)
-	go func() {
-		command, err := root.ExecuteContextC(ctx)
-		a.console.close()
-		over <- ended{command, err}
-	}()
-	var command *cobra.Command
-	var err error
-	select {
-	case end := <-over:
-		command, err = end.command, end.err
-	case <-a.hard.Done():
-		select {
-		case end := <-over:
-			command, err = end.command, end.err
-		case <-time.After(lastGrace):
-			return ExitInterrupted
-		}
-	}
-	if err == nil {
-		return ExitOK
-	}
-	var ran ranError
-	if !errors.As(err, &ran) { // cobra's own: unknown command, wrong number of arguments, unknown flag
-		err = usage("%s", err)
-	}
-	var exit exitError
-	if errors.Is(context.Cause(ctx), errInterrupted) && !errors.As(err, &exit) {
-		err = errInterrupted // whatever the signal made fail
-	}
-	code := exitCode(err)
-	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
-		a.console.say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
-		var mistake *local.Mistake
-		if errors.As(err, &mistake) {
-			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
-		}
-	}
-	return code
+	return a
 }
 
 // lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
 const lastGrace = time.Second
-
-// ranError marks errors of our own code, as against cobra's.
-type ranError struct{ error }
-
-func (e ranError) Unwrap() error { return e.error }

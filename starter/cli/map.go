@@ -46,7 +46,7 @@ file, a module beside it that it imports, or a file that the command names has c
 	f.register(c)
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runMap(c, args, f) })
+	c.RunE = func(c *cobra.Command, args []string) error { return a.runMap(c, args, f) }
 	return c
 }
 
@@ -66,10 +66,8 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 			return err
 		}
 	}
-	m := starter.Map{ID: f.id, Retry: f.retry, Input: gpumux.MapInput{
-		Task: task, Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
-		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness,
-	}}
+	m := starter.Map{ID: f.id, Retry: f.retry, Input: f.input()}
+	m.Input.Task = task
 	var here *local.Task
 	if f.local {
 		if here, err = f.task(task, command, f.reduce); err != nil {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -101,9 +103,6 @@ func (f *mapFlags) register(c *cobra.Command) {
 // leastMemory is far less than any process takes.
 const leastMemory = 1 << 20
 
-// maxFairness is the longest fairness key that Temporal takes, in bytes.
-const maxFairness = 64
-
 // mistakes collects what is wrong with a command line.
 type mistakes []string
 
@@ -116,12 +115,31 @@ func (m mistakes) err() error {
 	return &local.Mistake{Problems: m}
 }
 
-// check finds every mistake that needs neither files nor a server.
+// flagOf are the flags of a map's fields.
+var flagOf = map[string]string{"ladder": "--pool:", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts", "reduce": "--reduce",
+	"chunk": "--chunk", "window": "--window", "priority": "--priority", "fairnessKey": "--fairness-key"}
+
+// inWords says what a map's fields may be in the words of flags.
+var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the server takes", "Temporal takes",
+	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
+	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
+
+// input adds what is wrong with the options of a map, whatever its task and its items are.
+func (m *mistakes) input(in gpumux.MapInput) {
+	in.Task, in.Range = "task", &gpumux.Range{}
+	var bad *gpumux.InputError
+	if !errors.As(in.Validate(), &bad) {
+		return
+	}
+	for _, p := range bad.Problems {
+		field, _, _ := strings.Cut(p.Field, "[")
+		m.add("%s %s", cmp.Or(flagOf[field], field+":"), inWords.Replace(p.Message))
+	}
+}
+
+// check finds every mistake that needs neither files nor a server, beside those of what is given to the map.
 func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	for _, pool := range f.pools {
-		if _, err := gpumux.RungQueue(pool); err != nil {
-			m.add("--pool: %v", err)
-		}
 		if f.local && strings.Contains(pool, "@") {
 			m.add("--pool %s: with --local name the pool alone, such as gpu", pool)
 		}
@@ -129,14 +147,8 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if changed("pool") && len(f.pools) == 0 {
 		m.add("--pool is empty; name a pool, such as gpu")
 	}
-	if f.mode != "" && f.mode != string(gpumux.Persistent) && f.mode != string(gpumux.Fresh) {
-		m.add("--mode %q is unknown; use persistent or fresh", f.mode)
-	}
 	if f.fresh != "" && f.fresh != string(slot.Fork) && f.fresh != string(slot.Spawn) {
 		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
-	}
-	if f.timeout < 0 {
-		m.add("--timeout %s is negative; leave it away for no limit", f.timeout)
 	}
 	if f.memory != "" {
 		switch size, err := gpumux.ParseSize(f.memory); {
@@ -163,58 +175,19 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	}
 }
 
+// input is what the flags say of a map.
+func (f *mapFlags) input() gpumux.MapInput {
+	return gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
+		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness}
+}
+
 // check finds every mistake in the flags of a map.
 func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command []string, err error) {
 	var m mistakes
 	changed := c.Flags().Changed
 	task, command = m.task(c, args, f.local)
-	given := 0
-	for _, name := range []string{"in", "range", "glob"} {
-		if changed(name) {
-			given++
-			if value := c.Flags().Lookup(name).Value.String(); value == "" || name == "in" && slices.Contains(f.in, "") {
-				m.add("--%s is empty", name)
-			}
-		}
-	}
-	if given == 0 {
-		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
-	} else if given > 1 {
-		m.add("give only one of --in, --range and --glob")
-	}
-	if changed("delimiter") {
-		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
-			m.add("--delimiter: %v", err)
-		}
-		if !changed("in") {
-			m.add("--delimiter goes with --in")
-		}
-	}
-	if f.lines && (!changed("in") || changed("delimiter")) {
-		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
-	}
-	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
-		m.add("--in - is given twice; standard input can be read once")
-	}
-	f.taskFlags.check(&m, changed)
-	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
-		m.add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
-	}
-	if f.attempts < 1 || f.attempts > 100 {
-		m.add("--attempts %d is outside 1 to 100", f.attempts)
-	}
-	if f.chunk < 0 || f.chunk > gpumux.MaxChunk {
-		m.add("--chunk %d is outside 1 to %d (0: learnt)", f.chunk, gpumux.MaxChunk)
-	}
-	if f.window < 0 || f.window > gpumux.MaxWindow {
-		m.add("--window %d is outside 1 to %d (0: learnt)", f.window, gpumux.MaxWindow)
-	}
-	if changed("priority") && (f.priority < 1 || f.priority > 5) {
-		m.add("--priority %d is outside 1 (first) to 5 (last)", f.priority)
-	}
-	if len(f.fairness) > maxFairness {
-		m.add("--fairness-key has %d bytes; Temporal takes at most %d", len(f.fairness), maxFairness)
-	}
+	f.checkItems(&m, changed)
+	f.checkInput(&m, changed)
 	if changed("id") {
 		if err := starter.CheckID(f.id); err != nil {
 			m.add("--id: %v", err)
@@ -233,6 +206,60 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 		m.add("--out %s is the input itself; name another file", f.out)
 	}
 	return task, command, m.err()
+}
+
+// checkInput finds every mistake in how the map is to run.
+func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
+	in := f.input()
+	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
+		m.add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
+		in.Reduce = ""
+	}
+	m.input(in)
+	// In a field 0 stands for the default, which a flag says by being left away.
+	if f.attempts == 0 {
+		m.add("--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
+	}
+	if changed("priority") && f.priority == 0 {
+		m.add("--priority 0 is outside 1 (first) to 5 (last)")
+	}
+	f.taskFlags.check(m, changed)
+}
+
+// checkItems finds every mistake in where the items come from, and reads the delimiter.
+func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
+	given := 0
+	for _, source := range []struct {
+		flag   string
+		values []string
+	}{{"in", f.in}, {"range", []string{f.rng}}, {"glob", []string{f.glob}}} {
+		if changed(source.flag) {
+			given++
+			if slices.Contains(source.values, "") {
+				m.add("--%s is empty", source.flag)
+			}
+		}
+	}
+	if given == 0 {
+		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	} else if given > 1 {
+		m.add("give only one of --in, --range and --glob")
+	}
+	if changed("delimiter") {
+		var err error
+		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
+			m.add("--delimiter: %v", err)
+		}
+		if !changed("in") {
+			m.add("--delimiter goes with --in")
+		}
+	}
+	if f.lines && (!changed("in") || changed("delimiter")) {
+		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
+	}
+	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
+		m.add("--in - is given twice; standard input can be read once")
+	}
 }
 
 // task reads TASK or the command after --.

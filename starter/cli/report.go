@@ -88,14 +88,19 @@ func printCauses(to io.Writer, indent string, failed int64, causes []starter.Cau
 		if c.Count > 1 {
 			like = humanize.Comma(c.Count) + " like "
 		}
-		fault := *c.Example.Fault
-		fault.Index = &c.Example.Index
-		fmt.Fprintf(to, "%s%s%s: %s\n", indent, like, oneLine(fault.Of(), 80), oneLine(fault.Error(), 200))
+		fmt.Fprintf(to, "%s%s%s\n", indent, like, failure(c.Example))
 		failed -= c.Count
 	}
 	if len(causes) > 0 && failed > 0 {
 		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
 	}
+}
+
+// failure says in a line of which item a result is and why it failed.
+func failure(r gpumux.Result) string {
+	fault := *r.Fault
+	fault.Index = &r.Index
+	return oneLine(fault.Of(), 80) + ": " + oneLine(fault.Error(), 200)
 }
 
 // looking is how long results are read for what made items fail.

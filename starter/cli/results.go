@@ -39,7 +39,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) })
+	c.RunE = func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) }
 	return c
 }
 

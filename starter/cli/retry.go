@@ -33,16 +33,13 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runRetry(c, args[0], f) })
+	c.RunE = func(c *cobra.Command, args []string) error { return a.runRetry(c, args[0], f) }
 	return c
 }
 
 func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	var m mistakes
-	f.taskFlags.check(&m, c.Flags().Changed)
-	if f.attempts < 1 || f.attempts > 100 {
-		m.add("--attempts %d is outside 1 to 100", f.attempts)
-	}
+	f.checkInput(&m, c.Flags().Changed)
 	if err := m.err(); err != nil {
 		return err
 	}

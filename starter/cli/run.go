@@ -41,7 +41,7 @@ null. The result goes to standard output, what the task printed to standard erro
 	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
 	a.connectionFlags(c)
 	a.storeFlag(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error { return a.runOne(c, args, f) })
+	c.RunE = func(c *cobra.Command, args []string) error { return a.runOne(c, args, f) }
 	return c
 }
 
@@ -66,6 +66,7 @@ func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string,
 	} else if len(args) == 1 {
 		item = args[0]
 	}
+	m.input(gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
 	f.taskFlags.check(&m, c.Flags().Changed)
 	return task, item, command, m.err()
 }

@@ -23,7 +23,7 @@ func (a *app) showCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.connect(c.Context())
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (a *app) showCommand() *cobra.Command {
 		}
 		printDetail(a.Stdout, d, causes, conn.link(d.ID), time.Now())
 		return nil
-	})
+	}
 	return c
 }
 
@@ -55,74 +55,72 @@ const pendingShown = 10
 // printDetail writes all about a map for people.
 func printDetail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = newVisible(to)
-	field(to, "map", "%s", d.ID)
-	field(to, "task", "%s", d.Task)
-	status := string(d.Status)
-	if d.Progress != nil && d.Progress.Paused {
-		status = "paused"
-	} else if d.Progress != nil && d.Progress.Phase != gpumux.Running {
-		status += ", " + string(d.Progress.Phase)
+	say := func(name, text string) {
+		if text != "" {
+			field(to, name, "%s", text)
+		}
 	}
-	field(to, "status", "%s", status)
+	var faults map[gpumux.Kind]int64
+	var peak *gpumux.Peaks
+	status, reduces := string(d.Status), ""
+	if p := d.Progress; p != nil {
+		faults, peak = p.Faults, p.Peak
+		if p.Paused {
+			status = "paused"
+		} else if p.Phase != gpumux.Running {
+			status += ", " + string(p.Phase)
+		}
+	} else if d.Summary != nil {
+		faults, peak, reduces = d.Summary.Faults, d.Summary.Peak, reduced(*d.Summary)
+	}
 	items := count(d.Items)
 	if d.Input != "" {
 		items += " from " + d.Input
 	}
-	field(to, "items", "%s", items)
+	field(to, "map", "%s", d.ID)
+	field(to, "task", "%s", d.Task)
+	field(to, "status", "%s", status)
+	say("items", items)
 	if d.Succeeded >= 0 {
-		field(to, "succeeded", "%s", humanize.Comma(d.Succeeded))
-		var faults map[gpumux.Kind]int64
-		if d.Progress != nil {
-			faults = d.Progress.Faults
-		} else if d.Summary != nil {
-			faults = d.Summary.Faults
-		}
 		failed := humanize.Comma(d.Failed)
 		if len(faults) > 0 {
 			failed += " (" + kinds(faults) + ")"
 		}
-		field(to, "failed", "%s", failed)
+		say("succeeded", humanize.Comma(d.Succeeded))
+		say("failed", failed)
 	}
 	field(to, "started", "%s (%s)", d.Started.Local().Format(time.DateTime), ago(now, d.Started))
 	if !d.Closed.IsZero() {
-		field(to, "took", "%s", span(d.Closed.Sub(d.Started)))
+		say("took", span(d.Closed.Sub(d.Started)))
 	}
-	if p := d.Progress; p != nil {
-		text := fmt.Sprintf("%d chunks, window %d", p.InFlight, p.Window)
-		if p.Chunk > 0 {
-			text = fmt.Sprintf("%d chunks of up to %d items, window %d", p.InFlight, p.Chunk, p.Window)
-		}
-		if p.Rate > 0 {
-			text += ", " + perSecond(p.Rate)
-		}
-		field(to, "in flight", "%s", text)
-	}
-	var peak *gpumux.Peaks
-	if d.Progress != nil {
-		peak = d.Progress.Peak
-	} else if d.Summary != nil {
-		peak = d.Summary.Peak
-	}
+	say("in flight", inFlight(d.Progress))
 	if peak != nil {
 		field(to, "memory", "peak per item: %s", peak)
 	}
-	if d.Summary != nil {
-		if text := reduced(*d.Summary); text != "" {
-			field(to, "reduced", "%s", text)
-		}
-	}
-	if d.Output != "" {
-		field(to, "results", "%s", d.Output)
-	}
-	if page != "" {
-		field(to, "web UI", "%s", page)
-	}
+	say("reduced", reduces)
+	say("results", d.Output)
+	say("web UI", page)
 	printServing(to, d)
 	printFaults(to, d, causes)
 	printPending(to, d, now)
 	if d.Fault != nil {
 		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), faultText(*d.Fault))
 	}
+}
+
+// inFlight says what a running map has in its workers' hands; p may be nil.
+func inFlight(p *gpumux.Progress) string {
+	if p == nil {
+		return ""
+	}
+	of, rate := "", ""
+	if p.Chunk > 0 {
+		of = fmt.Sprintf(" of up to %d items", p.Chunk)
+	}
+	if p.Rate > 0 {
+		rate = ", " + perSecond(p.Rate)
+	}
+	return fmt.Sprintf("%d chunks%s, window %d%s", p.InFlight, of, p.Window, rate)
 }
 
 // printServing says what a running map waits for.

@@ -14,7 +14,7 @@ import (
 func (a *app) steering(c *cobra.Command, do func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
 	c.Args = oneID
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.connect(c.Context())
 		if err != nil {
 			return err
@@ -30,7 +30,7 @@ func (a *app) steering(c *cobra.Command, do func(ctx context.Context, h *starter
 		}
 		a.console.say("map %s: %s", h.ID, said)
 		return nil
-	})
+	}
 	return c
 }
 
@@ -65,13 +65,14 @@ func (a *app) resumeCommand() *cobra.Command {
 	})
 	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
 	steer := c.RunE
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		given = c.Flags().Changed("window")
-		if window < 0 || window > gpumux.MaxWindow {
-			return usage("--window %d is outside 1 to %d (0: learnt)", window, gpumux.MaxWindow)
+		var m mistakes
+		if m.input(gpumux.MapInput{Window: window}); len(m) > 0 {
+			return m.err()
 		}
 		return steer(c, args)
-	})
+	}
 	return c
 }
 

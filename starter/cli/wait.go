@@ -19,7 +19,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		a.console.quiet = quiet
 		conn, err := a.connect(c.Context())
 		if err != nil {
@@ -57,6 +57,6 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			}
 		}
 		return end.exit()
-	})
+	}
 	return c
 }

@@ -30,7 +30,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
 	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, and whether its store and Temporal can be used")
 	a.keysFlag(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
 		}
@@ -56,7 +56,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return err
 		}
 		return a.serve(c.Context(), w, log)
-	})
+	}
 	return c
 }
 

@@ -26,14 +26,14 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.askWorkers(c, func(workers []starter.Worker) error {
 			if asJSON {
 				return printJSON(a.Stdout, workers)
 			}
 			return printWorkers(a.Stdout, workers, time.Now())
 		})
-	})
+	}
 	return c
 }
 
@@ -49,7 +49,7 @@ process for the next item, fresh starts one for every item.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
-	c.RunE = ran(func(c *cobra.Command, _ []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.askWorkers(c, func(workers []starter.Worker) error {
 			tasks := tasksOf(workers)
 			if asJSON {
@@ -61,7 +61,7 @@ process for the next item, fresh starts one for every item.`,
 			}
 			return table(a.Stdout, rows)
 		})
-	})
+	}
 	return c
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 // Map starts a map of Options.Task, or goes on with the one that the same call started before, by the rules of package starter. The
@@ -19,9 +18,7 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
 	}
-	if o.Pools == nil {
-		o.Pools, _ = Pools(nil, config.Pool{Mode: m.Input.Mode})
-	}
+	o.fill(m.Input.Mode)
 	o.Task.put(&m)
 	m.Input.Ladder = nil
 	for _, pool := range o.Pools {
@@ -54,9 +51,6 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 
 // place names a map that has no ID, and the folder of its state.
 func (o *Options) place(m *starter.Map) (err error) {
-	if o.Say == nil {
-		o.Say = func(string) {}
-	}
 	switch {
 	case m.ID != "":
 	case m.Retry && o.Data != "":

@@ -50,6 +50,7 @@ type Session struct {
 
 // Open starts a server and, for a Task or Modules, a worker. With a Task the folder must hold no map that still runs.
 func Open(ctx context.Context, o Options) (*Session, error) {
+	o.fill("")
 	temporary := o.Data == ""
 	if temporary {
 		var err error
@@ -73,15 +74,19 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// open checks the worker's set-up, starts the server and, when check finds nothing amiss, the worker. What it started is stopped
-// again when it fails. Owner is the map that the folder is for, or empty.
-func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
+// fill puts the defaults in place.
+func (o *Options) fill(mode gpumux.Mode) {
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
-	if (o.Task != nil || o.Modules != nil) && o.Pools == nil {
-		o.Pools, _ = Pools(nil, config.Pool{})
+	if o.Pools == nil && (o.Task != nil || o.Modules != nil) {
+		o.Pools, _ = Pools(nil, config.Pool{Mode: mode})
 	}
+}
+
+// open checks the worker's set-up, starts the server and, when check finds nothing amiss, the worker. What it started is stopped
+// again when it fails. Owner is the map that the folder is for, or empty.
+func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
 	s := &Session{o: o}
 	if s.Data, err = filepath.Abs(o.Data); err != nil {
 		return nil, unavailable("%w", err)
