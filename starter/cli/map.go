@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -57,7 +58,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	a.console.quiet = f.quiet
-	out, err := a.chooseOutput(f.out, f.json)
+	out, err := files.Choose(f.out, a.Stdout, f.json, isTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -78,15 +79,15 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {
 		return a.mapURL(ctx, f, m, out)
 	}
-	over, err := a.readItems(ctx, f)
+	over, err := f.source(a.Stdin).Read(ctx)
 	if err != nil {
 		return err
 	}
-	defer over.remove()
-	if over.isOneList() {
-		a.console.note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.label)
+	defer over.Remove()
+	if over.IsOneList() {
+		a.console.note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
 	}
-	over.put(&m)
+	over.Put(&m)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -102,25 +103,25 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 }
 
 // mapURL runs a map over a URL: the workers read it where it lies when it is in their store, else it is read here.
-func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out output) error {
+func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.Output) error {
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.close()
-	over := items{source: f.in[0], label: f.in[0]}
+	over := files.Items{URL: f.in[0], Label: f.in[0]}
 	if f.comma != 0 || f.lines || !conn.Holds(ctx, f.in[0]) {
-		if over, err = a.readItems(ctx, f); err != nil {
+		if over, err = f.source(a.Stdin).Read(ctx); err != nil {
 			return err
 		}
 	}
-	defer over.remove()
-	over.put(&m)
+	defer over.Remove()
+	over.Put(&m)
 	return a.mapThere(ctx, conn, f, m, out)
 }
 
 // mapThere runs the map on the workers of a server.
-func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out output) error {
+func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out files.Output) error {
 	if f.noWait {
 		if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 			return err
@@ -189,7 +190,7 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 }
 
 // finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
-func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out output, f *mapFlags) (delivered bool, err error) {
+func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
 		a.console.note("map %s runs already; following it", h.ID)
 	}
@@ -213,14 +214,14 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		}
 		return true, end.exit()
 	}
-	if out, err = out.named(h.ID); err != nil {
+	if out, err = out.Named(h.ID); err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	causes, err := out.write(ctx, conn.Starter, end.Summary, filter{})
+	causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
 	if err != nil {
 		return false, a.undelivered(conn, h, err)
 	}
-	end.File, end.printed, end.Causes = out.path, out.path == "", causes.Most()
+	end.File, end.printed, end.Causes = out.Path, out.Path == "", causes.Most()
 	if f.json {
 		if err := end.printJSON(a.Stdout); err != nil {
 			return false, a.undelivered(conn, h, err)

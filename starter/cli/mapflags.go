@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -179,6 +181,11 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 func (f *mapFlags) input() gpumux.MapInput {
 	return gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
 		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness}
+}
+
+// source is what the flags say of the items.
+func (f *mapFlags) source(stdin io.Reader) files.Source {
+	return files.Source{In: f.in, Lines: f.lines, Delimiter: f.comma, Stdin: stdin, Range: f.rng, Glob: f.glob}
 }
 
 // check finds every mistake in the flags of a map.

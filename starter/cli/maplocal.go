@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -89,7 +90,7 @@ func inFlags(err error) error {
 
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
-func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *local.Task, out output) error {
+func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *local.Task, out files.Output) error {
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
 		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}

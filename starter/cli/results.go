@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -32,8 +33,8 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Args: oneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
-	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
-	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
+	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
+	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
 	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
@@ -45,7 +46,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 
 // resultsFlags are the flags of `gpumux results`.
 type resultsFlags struct {
-	filter
+	files.Filter
 	starter.FollowOptions
 	out             string
 	follow, partial bool
@@ -55,7 +56,7 @@ func (f *resultsFlags) check() error {
 	switch {
 	case f.Unordered && !f.follow:
 		return usage("--unordered goes with --follow; the results of a finished map are in order")
-	case f.values && f.failed:
+	case f.Values && f.Failed:
 		return usage("--values and --failed exclude each other: a failed item has no value")
 	case f.partial && f.follow:
 		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
@@ -67,13 +68,14 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err := f.check(); err != nil {
 		return err
 	}
-	to, err := a.chooseOutput(f.out, false)
+	to, err := files.Choose(f.out, a.Stdout, false, isTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
+	to.Filter = f.Filter
 	if f.partial && a.address == "" && starter.CheckID(id) == nil {
 		if state, err := local.StateOf(id); err == nil && state.Output != "" {
-			return a.partialHere(ctx, state, to, f.filter)
+			return a.partialHere(ctx, state, to)
 		}
 	}
 	conn, err := a.connectWithStore(ctx)
@@ -87,7 +89,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	}
 	switch {
 	case f.follow:
-		if _, err := to.lines(ctx, h.FollowLines(ctx, f.FollowOptions), f.filter); err != nil {
+		if _, err := to.Write(ctx, h.FollowLines(ctx, f.FollowOptions)); err != nil {
 			if errors.Is(err, errInterrupted) {
 				a.console.say("map %s goes on", h.ID)
 				return exitError(ExitInterrupted)
@@ -95,16 +97,16 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 			return a.explain(err)
 		}
 	case h.Running() && f.partial:
-		return a.partial(ctx, h.ID, "still runs", h.Items, h.Stored(ctx), to, f.filter)
+		return a.partial(ctx, h.ID, "still runs", h.Items, h.Stored(ctx), to)
 	case h.Running():
 		return &starter.StillRunning{ID: h.ID, Results: true}
 	}
 	summary, err := h.Wait(ctx)
 	if err != nil {
-		return a.unfinished(ctx, h, err, f.partial, to, f.filter)
+		return a.unfinished(ctx, h, err, f.partial, to)
 	}
 	if !f.follow {
-		if _, err := to.write(ctx, conn.Starter, summary, f.filter); err != nil {
+		if _, err := to.Write(ctx, conn.Lines(ctx, summary)); err != nil {
 			return err
 		}
 	}
@@ -112,7 +114,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 }
 
 // unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
-func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to output, f filter) error {
+func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to files.Output) error {
 	how := ""
 	switch {
 	case errors.As(err, new(*starter.Canceled)):
@@ -124,7 +126,7 @@ func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, part
 	}
 	switch {
 	case how != "" && partial:
-		return a.partial(ctx, h.ID, how, h.Items, h.Stored(ctx), to, f)
+		return a.partial(ctx, h.ID, how, h.Items, h.Stored(ctx), to)
 	case how != "" && h.Output != "":
 		return a.explain(fmt.Errorf("%w; --partial gives the results that it has", err))
 	}
@@ -132,7 +134,7 @@ func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, part
 }
 
 // partial writes the results that there are of a map, and says that they are not all.
-func (a *app) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to output, f filter) error {
+func (a *app) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to files.Output) error {
 	n := int64(0)
 	counted := func(yield func([]byte, error) bool) {
 		for line, err := range lines {
@@ -144,7 +146,7 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 			}
 		}
 	}
-	if _, err := to.lines(ctx, counted, f); err != nil {
+	if _, err := to.Write(ctx, counted); err != nil {
 		return err
 	}
 	of := ""
@@ -156,7 +158,7 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 }
 
 // partialHere is partial of a local map, whose server is gone.
-func (a *app) partialHere(ctx context.Context, state local.State, to output, f filter) error {
+func (a *app) partialHere(ctx context.Context, state local.State, to files.Output) error {
 	keys, err := a.sealing()
 	if err != nil {
 		return err
@@ -170,5 +172,5 @@ func (a *app) partialHere(ctx context.Context, state local.State, to output, f f
 	if whole, err := st.Exists(ctx, state.Output); err == nil && whole {
 		lines = (&starter.Starter{Store: st}).Lines(ctx, gpumux.Summary{Output: state.Output})
 	}
-	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to, f)
+	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to)
 }

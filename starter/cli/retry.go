@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 )
 
 func (a *app) retryCommand() *cobra.Command {
@@ -44,7 +45,7 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 		return err
 	}
 	a.console.quiet = f.quiet
-	out, err := a.chooseOutput(f.out, f.json)
+	out, err := files.Choose(f.out, a.Stdout, f.json, isTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -125,7 +126,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
-		stdin := until(ctx, a.Stdin)
+		stdin := files.Until(ctx, a.Stdin)
 		defer stdin.Close()
 		data, err := io.ReadAll(stdin)
 		if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package files_test
 
 import (
 	"bufio"
@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/starter/cli/files"
 )
 
 // twoLines are results to write.
@@ -30,11 +32,10 @@ const twoWritten = "{\"index\":0,\"value\":1}\n{\"index\":1,\"fault\":{}}\n"
 
 // deliverTo checks and writes as a command does.
 func deliverTo(path string) error {
-	o := output{app: &app{}, path: path}
-	if err := o.check(); err != nil {
-		return err
+	o, err := files.Choose(path, nil, false, false)
+	if err == nil {
+		_, err = o.Write(context.Background(), twoLines())
 	}
-	_, err := o.lines(context.Background(), twoLines(), filter{})
 	return err
 }
 
@@ -108,8 +109,9 @@ func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "r.jsonl", "old\n")
 	broken := errors.New("the store is away")
-	o := output{app: &app{}, path: "r.jsonl"}
-	_, err := o.lines(context.Background(), func(yield func([]byte, error) bool) { yield(nil, broken) }, filter{})
+	o, err := files.Choose("r.jsonl", nil, false, false)
+	require.NoError(t, err)
+	_, err = o.Write(context.Background(), func(yield func([]byte, error) bool) { yield(nil, broken) })
 	require.ErrorIs(t, err, broken)
 	require.Equal(t, "old\n", readAll(t, "r.jsonl"))
 	names, err := os.ReadDir(".")
@@ -122,15 +124,22 @@ func TestOutput_BlockedStreamsEndWithTheContext(t *testing.T) {
 	require.NoError(t, unix.Mkfifo("pipe", 0o600))
 	reader, writer := io.Pipe() // nobody reads
 	defer reader.Close()
-	for name, o := range map[string]output{
-		"Stdout": {app: &app{Options: Options{Stdout: writer}}},
-		"Pipe":   {app: &app{}, path: "pipe"},
-	} {
+	for name, path := range map[string]string{"Stdout": "-", "Pipe": "pipe"} {
 		t.Run(name, func(t *testing.T) {
+			interrupted := errors.New("interrupted")
 			ctx, cancel := context.WithCancelCause(context.Background())
-			cancel(errInterrupted)
-			_, err := o.lines(ctx, func(yield func([]byte, error) bool) { yield([]byte(strings.Repeat("x", 1<<20)), nil) }, filter{})
-			require.ErrorIs(t, err, errInterrupted)
+			if path == "pipe" { // nobody opens it to read
+				cancel(interrupted)
+			}
+			o, err := files.Choose(path, writer, false, false)
+			require.NoError(t, err)
+			_, err = o.Write(ctx, func(yield func([]byte, error) bool) {
+				if yield([]byte("line"), nil) {
+					cancel(interrupted)
+					yield(nil, nil) // has it written out
+				}
+			})
+			require.ErrorIs(t, err, interrupted)
 		})
 	}
 }
@@ -138,10 +147,14 @@ func TestOutput_BlockedStreamsEndWithTheContext(t *testing.T) {
 // What is at hand when a signal comes is still written, so that lines stay whole.
 func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	defer cancel()
 	var out bytes.Buffer
-	_, err := (&unblocked{ctx, &out}).Write([]byte("line\n"))
+	o, err := files.Choose("-", &out, false, false)
 	require.NoError(t, err)
+	_, err = o.Write(ctx, func(yield func([]byte, error) bool) {
+		_ = yield([]byte("line"), nil) && func() bool { cancel(); return yield(nil, nil) }() && yield([]byte("late"), nil)
+	})
+	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, "line\n", out.String())
 }
 
@@ -149,26 +162,21 @@ func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 func TestOutput_IsCompressedAsItsNameSays(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, unix.Mkfifo("pipe.gz", 0o600))
-	read := make(chan []byte)
+	piped := make(chan []byte)
 	go func() {
 		data, _ := os.ReadFile("pipe.gz")
-		read <- data
+		piped <- data
 	}()
 	require.NoError(t, deliverTo("pipe.gz"))
-	write(t, "piped.jsonl.gz", string(<-read))
+	write(t, "piped.jsonl.gz", string(<-piped))
 	for _, name := range []string{"r.jsonl.gz", "r.jsonl.zst", "R.JSONL.GZIP", "piped.jsonl.gz"} {
 		if name != "piped.jsonl.gz" {
 			require.NoError(t, deliverTo(name), name)
 		}
 		require.False(t, strings.HasPrefix(readAll(t, name), "{"), name)
-		a := &app{}
-		over, err := a.readItems(t.Context(), &mapFlags{in: []string{name}})
-		require.NoError(t, err, name)
-		all, err := over.spooled.All()
-		require.NoError(t, err)
-		require.Len(t, all, 2)
-		require.JSONEq(t, `{"index":1,"fault":{}}`, string(all[1]))
-		over.remove()
+		all := read(t, files.Source{In: []string{name}})
+		require.Len(t, all, 2, name)
+		require.JSONEq(t, `{"index":1,"fault":{}}`, all[1])
 	}
 }
 
@@ -191,7 +199,38 @@ func TestOutput_CompressedResultsComeBeforeAPause(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "{\"index\":0,\"value\":1}\n", line)
 	}
-	o := output{app: &app{}, path: "r.gz"}
-	_, err := o.lines(t.Context(), lines, filter{})
+	o, err := files.Choose("r.gz", nil, false, false)
 	require.NoError(t, err)
+	_, err = o.Write(t.Context(), lines)
+	require.NoError(t, err)
+}
+
+// What a line is of is told from its beginning, whatever the value holds.
+func TestOutput_FailedAndValues(t *testing.T) {
+	lines := []string{`{"index":123456789012,"fault":{"kind":"crash","message":"gone"}}`, `{"index":0,"value":{"fault":1}}`, `{"index":0,"value":"a,\"fault\""}`,
+		`{"index":3,"value":null}`}
+	for _, c := range []struct {
+		files.Filter
+		want []string
+	}{
+		{files.Filter{}, lines},
+		{files.Filter{Failed: true}, lines[:1]},
+		{files.Filter{Values: true}, []string{"null", `{"fault":1}`, `"a,\"fault\""`, "null"}},
+	} {
+		var out bytes.Buffer
+		o, err := files.Choose("-", &out, false, false)
+		require.NoError(t, err)
+		o.Filter = c.Filter
+		causes, err := o.Write(t.Context(), func(yield func([]byte, error) bool) {
+			for _, line := range lines {
+				if !yield([]byte(line), nil) {
+					return
+				}
+			}
+		})
+		require.NoError(t, err)
+		require.Equal(t, strings.Join(c.want, "\n")+"\n", out.String())
+		require.Len(t, causes.Most(), 1)
+		require.EqualValues(t, 123456789012, causes.Most()[0].Example.Index)
+	}
 }

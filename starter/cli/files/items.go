@@ -1,4 +1,4 @@
-package cli
+package files
 
 import (
 	"bufio"
@@ -22,23 +22,34 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// items are what a map runs over: exactly one of spooled, rng and source is set.
-type items struct {
+// Source names what a command maps over, as its flags do: In, Range or Glob.
+type Source struct {
+	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them as an item, a string. They are CSV with a
+	// Delimiter, when that is not 0.
+	In          []string
+	Lines       bool
+	Delimiter   rune
+	Stdin       io.Reader
+	Range, Glob string
+}
+
+// Items are what a map runs over: exactly one of spooled, numbers and URL is set.
+type Items struct {
 	spooled *store.Spooled
-	rng     *gpumux.Range
-	// source is a file in the workers' store.
-	source string
-	// label says where they come from.
-	label string
+	numbers *gpumux.Range
+	// URL is a file in the workers' store.
+	URL string
+	// Label says where they come from.
+	Label string
 }
 
-// put makes them the items of a map.
-func (i items) put(m *starter.Map) {
-	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.rng, i.source, i.label
+// Put makes them the items of a map.
+func (i Items) Put(m *starter.Map) {
+	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.numbers, i.URL, i.Label
 }
 
-// isOneList reports whether the input is a single item, a list, which people may have meant to be the items.
-func (i items) isOneList() bool {
+// IsOneList reports whether the input is a single item, a list, which people may have meant to be the items.
+func (i Items) IsOneList() bool {
 	const most = 16 << 20
 	if i.spooled == nil || i.spooled.Items != 1 || i.spooled.Bytes > most {
 		return false
@@ -47,27 +58,28 @@ func (i items) isOneList() bool {
 	return err == nil && all[0][0] == '['
 }
 
-func (i items) remove() {
+// Remove deletes the copy that Read may have made.
+func (i Items) Remove() {
 	if i.spooled != nil {
 		_ = i.spooled.Remove()
 	}
 }
 
-// readItems reads what --in, --range or --glob name. Files are checked to the last line before anything else happens.
-func (a *app) readItems(ctx context.Context, f *mapFlags) (items, error) {
+// Read reads the items. Files are checked to the last line before anything else happens.
+func (s Source) Read(ctx context.Context) (Items, error) {
 	switch {
-	case f.rng != "":
-		r, err := parseRange(f.rng)
-		return items{rng: r, label: "range " + f.rng}, err
-	case f.glob != "":
-		return globItems(ctx, f.glob)
+	case s.Range != "":
+		r, err := parseRange(s.Range)
+		return Items{numbers: r, Label: "range " + s.Range}, err
+	case s.Glob != "":
+		return globItems(ctx, s.Glob)
 	}
 	var inputs []store.Input
 	var labels []string
-	for _, in := range f.in {
-		input, label, err := a.input(ctx, in, f)
+	for _, in := range s.In {
+		input, label, err := s.input(ctx, in)
 		if err != nil {
-			return items{}, err
+			return Items{}, err
 		}
 		inputs, labels = append(inputs, input), append(labels, label)
 	}
@@ -75,21 +87,21 @@ func (a *app) readItems(ctx context.Context, f *mapFlags) (items, error) {
 }
 
 // input finds out what one --in names. It is opened when it is read.
-func (a *app) input(ctx context.Context, in string, f *mapFlags) (input store.Input, label string, err error) {
-	input = store.Input{Name: in, Delimiter: f.comma}
+func (s Source) input(ctx context.Context, in string) (input store.Input, label string, err error) {
+	input = store.Input{Name: in, Delimiter: s.Delimiter}
 	if in == "-" {
 		input.Name = "standard input"
-		input.Open = func() (io.ReadCloser, error) { return until(ctx, a.Stdin), nil }
+		input.Open = func() (io.ReadCloser, error) { return Until(ctx, s.Stdin), nil }
 		switch {
-		case f.lines:
+		case s.Lines:
 			input.Format = store.Lines
-		case f.comma != 0:
+		case s.Delimiter != 0:
 			input.Format = store.CSV
 		}
 		return input, input.Name, nil
 	}
 	isURL := strings.Contains(in, "://")
-	if input.Format, err = formatOf(in, isURL, f); err != nil {
+	if input.Format, err = s.formatOf(in, isURL); err != nil {
 		return input, "", err
 	}
 	if isURL {
@@ -116,7 +128,7 @@ func (a *app) input(ctx context.Context, in string, f *mapFlags) (input store.In
 		if err != nil {
 			return nil, usage("--in: %v", err)
 		}
-		return opened{until(ctx, file), file}, nil
+		return opened{Until(ctx, file), file}, nil
 	}
 	return input, filepath.Base(in), nil
 }
@@ -130,8 +142,8 @@ type opened struct {
 func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
 // formatOf is how a file is to be read: as the flags say, else as its name does, else as JSON lines.
-func formatOf(in string, isURL bool, f *mapFlags) (store.Format, error) {
-	if f.lines {
+func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
+	if s.Lines {
 		return store.Lines, nil
 	}
 	name := in
@@ -140,9 +152,9 @@ func formatOf(in string, isURL bool, f *mapFlags) (store.Format, error) {
 	}
 	format, err := store.FormatOf(name)
 	switch {
-	case f.comma != 0 && err == nil && format == store.JSONLines:
+	case s.Delimiter != 0 && err == nil && format == store.JSONLines:
 		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
-	case f.comma != 0:
+	case s.Delimiter != 0:
 		return store.CSV, nil
 	case err != nil && (isURL || refusedEnding(name)):
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
@@ -167,17 +179,17 @@ func convertHint(in string) string {
 	return ""
 }
 
-func spool(inputs []store.Input, label string) (items, error) {
+func spool(inputs []store.Input, label string) (Items, error) {
 	spooled, err := store.SpoolAll(inputs, "")
-	var mistake *local.Mistake
+	var wrong *local.Mistake
 	switch {
-	case errors.As(err, &mistake):
-		return items{}, mistake
+	case errors.As(err, &wrong):
+		return Items{}, wrong
 	case err != nil:
 		// A mistake in the items stays one; all else is the machine's.
-		return items{}, unavailable(err)
+		return Items{}, &local.Unavailable{Err: err}
 	}
-	return items{spooled: spooled, label: label}, nil
+	return Items{spooled: spooled, Label: label}, nil
 }
 
 // parseRange reads A:B.
@@ -197,13 +209,13 @@ func parseRange(text string) (*gpumux.Range, error) {
 }
 
 // globItems makes an item of the absolute path of every file that fits the pattern, in order.
-func globItems(ctx context.Context, pattern string) (items, error) {
+func globItems(ctx context.Context, pattern string) (Items, error) {
 	paths, err := matching(pattern)
 	if err != nil {
-		return items{}, err
+		return Items{}, err
 	}
 	if len(paths) == 0 {
-		return items{}, usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
+		return Items{}, usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
 	}
 	reader, writer := io.Pipe()
 	go func() {
@@ -218,7 +230,7 @@ func globItems(ctx context.Context, pattern string) (items, error) {
 		writer.CloseWithError(to.Flush())
 	}()
 	defer reader.Close()
-	in := store.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return until(ctx, reader), nil }}
+	in := store.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
 	return spool([]store.Input{in}, "glob "+pattern)
 }
 
@@ -278,9 +290,9 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does. Closing it lets go
+// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does. Closing it lets go
 // of the stream.
-func until(ctx context.Context, from io.Reader) *io.PipeReader {
+func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
 	go func() {

@@ -1,0 +1,221 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+// Output is where results go: a file that appears whole or not at all, or standard output.
+type Output struct {
+	// Path is empty for standard output.
+	Path string
+	Filter
+	stdout io.Writer
+}
+
+// Filter says which results to write, and what of them.
+type Filter struct {
+	// Values writes the value alone, null for a failed item; Failed leaves out what succeeded.
+	Values, Failed bool
+}
+
+// unnamed is the path of an output that Named gives a name.
+const unnamed = "?"
+
+// Choose reads --out. Without it results go down the pipe, or on a screen into a file that Named makes, as they do where standard output
+// is for JSON.
+func Choose(flag string, stdout io.Writer, json, screen bool) (Output, error) {
+	o := Output{Path: flag, stdout: stdout}
+	switch {
+	case flag == "-" && json:
+		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
+	case flag == "-", flag == "" && !json && !screen:
+		o.Path = ""
+		return o, nil
+	case flag == "":
+		o.Path = unnamed
+		return o, nil
+	case strings.Contains(flag, "://"):
+		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
+	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
+		return o, usage("--out %s: results are JSON lines; name the file .jsonl", flag)
+	}
+	return o, o.check()
+}
+
+// resultsAs is the ending that names the format of a file, without that of its compression.
+func resultsAs(name string) string {
+	ending := strings.ToLower(filepath.Ext(name))
+	if packer, err := store.Pack(io.Discard, name); err == nil && packer != nil {
+		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
+	}
+	return ending
+}
+
+// Named puts the default name in place when the user gave none.
+func (o Output) Named(id string) (Output, error) {
+	if o.Path != unnamed {
+		return o, nil
+	}
+	o.Path = id + ".results.jsonl"
+	return o, o.check()
+}
+
+// check finds out before any work whether the file can be written.
+func (o Output) check() error {
+	place, err := placeOf(o.Path)
+	switch {
+	case err != nil:
+	case place.folder:
+		return usage("--out %s is a folder; name a file in it", o.Path)
+	case place.stream || place.mode != 0:
+		err = unix.Access(place.path, unix.W_OK)
+	}
+	if err == nil && !place.stream {
+		var trial *os.File
+		if trial, err = place.create(); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
+	if err != nil {
+		return usage("--out %s cannot be written: %v", o.Path, err)
+	}
+	return nil
+}
+
+// Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
+func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
+	where := "the results"
+	if o.Path == "" {
+		err = o.copy(ctx, &unblocked{ctx, o.stdout}, from, &causes)
+	} else {
+		where, err = o.Path, o.file(ctx, from, &causes)
+	}
+	var at *fs.PathError
+	if err == nil || errors.As(err, &at) && at.Path == o.Path { // it says where already
+		return causes, err
+	}
+	return causes, fmt.Errorf("write %s: %w", where, err)
+}
+
+// file writes a file under another name first, or into what is there when that is a device or a pipe.
+func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	place, err := placeOf(o.Path)
+	if err != nil {
+		return err
+	}
+	if place.stream {
+		to, err := place.open(ctx)
+		if err != nil {
+			return err
+		}
+		err = o.copy(ctx, &unblocked{ctx, to}, from, causes)
+		if ctx.Err() != nil {
+			return err // a write may still block, and closing with it
+		}
+		return errors.Join(err, to.Close())
+	}
+	file, err := place.create()
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // it has another name by then when all went well
+	defer file.Close()
+	if err := o.copy(ctx, file, from, causes); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), place.path)
+}
+
+// copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
+// out.
+func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	packer, err := store.Pack(out, o.Path)
+	if err != nil {
+		return err
+	}
+	if packer != nil {
+		out = packer
+	}
+	to := bufio.NewWriterSize(out, 256<<10)
+	for line, err := range from {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+			if packer != nil && err == nil {
+				err = packer.Flush()
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return errors.Join(err, to.Flush())
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if line, err = o.pick(line, causes); err != nil {
+			return err
+		}
+		if line == nil {
+			continue
+		}
+		if _, err := to.Write(line); err != nil {
+			return err
+		}
+		if err := to.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	if err := to.Flush(); err != nil || packer == nil {
+		return err
+	}
+	return packer.Close()
+}
+
+// pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
+func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
+	isFault := failedLine(line)
+	if isFault {
+		if err := causes.AddLine(line); err != nil {
+			return nil, err
+		}
+	}
+	if o.Failed && !isFault {
+		return nil, nil
+	}
+	if !o.Values {
+		return line, nil
+	}
+	result := struct {
+		Value json.RawMessage `json:"value"`
+	}{json.RawMessage("null")}
+	if err := json.Unmarshal(line, &result); err != nil {
+		return nil, fmt.Errorf("read a result: %w", err)
+	}
+	return result.Value, nil
+}
+
+// failedLine tells from the beginning of a line, {"index":7,"fault":…, whether the item failed.
+func failedLine(line []byte) bool {
+	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
+	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
+}
