@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ func (c *Causes) Most() []Cause {
 	for i, group := range c.order {
 		sorted[i] = *group
 	}
-	slices.SortStableFunc(sorted, func(a, b Cause) int { return int(min(1, max(-1, b.Count-a.Count))) })
+	slices.SortStableFunc(sorted, func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	return sorted
 }
 

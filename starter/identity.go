@@ -26,13 +26,16 @@ type identity struct {
 	id string
 }
 
-// identify hashes a map. items is the hash of its items when they lie in a file, or empty.
-func identify(in gpumux.MapInput, scope, items string) identity {
+// identify hashes a map.
+func (m *Map) identify() identity {
+	in := m.Input
 	what := struct {
 		Task, Scope, Items, Source string
 		Range                      *gpumux.Range
-	}{in.Task, scope, items, in.Source, in.Range}
-	if items == "" && in.Items != nil {
+	}{in.Task, m.Scope, "", in.Source, in.Range}
+	if m.Spooled != nil {
+		what.Items = m.Spooled.Hash
+	} else if in.Items != nil {
 		lines := sha256.New()
 		for _, item := range in.Items {
 			lines.Write(item)
@@ -90,17 +93,11 @@ func newOutput(id string) string {
 	return path.Join("maps", id, hex.EncodeToString(b[:]), "results.jsonl")
 }
 
-// Identify is the ID that Start gives to a map without one. items is the hash of the items when they lie in a file (see
-// store.Spooled), else empty; scope and edition are Map's.
-func Identify(in gpumux.MapInput, scope, items, edition string) string {
-	return identify(in, scope, items).of(edition)
-}
+// MadeID is the ID that Start gives to the map when it has none.
+func (m *Map) MadeID() string { return m.identify().of(m.Edition) }
 
 // Fingerprint tells what is mapped over what, whatever the other options: maps of the same one are retried by each other's commands.
-// items and scope are those of Identify.
-func Fingerprint(in gpumux.MapInput, scope, items string) string {
-	return identify(in, scope, items).fingerprint
-}
+func (m *Map) Fingerprint() string { return m.identify().fingerprint }
 
 // of is the ID for an edition of the task. The fingerprint is the same for all, so that a map can go on with another.
 func (who identity) of(edition string) string {

@@ -9,14 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
 )
+
+func made(m Map) string { return m.MadeID() }
 
 // The IDs of a release are those of the next: else a map given again after an upgrade would begin from nothing.
 func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
 		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
-	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", Identify(in, "", "", ""))
-	require.Equal(t, "embed-bed1feffd9e9", Identify(gpumux.MapInput{Task: "embed"}, "/home/me", "00ff", ""))
+	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", made(Map{Input: in}))
+	require.Equal(t, "embed-bed1feffd9e9", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &store.Spooled{Hash: "00ff"}}))
 }
 
 func TestIdentify_WhatCounts(t *testing.T) {
@@ -36,19 +39,19 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		"timeout":  func(in *gpumux.MapInput) { in.Timeout = 1 },
 		"failFast": func(in *gpumux.MapInput) { in.FailFast = true },
 	}
-	id := Identify(base, "", "", "")
+	id := made(Map{Input: base})
 	for name, change := range same {
 		in := base
 		change(&in)
-		require.Equal(t, id, Identify(in, "", "", ""), name)
+		require.Equal(t, id, made(Map{Input: in}), name)
 	}
 	for name, change := range other {
 		in := base
 		change(&in)
-		require.NotEqual(t, id, Identify(in, "", "", ""), name)
+		require.NotEqual(t, id, made(Map{Input: in}), name)
 	}
-	require.NotEqual(t, id, Identify(base, "/elsewhere", "", ""))
-	require.Equal(t, id+"-a1b2c3", Identify(base, "", "", "a1b2c3"), "maps of other editions of a task are found by the same beginning")
+	require.NotEqual(t, id, made(Map{Input: base, Scope: "/elsewhere"}))
+	require.Equal(t, id+"-a1b2c3", made(Map{Input: base, Edition: "a1b2c3"}), "maps of other editions of a task are found by the same beginning")
 }
 
 func TestClean(t *testing.T) {

@@ -97,11 +97,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	if err := given.Validate(); err != nil {
 		return nil, err
 	}
-	items := ""
-	if m.Spooled != nil {
-		items = m.Spooled.Hash
-	}
-	who := identify(m.Input, m.Scope, items)
+	who := m.identify()
 	id, named := who.of(m.Edition), m.ID != ""
 	if named {
 		if err := CheckID(m.ID); err != nil {

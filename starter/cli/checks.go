@@ -64,12 +64,18 @@ func checkTask(ctx context.Context, python, task string) finding {
 		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
 		return f
 	}
-	library, remove, err := runtimeFolder()
+	// Tasks import the Python side of gpumux.
+	library, err := os.MkdirTemp("", "gpumux-doctor-")
+	if err == nil {
+		defer os.RemoveAll(library)
+		if library, err = pyruntime.Install(library); err == nil {
+			library = filepath.Dir(filepath.Dir(library))
+		}
+	}
 	if err != nil {
 		f.Detail, f.Fix = err.Error(), "make room in the folder for temporary files (TMPDIR)"
 		return f
 	}
-	defer remove()
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
 	started := time.Now()
@@ -288,19 +294,4 @@ func checkPort(name, flag string, port int) finding {
 	}
 	_ = listener.Close()
 	return finding{Check: name, Verdict: good, Detail: "free for `gpumux dev`"}
-}
-
-// runtimeFolder writes the Python side of gpumux, which tasks import.
-func runtimeFolder() (library string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "gpumux-doctor-")
-	if err != nil {
-		return "", nil, err
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	main, err := pyruntime.Install(dir)
-	if err != nil {
-		remove()
-		return "", nil, err
-	}
-	return filepath.Dir(filepath.Dir(main)), remove, nil
 }

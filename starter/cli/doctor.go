@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -60,12 +61,7 @@ imported. The exit code is 1 when a check failed.`,
 		} else {
 			printFindings(a.Stdout, findings)
 		}
-		for _, found := range findings {
-			if found.Verdict == bad {
-				return exitError(ExitFailed)
-			}
-		}
-		return nil
+		return verdictOf(findings, ExitFailed)
 	}
 	return c
 }
@@ -91,6 +87,14 @@ func (a *app) examine(ctx context.Context, f *doctorFlags) []finding {
 	}
 	defer conn.close()
 	return append(findings, a.checkWorkers(ctx, conn)...)
+}
+
+// verdictOf ends the command with a code when a check failed.
+func verdictOf(findings []finding, code exitError) error {
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.Verdict == bad }) {
+		return code
+	}
+	return nil
 }
 
 func printFindings(to io.Writer, findings []finding) {

@@ -142,8 +142,9 @@ func printReduced(to io.Writer, s gpumux.Summary) error {
 
 // kinds writes how many items failed of what, the most first.
 func kinds(faults map[gpumux.Kind]int64) string {
-	names := slices.Sorted(maps.Keys(faults))
-	slices.SortStableFunc(names, func(a, b gpumux.Kind) int { return int(faults[b] - faults[a]) })
+	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
+		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
+	})
 	parts := make([]string, len(names))
 	for i, name := range names {
 		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)

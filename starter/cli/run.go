@@ -154,7 +154,7 @@ func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 
 // call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
 func (a *app) call(ctx context.Context, conn *connection, m starter.Map, ladder []string, whole bool) error {
-	m.ID = "run-" + starter.Identify(m.Input, "", "", "") + "-" + strings.ToLower(rand.Text()[:8])
+	m.ID = "run-" + m.MadeID() + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
 	if err != nil {
 		return err

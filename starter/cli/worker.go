@@ -90,12 +90,7 @@ func (a *app) checkReach(ctx context.Context, file string, conf config.Config) e
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	for _, found := range findings {
-		if found.Verdict == bad {
-			return exitError(ExitUnavailable)
-		}
-	}
-	return nil
+	return verdictOf(findings, ExitUnavailable)
 }
 
 // serve runs a worker until a signal.

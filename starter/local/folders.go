@@ -37,7 +37,7 @@ type State struct {
 	// Folder is where the map was started, and Command how; empty for a folder that lost its note.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
-	// Fingerprint tells what is mapped over what; see starter.Fingerprint. Output is the key of the results file in the store.
+	// Fingerprint tells what is mapped over what; see starter.Map. Output is the key of the results file in the store.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
 	Bytes       int64  `json:"bytes"`

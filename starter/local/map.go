@@ -54,7 +54,7 @@ func (o *Options) place(m *starter.Map) (err error) {
 	switch {
 	case m.ID != "":
 	case m.Retry && o.Data != "":
-		m.ID = starter.Identify(m.Input, m.Scope, itemsOf(*m), m.Edition)
+		m.ID = m.MadeID()
 	default:
 		if m.ID, err = o.resolve(*m); err != nil {
 			return err
@@ -82,17 +82,9 @@ func (s *Session) start(m starter.Map) (err error) {
 		return err
 	}
 	if s.own {
-		s.note(starter.Fingerprint(m.Input, m.Scope, itemsOf(m)))
+		s.note(m.Fingerprint())
 	}
 	return s.reachable(m.Input.Ladder)
-}
-
-// itemsOf is the hash of a map's items when they lie in a file, else empty.
-func itemsOf(m starter.Map) string {
-	if m.Spooled == nil {
-		return ""
-	}
-	return m.Spooled.Hash
 }
 
 // unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.

@@ -156,28 +156,19 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
 	case s.Delimiter != 0:
 		return store.CSV, nil
-	case err != nil && (isURL || refusedEnding(name)):
+	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
+		hint := ""
+		if strings.EqualFold(filepath.Ext(in), ".json") {
+			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
+		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst)%s; for text, of which every line is an item, give --lines", in, convertHint(in))
+			"plain or compressed (.gz, .zst)%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }
 
-// refusedEnding reports whether a name is plainly of something else; other names are taken for JSON lines.
-func refusedEnding(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".json", ".gz", ".zst", ".parquet", ".xlsx", ".arrow", ".bz2", ".xz", ".zip":
-		return true
-	}
-	return false
-}
-
-func convertHint(in string) string {
-	if strings.EqualFold(filepath.Ext(in), ".json") {
-		return "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
-	}
-	return ""
-}
+// refused are the endings of what is plainly something else; other names are taken for JSON lines.
+var refused = []string{".json", ".gz", ".zst", ".parquet", ".xlsx", ".arrow", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []store.Input, label string) (Items, error) {
 	spooled, err := store.SpoolAll(inputs, "")
