@@ -17,8 +17,8 @@ const (
 	// MaxName is the most bytes of a name, MaxKey of a URL or a key in the store.
 	MaxName = 1000
 	MaxKey  = 4000
-	// maxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
-	maxAttempts = 100
+	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
+	MaxAttempts = 100
 	maxTimeout  = Duration(10 * 365 * 24 * time.Hour)
 )
 
@@ -119,8 +119,8 @@ func (p *problems) running(mode Mode, timeout Duration, attempts int) {
 	} else if timeout > maxTimeout {
 		p.add("timeout", "%s is more than %s; 0 means no limit", timeout, maxTimeout)
 	}
-	if attempts < 0 || attempts > maxAttempts {
-		p.add("attempts", "%d is outside 1 to %d", attempts, maxAttempts)
+	if attempts < 0 || attempts > MaxAttempts {
+		p.add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
 	}
 }
 
