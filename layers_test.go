@@ -26,24 +26,27 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/files starter/local store workers workers/config workers/slot workers/slot/pyruntime
+starter/cli                    . codec gpu starter starter/bench starter/cli/files starter/local store workers workers/config workers/slot/launch workers/slot/pyruntime
 starter/cli/files              . starter starter/local store
-starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot
+starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config
 starter                        . codec internal/contract internal/payload store
-workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/process workers/slot/pyruntime workflows
+workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
-workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/process
+workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/pool workers/slot
 workers/health                 gpu internal/logkey workers/config workers/pool
 workers/pool                   . internal/logkey workers/slot
 workers/contact                . internal/contract workers/slot
-workers/config                 . codec gpu workers/slot workers/slot/process
+workers/config                 . codec gpu workers/slot/launch workers/slot/process
 workers/slot/slottest          workers/slot
-workers/slot                   . workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/process workers/slot/wire
+workers/slot                   . internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
+workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/hygiene           .
-workers/slot/process           .
+workers/slot/launch            . workers/edition workers/slot/process
+workers/slot/process           . internal/logkey
 workers/slot/wire              .
 workers/slot/pyruntime
 workers/edition

@@ -187,13 +187,13 @@ func ExampleCauses() {
 }
 
 // A map gets its ID from what it is, so that the same call finds the same map.
-func ExampleIdentify() {
-	in := gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}
-	id := starter.Identify(in, "", "", "")
-	in.Window = 8 // how fast, not what
-	fmt.Println(starter.Identify(in, "", "", "") == id)
-	in.Range.End = 2000
-	fmt.Println(starter.Identify(in, "", "", "") == id)
+func ExampleMap_MadeID() {
+	m := starter.Map{Input: gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}}
+	id := m.MadeID()
+	m.Input.Window = 8 // how fast, not what
+	fmt.Println(m.MadeID() == id)
+	m.Input.Range.End = 2000
+	fmt.Println(m.MadeID() == id)
 	// Output:
 	// true
 	// false

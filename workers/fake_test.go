@@ -3,7 +3,7 @@ package workers
 import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -23,9 +23,9 @@ func testPool(n int, devices ...string) (*pool.Pool, []*pool.Handle, []*slottest
 
 // tasksIn are tasks of a folder's tasks.py.
 func tasksIn(dir string, names ...string) *config.Catalog {
-	tasks := map[string]slot.Task{}
+	tasks := map[string]launch.Task{}
 	for _, name := range names {
-		tasks[name] = slot.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
+		tasks[name] = launch.Task{Name: name, Python: "tasks.py:" + name, Dir: dir}
 	}
 	return config.NewCatalog(tasks)
 }

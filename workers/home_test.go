@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -20,7 +20,7 @@ func TestWorker_HomesOfOtherUsers(t *testing.T) {
 	}
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	train := &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
-	w := &Worker{tasks: config.NewCatalog(map[string]slot.Task{"train": {User: train}})}
+	w := &Worker{tasks: config.NewCatalog(map[string]launch.Task{"train": {User: train}})}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	path, err := w.runtime()
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -92,7 +93,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 }
 
 // call is what the slot is asked for, with its process within the budget.
-func (r *runner) call(call activities.Call, task slot.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
+func (r *runner) call(call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Items: call.Items, Done: func(d slot.Done) {

@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
@@ -53,7 +54,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
 	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
 	require.NoError(t, first.Run(t.Context(), slot.Call{
-		Task: slot.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
+		Task: launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := range 3 {
 				if !yield(gpumux.Item{Index: int64(i), Value: []byte("1")}, nil) {

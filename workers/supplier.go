@@ -23,7 +23,7 @@ const young = 50 * time.Millisecond
 // before any new poll, and is never more than the polls that were open. Polls are granted in the order of asking, so no queue
 // starves.
 type supplier struct {
-	seats seats
+	pool vacancies
 	// groups has the device of each device's queue; the pool's own queue is not in it.
 	groups map[string]string
 	now    func() time.Time
@@ -37,8 +37,8 @@ type supplier struct {
 	drained []chan struct{}
 }
 
-// seats is what the supplier knows of a pool. The answers may be old; every change is followed by a wake.
-type seats interface {
+// vacancies is what the supplier knows of a pool. The answers may be old; every change is followed by a wake.
+type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
 	// Free is how many of them are not in use.
@@ -60,8 +60,8 @@ type poll struct {
 
 var _ worker.SlotSupplier = (*supplier)(nil)
 
-func newSupplier(s seats, groups map[string]string) *supplier {
-	return &supplier{seats: s, groups: groups, now: time.Now, used: map[string]int{}}
+func newSupplier(v vacancies, groups map[string]string) *supplier {
+	return &supplier{pool: v, groups: groups, now: time.Now, used: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -113,7 +113,7 @@ func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
 }
 
 // MaxSlots is for metrics.
-func (s *supplier) MaxSlots() int { return s.seats.Slots("") }
+func (s *supplier) MaxSlots() int { return s.pool.Slots("") }
 
 // wake looks again after the pool changed.
 func (s *supplier) wake() {
@@ -169,7 +169,7 @@ func (s *supplier) forget(p *poll) {
 // grant issues every permit that may be issued now, and comes back when the oldest young poll has aged if somebody waits for
 // that. The caller holds the lock.
 func (s *supplier) grant() {
-	free := s.seats.Slots("") - s.total
+	free := s.pool.Slots("") - s.total
 	now := s.now()
 	recent, aged := 0, now
 	open := map[string]int{}
@@ -186,7 +186,7 @@ func (s *supplier) grant() {
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
 		room := free
 		if group := s.groups[a.queue]; group != "" {
-			room = min(room, s.seats.Free(group), s.seats.Slots(group)-s.used[a.queue])
+			room = min(room, s.pool.Free(group), s.pool.Slots(group)-s.used[a.queue])
 		}
 		if open[a.queue] >= room {
 			return false

@@ -28,17 +28,17 @@ type permitUse struct {
 
 func (u permitUse) Permit() *worker.SlotPermit { return u.permit }
 
-// fakeSeats is a pool as the supplier sees it.
-type fakeSeats struct {
+// fakeVacancies is a pool as the supplier sees it.
+type fakeVacancies struct {
 	mu   sync.Mutex
 	all  map[string]int // slots by device
 	busy map[string]int
 }
 
-func (f *fakeSeats) Slots(group string) int { return f.sum(f.all, group) }
-func (f *fakeSeats) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
+func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
+func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
 
-func (f *fakeSeats) sum(of map[string]int, group string) int {
+func (f *fakeVacancies) sum(of map[string]int, group string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -52,9 +52,9 @@ func (f *fakeSeats) sum(of map[string]int, group string) int {
 
 const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/B"
 
-func testSupplier(perDevice int) (*supplier, *fakeSeats) {
-	seats := &fakeSeats{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	return newSupplier(seats, map[string]string{queueA: "A", queueB: "B"}), seats
+func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
+	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
+	return newSupplier(fake, map[string]string{queueA: "A", queueB: "B"}), fake
 }
 
 // reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
@@ -135,7 +135,7 @@ func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(1)
-		s.seats.(*fakeSeats).all = map[string]int{"A": 1}
+		s.pool.(*fakeVacancies).all = map[string]int{"A": 1}
 		work := now(t, reserve(t, s, poolQueue))
 		s.mark(work)
 		device := reserve(t, s, queueA)
@@ -158,17 +158,17 @@ func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
 
 func TestSupplier_ABusyDeviceIsNotAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, seats := testSupplier(1)
-		seats.mu.Lock()
-		seats.busy["A"] = 1 // by a call of the pool
-		seats.mu.Unlock()
+		s, fake := testSupplier(1)
+		fake.mu.Lock()
+		fake.busy["A"] = 1 // by a call of the pool
+		fake.mu.Unlock()
 		a, b := reserve(t, s, queueA), reserve(t, s, queueB)
 		now(t, b)
 		time.Sleep(2 * young) // long enough for a wrong grant
 		require.False(t, granted(a))
-		seats.mu.Lock()
-		seats.busy["A"] = 0
-		seats.mu.Unlock()
+		fake.mu.Lock()
+		fake.busy["A"] = 0
+		fake.mu.Unlock()
 		s.wake()
 		now(t, a)
 	})
@@ -186,15 +186,15 @@ func TestSupplier_ADeviceRunsNoMoreThanItsSlots(t *testing.T) {
 
 func TestSupplier_CordonTakesSlotsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, seats := testSupplier(1)
-		seats.mu.Lock()
-		seats.all = map[string]int{}
-		seats.mu.Unlock()
+		s, fake := testSupplier(1)
+		fake.mu.Lock()
+		fake.all = map[string]int{}
+		fake.mu.Unlock()
 		got := reserve(t, s, poolQueue)
 		require.False(t, granted(got))
-		seats.mu.Lock()
-		seats.all = map[string]int{"B": 1}
-		seats.mu.Unlock()
+		fake.mu.Lock()
+		fake.all = map[string]int{"B": 1}
+		fake.mu.Unlock()
 		s.wake()
 		now(t, got)
 	})

@@ -31,6 +31,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
 // Options adjust a Worker; the zero value is right for a process of its own.
@@ -91,7 +92,7 @@ type Worker struct {
 	recorders *activities.Recorders
 	pools     []*pool.Pool
 	memory    *memory.Enforcer
-	templates *slot.Templates
+	templates *template.Set
 	sweeper   *process.Sweeper
 	suppliers []*supplier
 	guarding  context.CancelFunc
@@ -203,7 +204,7 @@ func (w *Worker) start(ctx context.Context) error {
 
 // openPools makes the slots of all pools, has their devices and numbers looked after until guarding ends, and returns their queues.
 func (w *Worker) openPools(guarding context.Context, runtime string) (queues []queue) {
-	w.templates = slot.NewTemplates(w.log)
+	w.templates = template.NewSet(w.log)
 	guard := health.New(w.inventory, 10*time.Second, w.log)
 	for _, p := range w.placements {
 		opened := w.open(p, runtime)
@@ -319,7 +320,7 @@ func (w *Worker) handle(name string, p config.Placement, g config.Group, runtime
 	}
 	env, room := limits(0, false)
 	o := slot.Options{
-		Name: name, Pool: p.Name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
+		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
 		Runtime: runtime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)),
 	}

@@ -13,5 +13,11 @@ const (
 	Fault  = "fault"
 	Item   = "item"
 	Queue  = "queue"
+	From   = "from"
+	To     = "to"
 	Why    = "why"
+	Reason = "reason"
+	Memory = "memory"
+	Took   = "took"
+	Advice = "advice"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // mapFlags are the flags of a map as they were given.
@@ -149,7 +149,7 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if changed("pool") && len(f.pools) == 0 {
 		m.add("--pool is empty; name a pool, such as gpu")
 	}
-	if f.fresh != "" && f.fresh != string(slot.Fork) && f.fresh != string(slot.Spawn) {
+	if f.fresh != "" && f.fresh != string(launch.Fork) && f.fresh != string(launch.Spawn) {
 		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
 	}
 	if f.memory != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // needLocal says that this binary has no server.
@@ -43,7 +43,7 @@ func over(s *local.Session) *connection {
 
 // task finds TASK, or the command after --.
 func (f *taskFlags) task(name string, command []string, reduce string) (*local.Task, error) {
-	return local.FindTask(name, local.TaskOptions{Command: command, Output: f.output, Python: f.python, Fresh: slot.Fresh(f.fresh),
+	return local.FindTask(name, local.TaskOptions{Command: command, Output: f.output, Python: f.python, Fresh: launch.Fresh(f.fresh),
 		Mode: gpumux.Mode(f.mode), PassEnv: f.passEnv, Reduce: reduce})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/edition"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // Task is something of the current folder rather than a name that workers know.
@@ -36,8 +36,8 @@ type TaskOptions struct {
 	Output  string
 	// Python is the interpreter of a function. Default python3.
 	Python string
-	// Fresh is how the process of a fresh item comes to be. Default slot.Fork.
-	Fresh slot.Fresh
+	// Fresh is how the process of a fresh item comes to be. Default launch.Fork.
+	Fresh launch.Fresh
 	// Mode is the map's.
 	Mode gpumux.Mode
 	// PassEnv are the variables of this environment that the task sees.

@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
@@ -42,7 +43,7 @@ def patient(item):
 type plant struct {
 	*Sizing
 	t    *testing.T
-	task func(name string) slot.Task
+	task func(name string) launch.Task
 	seen *observer.ObservedLogs
 
 	slots   []*slottest.Slot // of a model
@@ -67,7 +68,7 @@ func newPlant(t *testing.T, most int) *plant {
 	}
 	pl := pool.New("cpu", handles)
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
-	return startPlant(t, pl, most, func(name string) slot.Task { return slot.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
+	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
 
 // newModel has no processes: an item takes what its task takes by the clock of the test's bubble.
@@ -93,13 +94,13 @@ func newModel(t *testing.T, most int) *plant {
 			return nil
 		}
 	}
-	p := startPlant(t, pl, most, func(name string) slot.Task { return slot.Task{Name: name} })
+	p := startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name} })
 	p.slots = fakes
 	return p
 }
 
 // startPlant searches until the test ends.
-func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) slot.Task) *plant {
+func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) launch.Task) *plant {
 	core, seen := observer.New(zap.InfoLevel)
 	place := config.Placement{
 		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -15,22 +15,22 @@ import (
 // something that its operator did not name. It may be used from many goroutines: nothing writes it after it was made, and modules
 // keeps what it has read for itself.
 type Catalog struct {
-	exact   map[string]slot.Task
+	exact   map[string]launch.Task
 	folders []folder // longest prefix first
 }
 
 // NewCatalog is a catalog of tasks by name.
-func NewCatalog(exact map[string]slot.Task) *Catalog { return &Catalog{exact: exact} }
+func NewCatalog(exact map[string]launch.Task) *Catalog { return &Catalog{exact: exact} }
 
 // folder is a folder of Python modules; task holds all but the target.
 type folder struct {
 	prefix  string
-	task    slot.Task
+	task    launch.Task
 	modules *modules
 }
 
 // Find is the task of that name, or a *gpumux.Fault that says what there is.
-func (c *Catalog) Find(name string) (slot.Task, error) {
+func (c *Catalog) Find(name string) (launch.Task, error) {
 	if task, ok := c.exact[name]; ok {
 		return task, nil
 	}
@@ -48,7 +48,7 @@ func (c *Catalog) Find(name string) (slot.Task, error) {
 	if hint == "" {
 		hint = "name the task in the worker's file, or use one of these"
 	}
-	return slot.Task{}, &gpumux.Fault{
+	return launch.Task{}, &gpumux.Fault{
 		Kind: gpumux.BadInput, Op: "start", Task: name, Hint: hint,
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
@@ -71,32 +71,32 @@ func (c *Catalog) Edition(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return task.Edition(), nil
+	return task.Code().Edition(), nil
 }
 
 // find takes module:function or module.py:function of a file that lies in the folder itself. The task has no name where there is
 // none such.
-func (f folder) find(rest string) (slot.Task, error) {
+func (f folder) find(rest string) (launch.Task, error) {
 	name, function, ok := strings.Cut(rest, ":")
 	name = strings.TrimSuffix(name, ".py")
 	if !ok || !moduleName.MatchString(name) || strings.Contains(name, ".") {
-		return slot.Task{}, nil
+		return launch.Task{}, nil
 	}
 	found, err := f.modules.read(name)
 	if err != nil {
-		return slot.Task{}, &gpumux.Fault{
+		return launch.Task{}, &gpumux.Fault{
 			Kind: gpumux.Crash, Op: "start", Task: f.prefix + rest, Blameless: true, Message: err.Error(),
 			Hint: "see that this Python runs on the worker's machine; the chunk is tried again",
 		}
 	}
 	module := found[name]
 	if module.Problem != "" {
-		return slot.Task{}, &gpumux.Fault{
+		return launch.Task{}, &gpumux.Fault{
 			Kind: gpumux.BadInput, Op: "start", Task: f.prefix + rest, Message: module.Problem, Hint: "mend the file",
 		}
 	}
 	if !slices.Contains(module.Functions, function) {
-		return slot.Task{}, nil
+		return launch.Task{}, nil
 	}
 	task := f.task
 	// One name however it was asked for, so that a process is found again.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // twoGPUs is a host with two GPUs of 80 GiB and 64 GiB of its own.
@@ -106,7 +106,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
 	require.Equal(t, dir, embed.Dir)
 	require.Equal(t, 1000, embed.RecycleItems)
-	require.Equal(t, slot.Spawn, embed.Fresh)
+	require.Equal(t, launch.Spawn, embed.Fresh)
 	require.Equal(t, time.Hour, embed.RecycleAge)
 
 	train, err := tasks.Find("train")

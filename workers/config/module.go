@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // modules are the Python modules of one folder, as the interpreter that will run them reads them. Its methods may be called from
@@ -124,7 +124,7 @@ func readModules(interpreter, dir string, names []string) (map[string]module, er
 	}
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, interpreter, "-I", "-S", "-W", "ignore", "-c", moduleReader)
-	cmd.Env = slot.HelperEnviron()
+	cmd.Env = launch.HelperEnviron()
 	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.WaitDelay = dir, bytes.NewReader(asked), &said, time.Second
 	out, err := cmd.Output()
 	if ctx.Err() != nil {

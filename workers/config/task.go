@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // Task says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
@@ -41,7 +41,7 @@ type Task struct {
 	Mode gpumux.Mode `yaml:"mode"`
 	// Fresh is how the process of a fresh item of a Python task comes to be: fork, from a process that has imported the task, or spawn,
 	// a new interpreter. Default fork.
-	Fresh slot.Fresh `yaml:"fresh"`
+	Fresh launch.Fresh `yaml:"fresh"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a persistent process after so many items or so much time. Default: never.
@@ -66,7 +66,7 @@ func (c Config) catalog(r *report) *Catalog {
 	if len(c.Tasks) == 0 && c.file != "" {
 		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	}
-	tasks := NewCatalog(map[string]slot.Task{})
+	tasks := NewCatalog(map[string]launch.Task{})
 	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
 		at := entryPath("tasks", name)
 		t := c.Tasks[name]
@@ -97,7 +97,7 @@ func folderPrefix(name string) (string, bool) {
 }
 
 // task makes what a slot starts and reports every mistake on the way.
-func (c Config) task(name, at string, t Task, r *report) slot.Task {
+func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	var kinds []string
 	for kind, given := range map[string]bool{
 		"python": t.Python != "", "python_dir": t.PythonDir != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
@@ -112,7 +112,7 @@ func (c Config) task(name, at string, t Task, r *report) slot.Task {
 	} else if len(kinds) > 1 {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
-	task := slot.Task{
+	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: taskUser(t.User, at+".user", r),
 		Mode: t.Mode, Fresh: t.Fresh, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
 	}
@@ -156,7 +156,7 @@ func (t Task) checkLimits(at string, r *report) {
 		}
 	}
 	switch t.Fresh {
-	case "", slot.Fork, slot.Spawn:
+	case "", launch.Fork, launch.Spawn:
 		if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
 			r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
 		}
@@ -253,7 +253,7 @@ func runnable(path string) bool {
 }
 
 // checkPython looks at a target without importing it.
-func checkPython(at string, task slot.Task, r *report) {
+func checkPython(at string, task launch.Task, r *report) {
 	target, dir := task.Python, task.Dir
 	i := strings.LastIndexByte(target, ':')
 	if i <= 0 || !moduleName.MatchString(target[i+1:]) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // allowances are what this worker measured, for each model of device and each task, that a process takes beside its data: on a GPU
@@ -52,7 +52,7 @@ func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 }
 
 // capped takes in what a framework's own limit came to in a slot of so many devices.
-func (a *allowances) capped(pool, model string, devices int, c slot.Cap) {
+func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {
 		a.set(model, c.Task, gpumux.Size(c.Context)/gpumux.Size(devices))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // torchPy is torch as far as its memory goes: a context that the driver sees, an allocator with a limit that holds or does not,
@@ -69,7 +70,7 @@ type cuda struct {
 	*workbench
 	machine    *gputest.Machine
 	inventory  *gpu.Inventory
-	cap        slot.Cap // the last one
+	cap        session.Cap // the last one
 	allowances *allowances
 	slot       *slot.Slot
 	device     gpu.Device
@@ -99,7 +100,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	c.pool = config.Pool{Name: "pool", Memory: 8 << 30, GPUsPerSlot: 1}
 	c.group = config.Group{Name: c.device.UUID, Devices: []gpu.Device{c.device}}
 	c.slot = c.workbench.slot(c.device.UUID, 8<<30, func(o *slot.Options) {
-		o.Capped = func(cap slot.Cap) {
+		o.Capped = func(cap session.Cap) {
 			c.cap = cap
 			c.allowances.capped(c.pool.Name, Model(c.device), 1, cap)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // Enforcer keeps the task processes of one worker within the budgets of its pools. Its methods may be called from any goroutine.
@@ -58,7 +59,7 @@ func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) 
 	model := Model(g.Devices[0])
 	o.Watch, o.Cgroups = e.watch, e.cgroups
 	o.Loaded = func(task string, bytes int64) { e.allowances.loaded(p.Pool, model, task, bytes) }
-	o.Capped = func(c slot.Cap) {
+	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {
 			e.overlooked(g)

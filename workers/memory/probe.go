@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 const (
@@ -69,7 +70,7 @@ func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	s := slot.New(o)
 	defer s.Stop(context.WithoutCancel(ctx))
 	// tail holds all of a line until it ends, which it does after a while.
-	task := slot.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
+	task := launch.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
 		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`,
 			probeTakes, int(probeHolds.Seconds()))}}
 	var failed *gpumux.Fault

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // A reserveShare of the host's memory, between leastReserve and mostReserve, is kept free of task processes: below that the kernel
@@ -53,7 +53,7 @@ func (w *watch) relieve() (near bool) {
 	}
 	if most != nil {
 		most.fired = true
-		most.over(slot.Over{Held: int64(held), Left: int64(host.Free)})
+		most.over(session.Over{Held: int64(held), Left: int64(host.Free)})
 	}
 	return true
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 const (
@@ -38,7 +38,7 @@ type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the slot.Watch of a worker: one goroutine reads the memory of all its task processes, on the CPU their resident
+// watch is the session.Watch of a worker: one goroutine reads the memory of all its task processes, on the CPU their resident
 // memory, on a GPU what the driver says that they hold there.
 type watch struct {
 	devices memories
@@ -76,7 +76,7 @@ type follower struct {
 	cpu    bool
 	uuids  []string
 	budget int64
-	over   func(slot.Over)
+	over   func(session.Over)
 
 	busy, closed, fired bool
 	held, peak          int64 // bytes
@@ -113,8 +113,8 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	}
 }
 
-// Follow implements slot.Watch.
-func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(slot.Over)) slot.Watched {
+// Follow implements session.Watch.
+func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
 	f := &follower{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
 	w.mu.Lock()
 	w.census.Follow(pid)
@@ -330,7 +330,7 @@ func (f *follower) weigh(began time.Time, pids []int) {
 // end ends the process; the caller holds the lock.
 func (f *follower) end(held int64) {
 	f.fired, f.peak = true, max(f.peak, held)
-	f.over(slot.Over{Held: held})
+	f.over(session.Over{Held: held})
 }
 
 // complain says a thing once, until it has been well again. The caller holds the lock.
@@ -341,7 +341,7 @@ func (w *watch) complain(about, what string, err error) {
 	}
 }
 
-// Busy implements slot.Watched.
+// Busy implements session.Watched.
 func (f *follower) Busy(busy bool) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -351,7 +351,7 @@ func (f *follower) Busy(busy bool) {
 	}
 }
 
-// Held implements slot.Watched. On the CPU it is read now, over the processes that are known; on a GPU it is the last reading.
+// Held implements session.Watched. On the CPU it is read now, over the processes that are known; on a GPU it is the last reading.
 func (f *follower) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -361,7 +361,7 @@ func (f *follower) Held() int64 {
 	return f.held
 }
 
-// Measure implements slot.Watched. Where the driver does not answer it is the last reading.
+// Measure implements session.Watched. Where the driver does not answer it is the last reading.
 func (f *follower) Measure() int64 {
 	if !f.cpu && f.w.hostPIDs {
 		var all sync.WaitGroup
@@ -373,7 +373,7 @@ func (f *follower) Measure() int64 {
 	return f.Held()
 }
 
-// Peak implements slot.Watched.
+// Peak implements session.Watched.
 func (f *follower) Peak() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -382,7 +382,7 @@ func (f *follower) Peak() int64 {
 	return peak
 }
 
-// Close implements slot.Watched.
+// Close implements session.Watched.
 func (f *follower) Close() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

@@ -25,7 +25,9 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 const memoryTasks = `
@@ -124,11 +126,11 @@ func (b *workbench) slot(device string, memory gpumux.Size, change ...func(*slot
 	return s
 }
 
-func (b *workbench) task(function string) slot.Task {
-	return slot.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
+func (b *workbench) task(function string) launch.Task {
+	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
 }
 
-func run(s *slot.Slot, task slot.Task, items ...any) ([]slot.Done, error) {
+func run(s *slot.Slot, task launch.Task, items ...any) ([]slot.Done, error) {
 	var got []slot.Done
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -338,8 +340,8 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
 			over := make(chan int64, 1)
-			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o slot.Over) { over <- o.Held }).(*follower)
-			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(slot.Over) {})
+			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o session.Over) { over <- o.Held }).(*follower)
+			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})
 			// A program that has just begun holds little.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
 			require.Equal(t, []int{cmd.Process.Pid}, <-looks)
@@ -393,7 +395,7 @@ x = b"x" * (n << 20)
 while n <= 150 and not os.path.exists(sys.argv[1]): time.sleep(0.01)
 time.sleep(30 if n > 150 else 0)
 print(n)`
-	task := slot.Task{Name: "command", Command: []string{"python3", "-c", script, b.sees(100 << 20)}}
+	task := launch.Task{Name: "command", Command: []string{"python3", "-c", script, b.sees(100 << 20)}}
 	got, err := run(s, task, 100, 300)
 	f := asFault(t, err)
 	require.Equal(t, gpumux.Budget, f.Kind)
@@ -545,7 +547,7 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	w := newWatch(devices, true, zap.NewNop())
 	ended := make(chan string, 3)
 	follow := func(device string, budget gpumux.Size) *follower {
-		return w.Follow(device, pid, budget, func(slot.Over) { ended <- device }).(*follower)
+		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*follower)
 	}
 	follow("GPU-1", 8<<30)
 	w.round() // hangs
@@ -566,7 +568,7 @@ func TestWatch_MeasuresAnewOrGivesTheLastReading(t *testing.T) {
 	core, seen := observer.New(zap.DebugLevel)
 	devices := &drivers{asked: map[string]int{}, held: map[int]uint64{os.Getpid(): 1 << 30}}
 	w := newWatch(devices, true, zap.New(core))
-	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(slot.Over) {})
+	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(session.Over) {})
 	w.round()
 	w.readers.Wait()
 	require.EqualValues(t, 2<<30, f.Held())
@@ -595,7 +597,7 @@ func BenchmarkWatch_EightSlots(b *testing.B) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(b, cmd.Start())
 		b.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
-		w.Follow(gpu.CPU, cmd.Process.Pid, 8<<30, func(slot.Over) {}).Busy(true)
+		w.Follow(gpu.CPU, cmd.Process.Pid, 8<<30, func(session.Over) {}).Busy(true)
 	}
 	var before, after syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &before))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -182,7 +183,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if h.Run(ctx, slot.Call{Task: slot.Task{Name: "x"}}) == nil {
+			if h.Run(ctx, slot.Call{Task: launch.Task{Name: "x"}}) == nil {
 				ran.Add(1)
 			}
 			p.Release(h)
@@ -430,13 +431,13 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	require.Equal(t, 4, p.Free(""))
 }
 
-// lingeringSeat has a process that was killed and does not end before gone is closed; it is asked to again and again.
-type lingeringSeat struct {
+// lingeringSlot has a process that was killed and does not end before gone is closed; it is asked to again and again.
+type lingeringSlot struct {
 	*slottest.Slot
 	gone chan struct{}
 }
 
-func (l *lingeringSeat) Clear(ctx context.Context) error {
+func (l *lingeringSlot) Clear(ctx context.Context) error {
 	select {
 	case <-l.gone:
 		return l.Slot.Clear(ctx)
@@ -450,8 +451,8 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
 			p, fakes := fakePool(2, "A")
-			seat := &lingeringSeat{fakes[1], make(chan struct{})}
-			p.handles[1].Slot = seat
+			stuck := &lingeringSlot{fakes[1], make(chan struct{})}
+			p.handles[1].Slot = stuck
 			var held []*Handle
 			if whole {
 				h, err := p.Acquire(t.Context(), "x", "", true)
@@ -461,7 +462,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
 				require.Same(t, p.handles[1], held[1])
 			}
-			seat.Load("x", slot.Reclaiming)
+			stuck.Load("x", slot.Reclaiming)
 			for _, h := range held {
 				p.Release(h)
 			}
@@ -472,9 +473,9 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			got := make(chan *Handle, 1)
 			go func() { h, _ := p.Acquire(context.Background(), "x", "", false); got <- h }()
 			queued(t, p, 1)
-			close(seat.gone)
+			close(stuck.gone)
 			require.Same(t, p.handles[1], <-got)
-			require.Equal(t, slot.Vacant, seat.State())
+			require.Equal(t, slot.Vacant, stuck.State())
 		})
 	}
 }

@@ -3,51 +3,15 @@ package slot
 import (
 	"errors"
 	"iter"
-	"reflect"
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
-
-// Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.
-type Task struct {
-	// Name is what maps call the task.
-	Name string
-	// Python is "module:function" or "file.py:function", found from Dir.
-	Python string
-	// Own refuses a function that the module has from elsewhere, such as one that it imports.
-	Own bool
-	// Interpreter is the Python to start. Default "python3".
-	Interpreter string
-	// Command is a program and its arguments, run once per item: the item on standard input and in the place of {}, the result on
-	// standard output.
-	Command []string
-	// Text takes a command's output as one JSON string instead of as JSON.
-	Text bool
-	// Program is a task process of its own that speaks the wire, such as one made with wire.Serve.
-	Program []string
-	// Dir is the working folder. Default: the worker's.
-	Dir string
-	// Env adds to the environment, PassEnv names what is passed on from the worker's.
-	Env     map[string]string
-	PassEnv []string
-	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
-	User *process.User
-	// Mode is the task's own mode. Default: the slot's.
-	Mode gpumux.Mode
-	// Fresh is how the process of a fresh item comes to be. Default Fork.
-	Fresh Fresh
-	// Timeout bounds one item, or one micro-batch. Default: none.
-	Timeout time.Duration
-	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.
-	RecycleItems int
-	RecycleAge   time.Duration
-}
 
 // Call is one request to a slot: a task over items.
 type Call struct {
-	Task Task
+	Task launch.Task
 	// Mode, Timeout and Attempts override the task's; zero keeps them.
 	Mode     gpumux.Mode
 	Timeout  time.Duration
@@ -116,9 +80,6 @@ func (c Call) lapsed() error {
 }
 
 func (c Call) attempts() int { return max(1, c.Attempts) }
-
-// same reports whether a process of one task can serve the other.
-func same(a, b Task) bool { return reflect.DeepEqual(a, b) }
 
 // ErrLapsed is in the cause of a context whose call must not go on, because its items may be running elsewhere: the process is
 // killed without grace, and what it said no longer counts.

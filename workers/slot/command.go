@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -31,7 +32,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		item := f.pop()
 		var done Done
 		for item.tries = 1; ; item.tries++ {
-			if done, err = s.command(ctx, f.call, item.Item); err != nil {
+			if done, err = s.command(ctx, f, item.Item); err != nil {
 				var fault *gpumux.Fault
 				if errors.As(err, &fault) && fault.Op == "run" {
 					fault.OfItem(item.Value)
@@ -39,7 +40,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 				return err
 			}
 			// Nobody knows when it read which of its files.
-			if err := s.begun(ctx, f); err != nil {
+			if err := s.useEdition(ctx, f); err != nil {
 				return err
 			}
 			if done.Fault == nil || item.tries >= f.call.attempts() {
@@ -57,21 +58,23 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 
 // command runs the program for one item. An error is a death that is not the program's own word: a signal, the timeout, the
 // end of the call; an exit status is.
-func (s *Slot) command(ctx context.Context, call Call, item gpumux.Item) (Done, error) {
+func (s *Slot) command(ctx context.Context, f *flow, item gpumux.Item) (Done, error) {
 	var none Done
-	began := time.Now()
-	argv, err := argvOf(call.Task.Command, item.Value)
+	began, task := time.Now(), f.call.Task
+	argv, err := task.CommandArgv(item.Value)
 	if err != nil {
 		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
-		s.place(fault, call.Task)
+		s.locate(fault, task)
 		return Done{Result: gpumux.Result{Fault: fault}}, nil
 	}
-	p, in, out, err := s.run(ctx, call, argv)
+	p, in, out, err := s.startCommand(ctx, f, argv)
 	if err != nil {
 		return none, err
 	}
-	s.enter(Busy, "item of "+call.Task.Name)
-	p.memory.Busy(true)
+	defer out.Close()
+	defer in.Close()
+	s.enter(Busy, "item of "+task.Name)
+	p.Memory.Busy(true)
 	value := make(chan []byte, 1)
 	go func() {
 		defer in.Close()
@@ -81,37 +84,12 @@ func (s *Slot) command(ctx context.Context, call Call, item gpumux.Item) (Done, 
 		value <- collect(out)
 		io.Copy(io.Discard, out)
 	}()
-	defer out.Close()
-	defer in.Close()
-	var late <-chan time.Time
-	if timeout := call.timeout(); timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-p.Exited:
-	case <-late:
-		if err := s.lapsed(call); err != nil {
-			return none, err
-		}
-		return none, s.fail(p, &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}, "")
-	case <-ctx.Done():
-		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
-		return none, context.Cause(ctx)
-	case <-s.quit:
-		s.retire(false, "slot stops")
-		return none, ErrStopped
-	}
-	if err := s.lapsed(call); err != nil {
+	status, err := s.awaitCommand(ctx, p, f.call)
+	if err != nil {
 		return none, err
 	}
-	status := p.Status.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return none, s.fail(p, &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.Out.Tail()}, "")
-	}
 	s.tally(func(st *Stats) { st.Items++ })
-	done := Done{Busy: time.Since(began), Peak: p.memory.Peak(), Budget: int64(p.budget)}
+	done := Done{Busy: time.Since(began), Peak: p.Memory.Peak(), Budget: int64(p.Memory.Budget)}
 	if s.o.Device == "CPU" {
 		done.Peak = max(done.Peak, process.MostResident(p.Status))
 	}
@@ -119,20 +97,49 @@ func (s *Slot) command(ctx context.Context, call Call, item gpumux.Item) (Done, 
 	out.SetReadDeadline(time.Now())
 	printed := bytes.TrimSpace(<-value)
 	done.Output = p.Out.Rest()
-	fault := s.exitFault(call.Task, p, status.ExitStatus(), printed, done.Output)
+	fault := s.exitFault(p, status.ExitStatus(), printed, done.Output)
 	s.retire(false, "command ended")
 	switch {
+	case fault == nil && task.Text:
+		done.Value = quoted(printed)
 	case fault == nil:
 		done.Value = printed
-		if call.Task.Text {
-			done.Value = quoted(printed)
-		}
 	case fault.Kind.Deadly():
 		return none, fault
 	default:
 		done.Fault = fault
 	}
 	return done, nil
+}
+
+// awaitCommand waits until the program has ended by itself. On an error it is gone.
+func (s *Slot) awaitCommand(ctx context.Context, p *occupant, call Call) (status syscall.WaitStatus, err error) {
+	var late <-chan time.Time
+	if timeout := call.timeout(); timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	var death *diagnosis.Evidence
+	select {
+	case <-p.Exited:
+		status = p.Status.Sys().(syscall.WaitStatus)
+		if status.Signaled() {
+			death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.Out.Tail()}
+		}
+	case <-late:
+		death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}
+	case <-ctx.Done():
+		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
+		return status, context.Cause(ctx)
+	}
+	if err := s.endLapsed(call); err != nil {
+		return status, err
+	}
+	if death != nil {
+		return status, s.fail(p, death, "")
+	}
+	return status, nil
 }
 
 // quoted is text as a JSON string.
@@ -176,12 +183,12 @@ func (p present) Read(b []byte) (n int, err error) {
 }
 
 // exitFault is the fault of a command that ended by itself, or nil.
-func (s *Slot) exitFault(task Task, p *session, exit int, printed []byte, output string) *gpumux.Fault {
-	fault := &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
+func (s *Slot) exitFault(p *occupant, exit int, printed []byte, output string) *gpumux.Fault {
+	task, fault := p.Task, &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
 	switch {
 	case exit != 0:
-		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.budget)}
-		p.addMemory(&e, s.kills)
+		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.Memory.Budget)}
+		p.ExplainMemory(&e, s.kills)
 		d := diagnosis.Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
@@ -198,25 +205,24 @@ func (s *Slot) exitFault(task Task, p *session, exit int, printed []byte, output
 		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output (%v): %.120q", task.Command[0], err, printed)
 		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
-	s.place(fault, task)
+	s.locate(fault, task)
 	fault.PID, fault.Alone = p.PID, true
 	return fault
 }
 
-// run starts a command, in these words, with pipes for its standard input and output.
-func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *session, in, out *os.File, err error) {
-	task, o := call.Task, s.granted(call)
+// startCommand starts a command, in these words, with pipes for its standard input and output.
+func (s *Slot) startCommand(ctx context.Context, f *flow, argv []string) (p *occupant, in, out *os.File, err error) {
+	task, o := f.call.Task, s.granted(f.call)
 	s.retire(true, "another task")
 	if s.lingering {
 		return nil, nil, nil, errCut
 	}
 	s.enter(Starting, "item of "+task.Name)
-	if err = s.reach(ctx, o, task); err == nil {
-		err = s.begun(ctx, s.flow)
+	if err = s.unanswered(task, task.Reach(ctx, o.StartLimit)); err == nil {
+		err = s.useEdition(ctx, f)
 	}
 	if err != nil {
-		s.enter(Reclaiming, "did not start")
-		s.enter(Vacant, "did not start")
+		s.unstart()
 		return nil, nil, nil, err
 	}
 	stdin, in, err := os.Pipe()
@@ -225,8 +231,10 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *session, i
 		var stdout *os.File
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
-			p = &session{task: task, budget: o.Memory, limit: 1, started: time.Now()}
-			err = p.spawn(o, process.TaskExposure, process.Command{Argv: argv, Stdin: stdin, Stdout: stdout})
+			var started *session.Session
+			if started, err = session.StartCommand(task, o, argv, stdin, stdout); err == nil {
+				p = newOccupant(started, 1)
+			}
 		}
 	}
 	if err != nil {
@@ -235,11 +243,9 @@ func (s *Slot) run(ctx context.Context, call Call, argv []string) (p *session, i
 				file.Close()
 			}
 		}
-		s.enter(Reclaiming, "did not start")
-		s.enter(Vacant, "did not start")
+		s.unstart()
 		return nil, nil, nil, s.unstarted(task, err)
 	}
-	s.hold(p)
-	p.Follow(p.memory.Close)
+	s.occupy(p)
 	return p, in, out, nil
 }

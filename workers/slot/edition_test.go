@@ -5,12 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // edited is a folder with a task, what it imports and what only it knows that it imports, and a slot.
@@ -47,8 +47,8 @@ func (e *edited) write(name string, value int) {
 	require.NoError(e, os.WriteFile(filepath.Join(e.dir, name), fmt.Appendf(nil, "value = %d\n", value), 0o644))
 }
 
-func (e *edited) task() slot.Task {
-	return slot.Task{Name: "item", Python: "tasks.py:item", Dir: e.dir}
+func (e *edited) task() launch.Task {
+	return launch.Task{Name: "item", Python: "tasks.py:item", Dir: e.dir}
 }
 
 // run is the values of the items, and the edition that they ran with.
@@ -132,15 +132,15 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 
 // What starts in the middle of a call has the code that the call began with, or does not start.
 func TestEdition_EditedInTheMiddle(t *testing.T) {
-	for name, task := range map[string]func(*edited) slot.Task{
+	for name, task := range map[string]func(*edited) launch.Task{
 		"fork": (*edited).task,
-		"spawn": func(e *edited) slot.Task {
+		"spawn": func(e *edited) launch.Task {
 			task := e.task()
-			task.Fresh = slot.Spawn
+			task.Fresh = launch.Spawn
 			return task
 		},
-		"command": func(e *edited) slot.Task {
-			return slot.Task{Name: "item", Command: []string{"./run.sh"}, Dir: e.dir}
+		"command": func(e *edited) launch.Task {
+			return launch.Task{Name: "item", Command: []string{"./run.sh"}, Dir: e.dir}
 		},
 	} {
 		for _, edit := range []string{"edit", "plugin"} {
@@ -170,19 +170,4 @@ func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
 	got, _, err := e.run(slot.Call{}, 0)
 	require.Empty(t, got)
 	require.Contains(t, fault(t, err).Error(), filepath.Join(e.dir, "made.py"))
-}
-
-// Looking whether code has changed takes far less than what a call costs.
-func BenchmarkEdition_Unchanged(b *testing.B) {
-	dir := b.TempDir()
-	old := time.Now().Add(-time.Hour)
-	for i := range 20 {
-		path := filepath.Join(dir, fmt.Sprintf("m%d.py", i))
-		require.NoError(b, os.WriteFile(path, fmt.Appendf(nil, "import numpy, json, os, m%d, torch.nn\n", i+1), 0o644))
-		require.NoError(b, os.Chtimes(path, old, old))
-	}
-	task := slot.Task{Python: "m0.py:f", Dir: dir}
-	for b.Loop() {
-		task.Edition()
-	}
 }

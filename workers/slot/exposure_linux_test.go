@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 const exposed = `
@@ -42,9 +43,9 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	require.Equal(t, []string{both}, f.run(s, "item", 0))
 	require.Equal(t, min(worker+250, 1000), exposure(t, f.pid()), "its template")
 
-	for name, change := range map[string]func(*slot.Task){
-		"persistent": func(t *slot.Task) { t.Mode = gpumux.Persistent },
-		"spawn":      func(t *slot.Task) { t.Fresh = slot.Spawn },
+	for name, change := range map[string]func(*launch.Task){
+		"persistent": func(t *launch.Task) { t.Mode = gpumux.Persistent },
+		"spawn":      func(t *launch.Task) { t.Fresh = launch.Spawn },
 	} {
 		of := f.task("item")
 		change(&of)
@@ -55,7 +56,7 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 
 	// A command may run before the worker has had the time.
 	wait := fmt.Sprintf("while read -r by </proc/$$/oom_score_adj; [ $by = %d ]; do sleep 0.01; done; echo $by", worker)
-	got, err := run(t, s, slot.Call{Task: slot.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, Timeout: time.Minute, Items: values(0)})
+	got, err := run(t, s, slot.Call{Task: launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, Timeout: time.Minute, Items: values(0)})
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(task), string(got[0].Value))
 }

@@ -17,11 +17,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // onBoard is a stand whose task tells the worker of no result: what the worker knows, it found on the board.
-func onBoard(t *testing.T) (*stand, slot.Task) {
+func onBoard(t *testing.T) (*stand, launch.Task) {
 	t.Helper()
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
@@ -29,7 +30,7 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				t.Parallel()
 				s := newStand(t, gpumux.Persistent)
 				if end == "spawned" {
-					s.fresh = slot.Spawn
+					s.fresh = launch.Spawn
 				}
 				call := slot.Call{Task: s.task("daemon"), Items: values(how, "nothing")}
 				switch end {
@@ -99,7 +100,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 
 // abandoned is a worker that somebody kills: its task has put descendants everywhere and hangs. It gets its task as JSON.
 func abandoned() {
-	var task slot.Task
+	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // TestSlot_FaultsOfFrameworks stages every case of diagnosis/testdata/diagnosis.json in a real process: exceptions of the frameworks'
@@ -78,7 +79,7 @@ func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	if c.Command {
 		tail := filepath.Join(t.TempDir(), "tail")
 		require.NoError(t, os.WriteFile(tail, []byte(c.Tail), 0o644))
-		call.Task = slot.Task{Name: "replay", Command: []string{"/bin/sh", "-c", `cat "$1" >&2; exit $2`, "sh", tail, fmt.Sprint(*c.Exit)}}
+		call.Task = launch.Task{Name: "replay", Command: []string{"/bin/sh", "-c", `cat "$1" >&2; exit $2`, "sh", tail, fmt.Sprint(*c.Exit)}}
 	}
 	got, err := s.run(call)
 	var f *gpumux.Fault

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -69,13 +70,13 @@ func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Memory: 64 << 20, Cgroups: cgroups, Grace: time.Second})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
-	take := slot.Task{Name: "take", Text: true, Command: []string{"/bin/sh", "-c", `head -c 134217728 /dev/zero | tail`}}
+	take := launch.Task{Name: "take", Text: true, Command: []string{"/bin/sh", "-c", `head -c 134217728 /dev/zero | tail`}}
 	_, err = run(t, s, slot.Call{Task: take, Items: values(nil)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.Budget, f.Kind)
 	require.EqualValues(t, 64<<20, f.Budget)
 	require.InDelta(t, 64<<20, f.Peak, 4<<20)
-	little := slot.Task{Name: "little", Text: true, Command: []string{"echo", "fine"}}
+	little := launch.Task{Name: "little", Text: true, Command: []string{"echo", "fine"}}
 	got, err := run(t, s, slot.Call{Task: little, Items: values(nil)})
 	require.NoError(t, err)
 	require.JSONEq(t, `"fine"`, string(got[0].Value))

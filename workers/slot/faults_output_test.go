@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
@@ -124,7 +125,7 @@ func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
 	}()
 	s := newStand(t, gpumux.Fresh)
 	const size = 300_000 // more than is in the pipe at once
-	task := slot.Task{Name: "gives", Command: []string{"python3", "-c", `
+	task := launch.Task{Name: "gives", Command: []string{"python3", "-c", `
 import os, socket, sys
 wire = socket.socket(socket.AF_UNIX)
 wire.connect(sys.argv[1])
@@ -160,7 +161,7 @@ func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
-	task := slot.Task{Name: "c", Command: []string{"printf", `"\377"`}}
+	task := launch.Task{Name: "c", Command: []string{"printf", `"\377"`}}
 	got, err := s.run(slot.Call{Task: task, Items: values(0)})
 	require.NoError(t, err)
 	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
@@ -175,7 +176,7 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
-	got, err := s.run(slot.Call{Task: slot.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(gpumux.Item, error) bool) {
+	got, err := s.run(slot.Call{Task: launch.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(gpumux.Item, error) bool) {
 		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
 			if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
 				return
@@ -191,7 +192,7 @@ func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 // Who reads of a hang wants to know where.
 func TestSlot_AHangTellsItsStack(t *testing.T) {
 	t.Parallel()
-	for _, fresh := range []slot.Fresh{slot.Fork, slot.Spawn, ""} {
+	for _, fresh := range []launch.Fresh{launch.Fork, launch.Spawn, ""} {
 		t.Run(string(fresh), func(t *testing.T) {
 			t.Parallel()
 			mode := gpumux.Fresh

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // ending is one way in which a task process or an item ends badly; how is its name in testdata/faults.py.
@@ -79,7 +80,7 @@ type stand struct {
 	t    *testing.T
 	mode gpumux.Mode
 	// fresh is how its tasks say that fresh processes come to be.
-	fresh  slot.Fresh
+	fresh  launch.Fresh
 	device string
 	mark   string
 	log    string
@@ -109,7 +110,7 @@ func newStand(t *testing.T, mode gpumux.Mode) *stand {
 func newSpawning(t *testing.T) *stand {
 	t.Helper()
 	s := newStand(t, gpumux.Fresh)
-	s.fresh = slot.Spawn
+	s.fresh = launch.Spawn
 	return s
 }
 
@@ -119,7 +120,7 @@ func (s *stand) limit(start time.Duration) {
 		require.NoError(s.t, s.Stop(context.Background()))
 	}
 	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Pool: "cpu", Device: s.device, Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
+		Name: "cpu/1", Device: s.device, Runtime: runtimePath(s.t), Grace: 150 * time.Millisecond, StartLimit: start,
 	})
 }
 
@@ -133,11 +134,11 @@ func (s *stand) limitStart() {
 }
 
 // task is a function of testdata/faults.py; env are pairs of a name and a value.
-func (s *stand) task(function string, env ...string) slot.Task {
+func (s *stand) task(function string, env ...string) launch.Task {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(s.t, err)
 	name, value, _ := strings.Cut(s.mark, "=")
-	task := slot.Task{Name: function, Python: "faults.py:" + function, Dir: dir, Fresh: s.fresh, Env: map[string]string{
+	task := launch.Task{Name: function, Python: "faults.py:" + function, Dir: dir, Fresh: s.fresh, Env: map[string]string{
 		name: value, "LOG": s.log, "NATIVE": native(), "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	for i := 0; i < len(env); i += 2 {
@@ -183,7 +184,7 @@ func (s *stand) works() {
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.Fresh {
 		require.Equal(s.t, slot.Vacant, s.State())
-		require.Equal(s.t, s.fresh != slot.Spawn, len(s.templates()) > 0, "it was forked, or not")
+		require.Equal(s.t, s.fresh != launch.Spawn, len(s.templates()) > 0, "it was forked, or not")
 	} else {
 		require.Equal(s.t, slot.Ready, s.State())
 	}
@@ -218,7 +219,7 @@ func (s *stand) begun() []string {
 }
 
 // program starts this test binary as another program, which is given a task and says on the reader what it sees.
-func (s *stand) program(name string, task slot.Task) (*exec.Cmd, io.Reader) {
+func (s *stand) program(name string, task launch.Task) (*exec.Cmd, io.Reader) {
 	s.t.Helper()
 	text, err := json.Marshal(task)
 	require.NoError(s.t, err)
@@ -301,10 +302,10 @@ var native = sync.OnceValue(func() string {
 
 // neighbour is another slot that works all the time; ended stops it and says what was wrong with its results.
 func neighbour(t *testing.T) (ended func()) {
-	s := slot.New(slot.Options{Name: "cpu/0", Pool: "cpu", Device: "CPU", Runtime: runtimePath(t)})
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
-	task := slot.Task{Name: "item", Python: "faults.py:item", Dir: dir, Env: map[string]string{
+	task := launch.Task{Name: "item", Python: "faults.py:item", Dir: dir, Env: map[string]string{
 		"LOG": os.DevNull, "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	quit, over := make(chan struct{}), make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -217,7 +218,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 	}
 }
 
-func (s *stand) faulty(how string) slot.Task {
+func (s *stand) faulty(how string) launch.Task {
 	task := s.task(how)
 	task.Python, task.Program = "", []string{os.Args[0]}
 	task.Env["GPUMUX_TEST_PROGRAM"], task.Env["FAULTY"] = "faulty", how

@@ -30,15 +30,16 @@ type flow struct {
 	call   Call
 	fresh  bool
 	intake *intake
-	// over says that no more items come from the intake than held has.
+	// over says that no more items come from the intake than wait already.
 	over bool
 	// finished is how many items have ended.
 	finished int
 	// least is how many items a process that has none left waits for, size how many it would take.
 	least, size int
 
-	held   []flying
-	flight []flying
+	// waiting are the items that no process was given, flight those that the present one was.
+	waiting []flying
+	flight  []flying
 	// track is the memory in which flight moves on.
 	track []flying
 	// began is when the first item in flight did.
@@ -48,42 +49,42 @@ type flow struct {
 // cut lets go of the call: it has no more items, and takes no more results.
 func (f *flow) cut() {
 	f.intake.leave()
-	f.over, f.held = true, nil
+	f.over, f.waiting = true, nil
 	f.call.Held, f.call.Done = nil, func(Done) {}
 }
 
-// gather reports whether at least least items are held, or enough for a frame, or the last ones. It never waits: where they are still
+// gather reports whether at least least items wait, or enough for a frame, or the last ones. It never waits: where they are still
 // to come, it asks for them, n in all.
 func (f *flow) gather(least, n int) (enough bool) {
-	if f.over || len(f.held) >= least || f.full() {
+	if f.over || len(f.waiting) >= least || f.full() {
 		return true
 	}
-	f.held, enough, f.over = f.intake.take(f.held, least-len(f.held), n-len(f.held))
+	f.waiting, enough, f.over = f.intake.take(f.waiting, least-len(f.waiting), n-len(f.waiting))
 	return enough
 }
 
-// full reports whether the items that are held are as large as a frame.
+// full reports whether the items that wait are as large as a frame.
 func (f *flow) full() bool {
 	bytes := 0
-	for i := range f.held {
-		bytes += len(f.held[i].Value)
+	for i := range f.waiting {
+		bytes += len(f.waiting[i].Value)
 	}
 	return bytes >= frameBytes
 }
 
-// ended reports whether nothing is left to be sent.
-func (f *flow) ended() bool { return f.over && len(f.held) == 0 }
+// empty reports whether nothing is left to be sent.
+func (f *flow) empty() bool { return f.over && len(f.waiting) == 0 }
 
-// pop takes the first item that is held.
+// pop takes the first item that waits.
 func (f *flow) pop() flying {
-	item := f.held[0]
-	f.held = slices.Delete(f.held, 0, 1)
+	item := f.waiting[0]
+	f.waiting = slices.Delete(f.waiting, 0, 1)
 	return item
 }
 
 // frame is the next one for a process that runs low. It is empty until half of its items are there or, where the process has none
 // left, those of one micro-batch.
-func (f *flow) frame(p *session) wire.Run {
+func (f *flow) frame(p *occupant) wire.Run {
 	size, unit := whole(p.ahead(f.finished), p.batch), max(1, p.batch)
 	if p.limit > 0 {
 		size = min(size, p.limit-p.sent)
@@ -100,21 +101,21 @@ func (f *flow) frame(p *session) wire.Run {
 	if !f.gather(least, size) {
 		return run
 	}
-	if there := len(f.held); there < size && there > unit && !f.over {
+	if there := len(f.waiting); there < size && there > unit && !f.over {
 		size = there / unit * unit
 	}
-	now, bytes, most := time.Now(), 0, min(size, len(f.held))
+	now, bytes, most := time.Now(), 0, min(size, len(f.waiting))
 	run.Items = make([]json.RawMessage, 0, most)
 	f.room(most)
 	for len(run.Items) < most && (bytes < frameBytes || len(run.Items) == 0) {
-		item := f.held[len(run.Items)]
+		item := f.waiting[len(run.Items)]
 		item.run, item.n, item.sent = run.Run, len(run.Items), now
 		f.flight = append(f.flight, item)
 		run.Items = append(run.Items, item.Value)
 		bytes += len(item.Value)
 	}
-	f.held = slices.Delete(f.held, 0, len(run.Items))
-	if size > unit && len(f.held) == 0 && !f.over {
+	f.waiting = slices.Delete(f.waiting, 0, len(run.Items))
+	if size > unit && len(f.waiting) == 0 && !f.over {
 		// The next ones are on their way while these short ones run.
 		f.intake.ask(size)
 	}
@@ -133,8 +134,8 @@ func (f *flow) room(n int) {
 }
 
 // hungry reports whether the process runs low of items. One that has not read what it was given gets no more, however few items that is.
-func (f *flow) hungry(p *session) bool {
-	return len(f.flight) == 0 || len(f.flight) <= whole(p.given, p.batch)/2 && len(p.send) <= 1
+func (f *flow) hungry(p *occupant) bool {
+	return len(f.flight) == 0 || len(f.flight) <= whole(p.given, p.batch)/2 && p.Unread() <= 1
 }
 
 // whole rounds a number of items up to whole micro-batches.
@@ -158,11 +159,11 @@ func (f *flow) blame(fault *gpumux.Fault) {
 }
 
 // finish hands on the result of the first item in flight.
-func (f *flow) finish(p *session, r gpumux.Result, busy float64, tries int, peak int64) {
+func (f *flow) finish(p *occupant, r gpumux.Result, busy float64, tries int, peak int64) {
 	r.Index = f.flight[0].Index
 	f.flight[0].Value = nil // it may be large
 	f.flight = f.flight[1:]
 	p.ran++
 	f.finished++
-	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.budget)})
+	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.Memory.Budget)})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // BenchmarkSlot_FreshItem measures one item at a time, in a process of its own that is forked, in one that is a new interpreter,
@@ -31,7 +32,7 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(code), 0o644))
 			for name, call := range map[string]slot.Call{
 				"Fork":       {Mode: gpumux.Fresh},
-				"Spawn":      {Mode: gpumux.Fresh, Task: slot.Task{Fresh: slot.Spawn}},
+				"Spawn":      {Mode: gpumux.Fresh, Task: launch.Task{Fresh: launch.Spawn}},
 				"Persistent": {Mode: gpumux.Persistent},
 			} {
 				b.Run(name, func(b *testing.B) {

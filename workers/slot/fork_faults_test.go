@@ -20,6 +20,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
 // What a fork would break or share is seen, said once, and done with new interpreters instead.
@@ -105,12 +107,12 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 // forking is a worker that somebody kills: two of its slots have a forked process each, one that hangs and one with a descendant
 // that got away by forking and hangs as well.
 func forking() {
-	var task slot.Task
+	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	all := slot.NewTemplates(nil)
+	all := template.NewSet(nil)
 	var slots sync.WaitGroup
 	for i, item := range []string{"hang", "fork and hang"} {
 		s := slot.New(slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: all})

@@ -17,6 +17,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
 // forge is a folder with a module, and slots whose fresh processes are forked from it.
@@ -24,7 +26,7 @@ type forge struct {
 	t    *testing.T
 	dir  string
 	mark string
-	all  *slot.Templates
+	all  *template.Set
 	log  *observer.ObservedLogs
 	to   *zap.Logger
 }
@@ -34,7 +36,7 @@ func newForge(t *testing.T, module string) *forge {
 	core, seen := observer.New(zap.InfoLevel)
 	f := &forge{t: t, dir: t.TempDir(), mark: fmt.Sprintf("FORGE=%d/%s", os.Getpid(), t.Name()), log: seen, to: zap.New(core)}
 	f.write("tasks.py", module)
-	f.all = slot.NewTemplates(f.to)
+	f.all = template.NewSet(f.to)
 	t.Cleanup(func() {
 		f.all.Close()
 		require.Empty(t, marked(t, f.mark), "nothing is left")
@@ -51,7 +53,7 @@ func (f *forge) write(name, text string) {
 func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
 	f.t.Helper()
 	o := slot.Options{
-		Name: name, Pool: "cpu", Device: "CPU", Runtime: runtimePath(f.t), Templates: f.all, Grace: 300 * time.Millisecond, Log: f.to,
+		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Templates: f.all, Grace: 300 * time.Millisecond, Log: f.to,
 	}
 	if change != nil {
 		change(&o)
@@ -61,9 +63,9 @@ func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
 	return s
 }
 
-func (f *forge) task(function string) slot.Task {
+func (f *forge) task(function string) launch.Task {
 	name, value, _ := strings.Cut(f.mark, "=")
-	return slot.Task{
+	return launch.Task{
 		Name: function, Python: "tasks.py:" + function, Dir: f.dir, Mode: gpumux.Fresh,
 		Env: map[string]string{name: value, "DIR": f.dir, "PYTHONDONTWRITEBYTECODE": "1"},
 	}
@@ -146,7 +148,7 @@ func TestFork_ItemsAreApart(t *testing.T) {
 func TestFork_SpawnImportsForEachItem(t *testing.T) {
 	f := newForge(t, forked)
 	task := f.task("item")
-	task.Fresh = slot.Spawn
+	task.Fresh = launch.Spawn
 	got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: task, Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for _, d := range got {

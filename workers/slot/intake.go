@@ -92,22 +92,22 @@ func (in *intake) ask(n int) {
 	in.wake.Signal()
 }
 
-// take appends all items that are ready to held where these are at least least, or enough for a frame, or the last. Else it asks
+// take appends all items that are ready to waiting where these are at least least, or enough for a frame, or the last. Else it asks
 // for n of them, and there is news as soon as there are as many as that.
-func (in *intake) take(held []flying, least, n int) (now []flying, enough, over bool) {
+func (in *intake) take(waiting []flying, least, n int) (now []flying, enough, over bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.over && !in.full(least) {
 		in.asked, in.least = n, least
 		in.wake.Signal()
-		return held, false, false
+		return waiting, false, false
 	}
 	for _, item := range in.ready {
-		held = append(held, flying{Item: item})
+		waiting = append(waiting, flying{Item: item})
 	}
 	clear(in.ready)
 	in.ready, in.bytes, in.asked = in.ready[:0], 0, 0
-	return held, true, in.over
+	return waiting, true, in.over
 }
 
 // failure is why there are no more items, where that is not their end.
@@ -128,13 +128,12 @@ func (in *intake) leave() (pulling bool) {
 
 // end ends the goroutine. Where the source has it, it is left behind: it ends when the source lets go of it, and pulls nothing
 // more.
-func (in *intake) end(ctx context.Context, quit <-chan struct{}) {
+func (in *intake) end(ctx context.Context) {
 	if in.leave() {
 		return
 	}
 	select {
 	case <-in.gone:
 	case <-ctx.Done():
-	case <-quit:
 	}
 }

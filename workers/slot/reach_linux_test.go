@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // unanswered lets nobody open a file, as where it lies on a network file system whose server is away, until release.
@@ -47,7 +48,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho 1\n"), 0o755))
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
-	call := slot.Call{Task: slot.Task{Name: "away", Command: []string{program}}, Items: values(1)}
+	call := slot.Call{Task: launch.Task{Name: "away", Command: []string{program}}, Items: values(1)}
 	release := unanswered(t, program)
 
 	for range 2 {
@@ -68,7 +69,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
 	// Neither another start nor a slot that is to stop waits for it.
 	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
-	got, err := run(t, other, slot.Call{Task: slot.Task{Name: "near", Command: []string{"echo", "2"}}, Items: values(1)})
+	got, err := run(t, other, slot.Call{Task: launch.Task{Name: "near", Command: []string{"echo", "2"}}, Items: values(1)})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.NoError(t, patient.Stop(context.Background()))

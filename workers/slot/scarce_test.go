@@ -13,7 +13,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
 // starved is a worker that may open no more files for a while. It says what it sees, a line each.
@@ -32,10 +34,10 @@ func starved() {
 			fmt.Println(err)
 		}
 	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: slot.NewTemplates(nil),
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: template.NewSet(nil),
 		Sweeper: process.NewSweeper(nil)})
 	calls := []slot.Call{
-		{Task: slot.Task{Name: "command", Command: []string{"cat"}}},
+		{Task: launch.Task{Name: "command", Command: []string{"cat"}}},
 		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},
 		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Persistent},
 	}
@@ -82,7 +84,7 @@ func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
 	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
-		_, err := run(t, s, slot.Call{Task: slot.Task{Name: "f", Command: []string{program}, Dir: dir}, Items: values(1)})
+		_, err := run(t, s, slot.Call{Task: launch.Task{Name: "f", Command: []string{program}, Dir: dir}, Items: values(1)})
 		f := fault(t, err)
 		require.Equal(t, gpumux.BadInput, f.Kind, program)
 		require.Equal(t, "start", f.Op)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -18,9 +23,12 @@ const lookEvery = 200 * time.Millisecond
 
 // serve runs one call. It returns with the process ready for the next one, or with none.
 func (s *Slot) serve(ctx context.Context, call Call) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.life, func() { cancel(ErrStopped) })()
 	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: newIntake(call.Items)}
 	s.flow = f
-	defer f.intake.end(ctx, s.quit)
+	defer f.intake.end(ctx)
 	s.kills = process.MemoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)
@@ -41,7 +49,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 		}
 		switch {
 		case s.process == nil: // it ended between two items
-		case p.limit > 0 && p.ran >= p.limit:
+		case p.full():
 			s.expire(p, f.fresh)
 		default:
 			s.enter(Ready, "items finished")
@@ -62,12 +70,10 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 			}
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
-		case <-s.quit:
-			return false, ErrStopped
 		}
 	}
 	switch err := f.intake.failure(); {
-	case !f.ended():
+	case !f.empty():
 		return true, nil
 	case err != nil && ctx.Err() != nil:
 		// The source has only seen it first.
@@ -78,7 +84,7 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 }
 
 // feed hands the process its next frame, as far as its items are there.
-func (s *Slot) feed(p *session, f *flow) error {
+func (s *Slot) feed(p *occupant, f *flow) error {
 	first := len(f.flight) == 0
 	run := f.frame(p)
 	if len(run.Items) == 0 {
@@ -89,35 +95,35 @@ func (s *Slot) feed(p *session, f *flow) error {
 	}
 	p.runs++
 	p.sent += len(run.Items)
-	if !p.say(run) {
-		return s.fail(p, p.deaf(), "")
+	if !p.Say(run) {
+		return s.fail(p, deaf(), "")
 	}
 	return nil
 }
 
 // goOn lets a process go on that waits until its results were read.
-func (s *Slot) goOn(p *session, f *flow, waits bool) error {
+func (s *Slot) goOn(p *occupant, f *flow, waits bool) error {
 	if !waits {
 		return nil
 	}
 	f.began = time.Now()
-	if !p.say(wire.Next{}) {
-		return s.fail(p, p.deaf(), "")
+	if !p.Say(wire.Next{}) {
+		return s.fail(p, deaf(), "")
 	}
 	return nil
 }
 
 // work runs items in p until none is there, p has run its limit or is gone. On an error p is gone.
-func (s *Slot) work(ctx context.Context, p *session, f *flow) error {
+func (s *Slot) work(ctx context.Context, p *occupant, f *flow) error {
 	timeout := f.call.timeout()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	late := time.NewTimer(time.Hour)
 	defer late.Stop()
-	p.memory.Busy(true)
-	defer p.memory.Busy(false)
+	p.Memory.Busy(true)
+	defer p.Memory.Busy(false)
 	for s.process == p {
-		if f.hungry(p) && !s.wantsTrim(p) {
+		if f.hungry(p) && !wantsTrim(p) {
 			if err := s.feed(p, f); err != nil {
 				return err
 			}
@@ -134,54 +140,72 @@ func (s *Slot) work(ctx context.Context, p *session, f *flow) error {
 		} else {
 			late.Stop()
 		}
+		var then func() error
 		select {
 		case <-f.intake.news:
-		case h := <-p.heard:
-			if err := s.lapsed(f.call); err != nil {
-				return err
-			}
-			if err := s.hear(p, f, h); err != nil {
-				return err
-			}
+			continue
+		case h := <-p.Heard:
+			then = func() error { return s.hear(p, f, h) }
 		case <-late.C:
-			if err := s.lapsed(f.call); err != nil {
-				return err
-			}
-			// A result that has come in time counts, however late it is read.
-			select {
-			case h := <-p.heard:
-				if err := s.hear(p, f, h); err != nil {
-					return err
-				}
-				continue
-			default:
-			}
-			if err := s.overdue(p, f, timeout); err != nil {
-				return err
-			}
+			then = func() error { return s.late(p, f, timeout) }
 		case <-tick.C:
-			if err := s.lapsed(f.call); err != nil {
-				return err
-			}
-			if err := s.look(p, f, p.board.Published()); err != nil {
-				return err
-			}
+			then = func() error { return s.readBoard(p, f, p.Board.Published()) }
 		case <-ctx.Done():
-			s.leave(ctx, p, f, "call ended: "+context.Cause(ctx).Error())
+			s.drain(ctx, p, f, "call ended: "+context.Cause(ctx).Error())
 			return context.Cause(ctx)
-		case <-s.quit:
-			s.leave(ctx, p, f, "slot stops")
-			return ErrStopped
+		}
+		if err := s.endLapsed(f.call); err != nil {
+			return err
+		}
+		if err := then(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// leave ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
+// late ends the process of an item that takes too long, or says that the item did end in time after all: what the process
+// finished until it was gone counts.
+func (s *Slot) late(p *occupant, f *flow, timeout time.Duration) error {
+	// A result that has come in time counts, however late it is read.
+	select {
+	case h := <-p.Heard:
+		return s.hear(p, f, h)
+	default:
+	}
+	if err := s.readBoard(p, f, p.Board.Published()); err != nil {
+		return err
+	}
+	if len(f.flight) == 0 || time.Since(f.began) < timeout {
+		return nil
+	}
+	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: p.Out.Tail()}
+	stacks := p.Stacks()
+	p.charge = s.faultFrom(p, *e)
+	p.charge.Traceback = stacks
+	p.Destroy()
+	if err := s.endLapsed(f.call); err != nil {
+		return err
+	}
+	late := f.flight[0]
+	if err := s.readBoard(p, f, p.Board.Published()); err != nil {
+		return err
+	}
+	if f.due(late.run, late.n) {
+		return s.fail(p, e, stacks)
+	}
+	// It ended between the two looks, and the process in the middle of an innocent one.
+	f.waiting = slices.Concat(f.flight, f.waiting)
+	f.flight = nil
+	s.kill("an item ended at the moment of its timeout")
+	return nil
+}
+
+// drain ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
 // the call's time is over.
-func (s *Slot) leave(ctx context.Context, p *session, f *flow, why string) {
+func (s *Slot) drain(ctx context.Context, p *occupant, f *flow, why string) {
 	if errors.Is(context.Cause(ctx), ErrLapsed) {
-		s.drop(why)
+		s.kill(why)
 		return
 	}
 	p.Signal(syscall.SIGTERM)
@@ -189,8 +213,8 @@ func (s *Slot) leave(ctx context.Context, p *session, f *flow, why string) {
 	defer time.AfterFunc(s.o.Grace, func() { close(over) }).Stop()
 	for len(f.flight) > 0 {
 		select {
-		case h := <-p.heard:
-			switch h.message.(type) {
+		case h := <-p.Heard:
+			switch h.Message.(type) {
 			case wire.Results, wire.Posted, wire.ProgressReport:
 				if s.hear(p, f, h) == nil {
 					continue
@@ -202,13 +226,13 @@ func (s *Slot) leave(ctx context.Context, p *session, f *flow, why string) {
 		}
 		break
 	}
-	if s.process == p && p.board != nil {
+	if s.process == p && p.Board != nil {
 		select {
 		case <-p.Exited:
 		case <-over:
 		}
 		p.Destroy()
-		_ = s.look(p, f, p.board.Published()) // what is wrong with it ends no call that ends already
+		_ = s.readBoard(p, f, p.Board.Published()) // what is wrong with it ends no call that ends already
 	}
 	if s.process == p {
 		s.retire(false, why)
@@ -216,138 +240,64 @@ func (s *Slot) leave(ctx context.Context, p *session, f *flow, why string) {
 }
 
 // hear takes in one message while items run.
-func (s *Slot) hear(p *session, f *flow, h heard) error {
-	switch m := h.message.(type) {
+func (s *Slot) hear(p *occupant, f *flow, h session.Heard) error {
+	switch m := h.Message.(type) {
 	case wire.Posted:
-		if err := s.look(p, f, m.Board); err != nil {
+		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		return s.goOn(p, f, m.Wait)
 	case wire.Results:
-		if err := s.look(p, f, m.Board); err != nil {
+		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		return s.results(p, f, m)
 	case wire.Fault:
-		if err := s.look(p, f, m.Board); err != nil {
+		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		if !f.due(m.Run, m.N) {
-			return s.fail(p, p.broke("a fault for item %d of run %d, which is not its turn", m.N, m.Run), "")
+			return s.fail(p, diagnosis.Broken("a fault for item %d of run %d, which is not its turn", m.N, m.Run), "")
 		}
 		return s.raised(p, f, m)
 	case wire.ProgressReport:
-		if err := s.look(p, f, m.Board); err != nil {
+		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		f.began = time.Now()
 	case wire.Cap:
-		if !p.capped(s.o, m) {
-			return s.fail(p, p.deaf(), "")
+		if !p.Capped(m) {
+			return s.fail(p, deaf(), "")
 		}
 	default:
-		if h.err == nil {
-			return s.fail(p, p.broke("a message out of turn: %T", h.message), "")
+		if h.Err == nil {
+			return s.fail(p, diagnosis.Broken("a message out of turn: %T", h.Message), "")
 		}
-		e := p.death(h.err)
+		e := p.Death(h.Err)
 		// What it finished until it was gone counts.
-		if err := s.look(p, f, p.board.Published()); err != nil {
+		if err := s.readBoard(p, f, p.Board.Published()); err != nil {
 			return err
 		}
 		if len(f.flight) > 0 {
 			return s.fail(p, e, "")
 		}
-		s.drop("ended between two items")
+		s.kill("ended between two items")
 	}
 	return nil
-}
-
-// results takes in the values of a frame.
-func (s *Slot) results(p *session, f *flow, m wire.Results) error {
-	if !f.due(m.Run, m.N) || len(m.Values) > len(f.flight) {
-		return s.fail(p, p.broke("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
-	}
-	// The process may go on while large values become JSON here.
-	if err := s.goOn(p, f, m.Wait); err != nil {
-		return err
-	}
-	for i, value := range m.Values {
-		kind := wire.JSON
-		if m.Kinds != nil {
-			kind = m.Kinds[i]
-		}
-		var err error
-		if m.Values[i], err = p.text(kind, value); err != nil {
-			return s.fail(p, p.broke("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
-		}
-	}
-	text, busy := p.Out.UpTo(m.Out), 0.0
-	for _, each := range m.Busy {
-		busy += each
-	}
-	now := time.Now()
-	peak := p.peak(now, busy, m.Peak)
-	for i, value := range m.Values {
-		tries := 1
-		if m.Attempts != nil {
-			tries = m.Attempts[i]
-		}
-		f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
-		text = ""
-	}
-	if !m.Wait {
-		f.began = now
-	}
-	p.learnPace(busy / float64(len(m.Values)))
-	s.ended(p, len(m.Values), busy, peak)
-	return nil
-}
-
-// raised decides what an exception means: the item's own fault, one more try, or the end of the process.
-func (s *Slot) raised(p *session, f *flow, m wire.Fault) error {
-	e := raised(m.Raised)
-	text := p.Out.UpTo(m.Out)
-	e.Tail = text
-	p.addMemory(e, s.kills)
-	d := diagnosis.Diagnose(*e)
-	if d.Poisoned || d.Fault.Kind.Deadly() {
-		return s.fail(p, e, m.Raised.Traceback)
-	}
-	fault := d.Fault
-	s.place(&fault, p.task)
-	fault.Traceback, fault.PID = m.Raised.Traceback, p.PID
-	f.blame(&fault)
-	item := f.flight[0]
-	fault.Attempts = item.tries + max(1, m.Attempts)
-	if f.fresh && fault.Attempts < f.call.attempts() {
-		item.tries++
-		f.flight = f.flight[1:]
-		f.held = append([]flying{item}, f.held...)
-		p.ran++
-		return nil
-	}
-	peak := p.peak(time.Now(), m.Busy, m.Peak)
-	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
-	s.ended(p, 1, m.Busy, peak)
-	return s.goOn(p, f, true)
 }
 
 // fail ends the process because of evidence and returns the fault of the item that ran.
-func (s *Slot) fail(p *session, e *diagnosis.Evidence, traceback string) error {
+func (s *Slot) fail(p *occupant, e *diagnosis.Evidence, traceback string) error {
 	fault := s.diagnose(p, e)
 	fault.Traceback = traceback
 	p.charge = fault
 	// Whoever called says it to people, with the item.
-	s.log.Debug("task process failed", logTask.text(p.task.Name), logPID.int(fault.PID), logFault.text(fault.Error()))
+	s.log.Debug("task process failed", zap.String(logkey.Task, p.Task.Name), zap.Int(logkey.PID, fault.PID),
+		zap.String(logkey.Fault, fault.Error()))
 	s.enter(Poisoned, string(fault.Kind))
-	s.drop(string(fault.Kind))
+	s.kill(string(fault.Kind))
 	return fault
 }
 
 // deaf is the evidence of a process that was told more than it reads.
-func (p *session) deaf() *diagnosis.Evidence { return p.broke("it asks for more than it reads") }
-
-// broke is the evidence of a process that speaks, but not the protocol.
-func (p *session) broke(format string, args ...any) *diagnosis.Evidence {
-	return &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...), Tail: p.Out.Tail()}
-}
+func deaf() *diagnosis.Evidence { return diagnosis.Broken(diagnosis.Deaf) }

@@ -10,14 +10,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
 // Options say where a slot sits.
 type Options struct {
 	// Name is pool/number, unique in the worker.
 	Name string
-	Pool string
 	Host string
 	// Device is the device's UUID, or "CPU".
 	Device string
@@ -34,15 +36,15 @@ type Options struct {
 	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it.
 	Runtime string
 	// Watch follows the memory of task processes and ends those over their budget. Default: none.
-	Watch Watch
+	Watch session.Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
 	Cgroups *process.Cgroups
 	// Capped takes what frameworks' own limits came to, from the slot's goroutine. Loaded takes the bytes that a persistent process
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
-	Capped func(Cap)
+	Capped func(session.Cap)
 	Loaded func(task string, bytes int64)
 	// Templates are shared with other slots. Default: the slot's own.
-	Templates *Templates
+	Templates *template.Set
 	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.
 	Sweeper *process.Sweeper
 	// Grace is the time between TERM and KILL. Default 5 s.
@@ -59,14 +61,15 @@ type Options struct {
 // ErrStopped is returned by Run when the slot has been stopped.
 var ErrStopped = errors.New("slot is stopped")
 
-// Slot is a seat on one device. Its methods may be called from any goroutine; calls run one after the other.
+// Slot is a share of one device. Its methods may be called from any goroutine; calls run one after the other.
 type Slot struct {
 	o     Options
 	log   *zap.Logger
 	calls chan request
-	quit  chan struct{}
 	gone  chan struct{}
-	once  sync.Once
+	// life ends with Stop, and with it the context of a call that is served then.
+	life context.Context
+	end  context.CancelCauseFunc
 
 	mu    sync.Mutex // guards what follows, which only the owner goroutine writes
 	state State
@@ -76,13 +79,13 @@ type Slot struct {
 	lingering bool
 
 	// The owner goroutine's own.
-	process  *session
+	process  *occupant
 	failures int
-	// asked is the request that is served and not answered, flow that of its call.
-	asked *request
-	flow  *flow
+	// serving is the request that is served and not answered, flow that of its call.
+	serving *request
+	flow    *flow
 	// templates are what fresh processes are forked from; owned says that they end with the slot.
-	templates *Templates
+	templates *template.Set
 	owned     bool
 	// kills is the counter of memory kills around the worker as the call began.
 	kills int
@@ -113,13 +116,14 @@ func New(o Options) *Slot {
 		o.Sweeper = process.SharedSweeper()
 	}
 	s := &Slot{
-		o: o, log: o.Log.With(logSlot.text(o.Name), logDevice.text(o.Device)), state: Vacant,
-		calls: make(chan request), quit: make(chan struct{}), gone: make(chan struct{}),
+		o: o, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
+		calls: make(chan request), gone: make(chan struct{}),
 	}
+	s.life, s.end = context.WithCancelCause(context.Background())
 	if s.templates = o.Templates; s.templates == nil {
-		s.templates, s.owned = NewTemplates(o.Log), true
+		s.templates, s.owned = template.NewSet(o.Log), true
 	}
-	s.templates.share(1)
+	s.templates.Share(1)
 	go s.own()
 	return s
 }
@@ -167,7 +171,7 @@ func (s *Slot) Task() string {
 
 // Stop ends the process and waits until nothing of it is left, or until ctx ends. A running call is ended with ErrStopped.
 func (s *Slot) Stop(ctx context.Context) error {
-	s.once.Do(func() { close(s.quit) })
+	s.end(ErrStopped)
 	select {
 	case <-s.gone:
 		return nil

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
@@ -146,7 +147,7 @@ func runtimePath(t testing.TB) string {
 func newSlot(t *testing.T) *slot.Slot {
 	t.Helper()
 	before := descendants(t)
-	s := slot.New(slot.Options{Name: "cpu/0", Pool: "cpu", Device: "CPU", Runtime: runtimePath(t), Grace: 300 * time.Millisecond})
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 300 * time.Millisecond})
 	t.Cleanup(func() {
 		require.NoError(t, s.Stop(context.Background()))
 		require.Equal(t, slot.Stopped, s.State())
@@ -172,8 +173,8 @@ func descendants(t *testing.T) []string {
 	return list
 }
 
-func python(dir, function string) slot.Task {
-	return slot.Task{Name: function, Python: "tasks.py:" + function, Dir: dir}
+func python(dir, function string) launch.Task {
+	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: dir}
 }
 
 // values makes items of anything that is JSON.
@@ -457,7 +458,7 @@ func TestSlot_StopEndsARunningCall(t *testing.T) {
 func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.py"), []byte("import no_such_module\ndef f(x): return x\n"), 0o644))
-	_, err := run(t, s, slot.Call{Task: slot.Task{Name: "f", Python: "broken.py:f", Dir: dir}, Items: values(1)})
+	_, err := run(t, s, slot.Call{Task: launch.Task{Name: "f", Python: "broken.py:f", Dir: dir}, Items: values(1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.BadInput, f.Kind)
 	require.Equal(t, "start", f.Op)
@@ -469,7 +470,7 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.Equal(t, gpumux.BadInput, f.Kind)
 	require.Contains(t, f.Message, "double", "it says what there is")
 
-	_, err = run(t, s, slot.Call{Task: slot.Task{Name: "f", Python: "tasks.py:double", Dir: dir, Interpreter: "no-such-python"}, Items: values(1)})
+	_, err = run(t, s, slot.Call{Task: launch.Task{Name: "f", Python: "tasks.py:double", Dir: dir, Interpreter: "no-such-python"}, Items: values(1)})
 	f = fault(t, err)
 	require.Equal(t, gpumux.BadInput, f.Kind)
 	require.Contains(t, f.Error(), "no-such-python")
@@ -481,7 +482,7 @@ func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	seen, python := filepath.Join(dir, "seen"), filepath.Join(dir, "python")
 	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >>'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
-	task := slot.Task{Name: "double", Python: "tasks.py:double", Dir: dir, Interpreter: python}
+	task := launch.Task{Name: "double", Python: "tasks.py:double", Dir: dir, Interpreter: python}
 	_, err := run(t, s, slot.Call{Task: task, Items: values(1)})
 	require.NoError(t, err)
 	text, err := os.ReadFile(seen)
@@ -506,7 +507,7 @@ def wrapped(item): return item + 2
 `), 0o644))
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		for _, function := range []string{"system", "popen"} {
-			task := slot.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
 			_, err := run(t, s, slot.Call{Task: task, Items: values("touch ran")})
 			f := fault(t, err)
 			require.Equal(t, gpumux.BadInput, f.Kind)
@@ -514,7 +515,7 @@ def wrapped(item): return item + 2
 			require.NoFileExists(t, filepath.Join(dir, "ran"))
 		}
 		for function, want := range map[string]string{"cached": "2", "wrapped": "3"} {
-			task := slot.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
 			got, err := run(t, s, slot.Call{Task: task, Items: values(1)})
 			require.NoError(t, err)
 			require.JSONEq(t, want, string(got[0].Value))
@@ -547,7 +548,7 @@ func TestSlot_TheEnvironmentIsClean(t *testing.T) {
 func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	command := func(text bool, argv ...string) slot.Call {
-		return slot.Call{Task: slot.Task{Name: "c", Command: argv, Dir: dir, Text: text}, Timeout: 500 * time.Millisecond}
+		return slot.Call{Task: launch.Task{Name: "c", Command: argv, Dir: dir, Text: text}, Timeout: 500 * time.Millisecond}
 	}
 	call := command(false, "sh", "-c", `read x; echo working >&2; echo "{\"got\": $x}"`)
 	call.Items = values(1, 2)
@@ -595,7 +596,7 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 
 func TestSlot_AGoTaskProcessSpeaksTheWire(t *testing.T) {
 	s := newSlot(t)
-	task := slot.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
+	task := launch.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
 	task.Env = map[string]string{}
 	t.Setenv("GPUMUX_TEST_PROGRAM", "task")
 	task.PassEnv = []string{"GPUMUX_TEST_PROGRAM"}
@@ -620,7 +621,7 @@ func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 // doomed is a worker that runs a family of processes until somebody kills it.
 func doomed() {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
-	task := slot.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
+	task := launch.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
 	item, _ := json.Marshal(os.Getenv("DIR") + "/hang")
 	fmt.Println("running")
 	err := s.Run(context.Background(), slot.Call{Task: task, Done: func(slot.Done) {}, Items: func(yield func(gpumux.Item, error) bool) {

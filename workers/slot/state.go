@@ -3,6 +3,10 @@ package slot
 import (
 	"fmt"
 	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // State is what a slot is doing.
@@ -61,5 +65,5 @@ func (s *Slot) enter(to State, why string) {
 	if !slices.Contains(next[from], to) {
 		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.o.Name, from, to, why))
 	}
-	s.log.Debug("slot state", logFrom.text(string(from)), logTo.text(string(to)), logWhy.text(why))
+	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
 }

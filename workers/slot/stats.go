@@ -4,6 +4,9 @@ import (
 	"maps"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
 )
 
@@ -46,12 +49,13 @@ func (s *Slot) tally(change func(*Stats)) {
 }
 
 // recycled counts and logs that a process which could go on is replaced.
-func (s *Slot) recycled(p *session, why hygiene.Reason, text string) {
+func (s *Slot) recycled(p *occupant, why hygiene.Reason, text string) {
 	s.tally(func(st *Stats) {
 		if st.Recycled == nil {
 			st.Recycled = map[string]int64{}
 		}
 		st.Recycled[string(why)]++
 	})
-	s.log.Info("task process recycled", logTask.text(p.task.Name), logPID.int(p.PID), logReason.text(string(why)), logWhy.text(text))
+	s.log.Info("task process recycled", zap.String(logkey.Task, p.Task.Name), zap.Int(logkey.PID, p.PID),
+		zap.String(logkey.Reason, string(why)), zap.String(logkey.Why, text))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
@@ -93,7 +94,7 @@ func anyonesPython(t *testing.T) string {
 	return ""
 }
 
-func peep(t *testing.T, s *slot.Slot, task slot.Task, secret string) (saw glimpse) {
+func peep(t *testing.T, s *slot.Slot, task launch.Task, secret string) (saw glimpse) {
 	t.Helper()
 	got, err := run(t, s, slot.Call{Task: task, Items: values(map[string]any{"worker": os.Getpid(), "secret": secret})})
 	require.NoError(t, err)
@@ -119,11 +120,11 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	dir := open(t)
 	s := newSlot(t)
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-		saw := peep(t, s, slot.Task{Name: "peep", Python: "peeping.py:peep", Dir: dir, Mode: mode}, "/nowhere")
+		saw := peep(t, s, launch.Task{Name: "peep", Python: "peeping.py:peep", Dir: dir, Mode: mode}, "/nowhere")
 		require.Equal(t, "PermissionError", saw.Environ, mode)
 		require.Equal(t, "PermissionError", saw.Memory, mode)
 	}
-	command := slot.Task{Name: "command", Command: []string{"/bin/sh", "-c", "cat /proc/$PPID/environ; :"}, Text: true}
+	command := launch.Task{Name: "command", Command: []string{"/bin/sh", "-c", "cat /proc/$PPID/environ; :"}, Text: true}
 	got, err := run(t, s, slot.Call{Task: command, Items: values(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, `""`, string(got[0].Value))
@@ -145,8 +146,8 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: path, Home: "/root", Grace: 300 * time.Millisecond})
 	before := descendants(t)
 	as := &process.User{Name: "nobody", UID: nobody, GID: nobody, Groups: []uint32{nobody}, Home: dir}
-	task := func(function string, mode gpumux.Mode) slot.Task {
-		return slot.Task{Name: function, Python: "peeping.py:" + function, Dir: dir, Interpreter: python, User: as, Mode: mode}
+	task := func(function string, mode gpumux.Mode) launch.Task {
+		return launch.Task{Name: function, Python: "peeping.py:" + function, Dir: dir, Interpreter: python, User: as, Mode: mode}
 	}
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		saw := peep(t, s, task("peep", mode), secret)
@@ -167,7 +168,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 			require.NotContains(t, saw.Env, name)
 		}
 	}
-	command := slot.Task{Name: "id", Command: []string{"/bin/sh", "-c", "id -u"}, Dir: dir, User: as}
+	command := launch.Task{Name: "id", Command: []string{"/bin/sh", "-c", "id -u"}, Dir: dir, User: as}
 	got, err := run(t, s, slot.Call{Task: command, Items: values(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, strconv.Itoa(nobody), string(got[0].Value))
@@ -214,7 +215,7 @@ func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
 	t.Setenv("PYTHONUSERBASE", "")
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: own})
 	defer s.Stop(context.Background())
-	env := func(task slot.Task) (env map[string]string) {
+	env := func(task launch.Task) (env map[string]string) {
 		got, err := run(t, s, slot.Call{Task: task, Items: values(1)})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(got[0].Value, &env))

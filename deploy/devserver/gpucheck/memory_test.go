@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
@@ -85,11 +86,11 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	m := onGPU(t)
 	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
-	task := slot.Task{
+	task := launch.Task{
 		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed(), RecycleItems: 1,
 	}
 	s := slot.New(slot.Options{
-		Name: "gpu/0", Pool: "gpu", Device: m.device.UUID, Runtime: runtime,
+		Name: "gpu/0", Device: m.device.UUID, Runtime: runtime,
 		Env: map[string]string{"CUDA_VISIBLE_DEVICES": m.device.UUID, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
 	})
 	defer func() { require.NoError(t, s.Stop(context.Background())) }()

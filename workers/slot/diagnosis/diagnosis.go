@@ -15,6 +15,9 @@ import (
 // ClosedWire is how a process breaks the protocol whose wire ends while it lives.
 const ClosedWire = "the task process closed its wire and went on, which is not the task's own to close"
 
+// Deaf is how one does that was told more than it reads.
+const Deaf = "it asks for more than it reads"
+
 // WireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
 const WireLost = 64
 
@@ -59,6 +62,16 @@ type Evidence struct {
 	MPS bool
 	// OnCPU says that the slot's device is the CPU, whose memory is the host's.
 	OnCPU bool
+}
+
+// Raised is the evidence that an exception is.
+func Raised(r wire.Raised) *Evidence {
+	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
+}
+
+// Broken is the evidence of a process that speaks, but not the protocol.
+func Broken(format string, args ...any) *Evidence {
+	return &Evidence{Protocol: fmt.Sprintf(format, args...)}
 }
 
 // Diagnosis is what the evidence comes to, and what it means for the process, the device and the neighbours.

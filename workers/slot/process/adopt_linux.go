@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // Adopt takes in a process that another one has forked, with the group that it leads. It has to be the worker's own by now
@@ -21,7 +23,7 @@ func (p *Process) Adopt(pid int) error {
 		p.mark.number = 0 // it has the template's, by which nobody finds it
 	}
 	if err := p.group.add(pid); err != nil {
-		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
+		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
 	}
 	p.expose()
 	return nil

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // Process is one operating-system process with all its descendants: from its start, which gives it marks, a cgroup and a file for its
@@ -63,7 +65,7 @@ func New(o Options) (*Process, error) {
 	p := &Process{o: o, mark: mark, Out: out, Exited: make(chan struct{})}
 	if o.Cgroups != nil {
 		if p.group, err = o.Cgroups.make(o.Memory); err != nil {
-			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
+			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
 		}
 	}
 	return p, nil
@@ -118,14 +120,14 @@ func (p *Process) Start(run Command) error {
 func (p *Process) enlist() bool {
 	err := enlist(p.PID, p.o.Sweeper.number, p.mark.number)
 	if err != nil {
-		p.o.Log.Debug("a task process is marked in its environment alone", zap.String("why", err.Error()))
+		p.o.Log.Debug("a task process is marked in its environment alone", zap.String(logkey.Why, err.Error()))
 	}
 	return err == nil
 }
 
 func (p *Process) expose() {
 	if err := expose(p.PID, p.o.Exposure); err != nil {
-		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String("why", err.Error()))
+		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String(logkey.Why, err.Error()))
 	}
 }
 
@@ -206,6 +208,10 @@ func (p *Process) Destroy() {
 	}
 }
 
+// LingerHint is the next step where a killed process does not end.
+const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
+	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
+
 // linger is called again and again while a process that can run no more is awaited.
 func (p *Process) linger() {
 	switch {
@@ -221,6 +227,16 @@ func (p *Process) Kill() {
 	p.Destroy()
 	p.Out.close()
 	p.group.close()
+}
+
+// Scarce reports whether the worker or its machine ran out of something that comes back when others let go of it.
+func Scarce(err error) bool {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }
 
 // ProgramError reports whether the system did not start the program.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 //go:embed sweeper.sh
@@ -59,7 +61,7 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 	}
 	s.shell = nil
 	s.log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
-		zap.Int("pid", was.pid), zap.String("why", state.String()))
+		zap.Int(logkey.PID, was.pid), zap.String(logkey.Why, state.String()))
 	time.AfterFunc(shellPause-time.Since(was.started), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -67,7 +69,7 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 			return
 		}
 		if err := s.start(); err != nil {
-			s.log.Warn("no sweeper could be started; the next task process tries again", zap.String("why", err.Error()))
+			s.log.Warn("no sweeper could be started; the next task process tries again", zap.String(logkey.Why, err.Error()))
 		}
 	})
 }

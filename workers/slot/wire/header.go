@@ -78,8 +78,8 @@ func (h *header) empty(body []byte) error {
 	return nil
 }
 
-// place checks the run and position that an answer is about.
-func (h *header) place() error {
+// position checks the run and position that an answer is about.
+func (h *header) position() error {
 	if h.Run < 1 || h.N < 0 {
 		return broken("%s: run %d, n %d; runs count from 1 and positions from 0", h.Type, h.Run, h.N)
 	}
@@ -116,7 +116,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 			return nil, err
 		}
 		attempts, err := optional[int](h, "attempts", h.Attempts)
-		return Run{Run: h.Run, Attempts: attempts, Items: items}, errors.Join(err, h.place())
+		return Run{Run: h.Run, Attempts: attempts, Items: items}, errors.Join(err, h.position())
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
@@ -146,7 +146,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		if len(h.Value) == 0 {
 			return nil, broken("progress: has no value")
 		}
-		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, errors.Join(h.empty(body), h.place())
+		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, errors.Join(h.empty(body), h.position())
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
 		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
@@ -171,7 +171,7 @@ func (h *header) results(body []byte) (Message, error) {
 	}
 	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out, Peak: h.Peak,
 		Board: h.Board, Wait: h.Wait}
-	return r, errors.Join(h.place(), h.measured(), r.check())
+	return r, errors.Join(h.position(), h.measured(), r.check())
 }
 
 func (h *header) fault(body []byte) (Message, error) {
@@ -187,7 +187,7 @@ func (h *header) fault(body []byte) (Message, error) {
 		return nil, err
 	}
 	if h.Run < 0 || h.N < 0 {
-		return nil, h.place()
+		return nil, h.position()
 	}
 	f := Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Peak: h.Peak, Board: h.Board, Raised: *h.Fault}
 	return f, errors.Join(h.measured(), h.empty(body))

@@ -76,54 +76,72 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err := conn.Write(Ready{Trim: true}); err != nil {
 		return err
 	}
-	out := openOutput()
-	defer out.close()
-	measured := peaks{told: hello.Device == "CPU"}
-	var ahead []Message
-	for {
-		var m Message
-		if len(ahead) > 0 {
-			m, ahead = ahead[0], ahead[1:]
-		} else if m, err = conn.Read(); err != nil {
+	c := conversation{conn: conn, hello: hello, handler: handler, out: openOutput(), peaks: peaks{told: hello.Device == "CPU"}}
+	defer c.out.close()
+	for goesOn := true; goesOn; {
+		if goesOn, err = c.next(ctx); err != nil {
 			return err
 		}
-		if _, ok := m.(Trim); ok {
-			begin := time.Now()
-			debug.FreeOSMemory()
-			if err := conn.Write(Trimmed{Busy: time.Since(begin).Seconds()}); err != nil {
-				return err
-			}
-			continue
+	}
+	return nil
+}
+
+// conversation is converse after its handshake.
+type conversation struct {
+	conn    *Conn
+	hello   Hello
+	handler Handler
+	out     *printed
+	peaks   peaks
+	// ahead are messages that came before their turn.
+	ahead []Message
+}
+
+// next does what the next message asks for; false says that the worker wants to end.
+func (c *conversation) next(ctx context.Context) (goesOn bool, err error) {
+	var m Message
+	if len(c.ahead) > 0 {
+		m, c.ahead = c.ahead[0], c.ahead[1:]
+	} else if m, err = c.conn.Read(); err != nil {
+		return false, err
+	}
+	switch m := m.(type) {
+	case Trim:
+		begin := time.Now()
+		debug.FreeOSMemory()
+		return true, c.conn.Write(Trimmed{Busy: time.Since(begin).Seconds()})
+	case Run:
+		return c.run(ctx, m)
+	}
+	return false, nil
+}
+
+func (c *conversation) run(ctx context.Context, run Run) (goesOn bool, err error) {
+	for n, item := range run.Items {
+		at := &running{conn: c.conn, hello: c.hello, run: run.Run, n: n}
+		began := time.Now()
+		answer := at.item(context.WithValue(ctx, runningKey{}, at), c.handler, item, max(1, run.Attempts))
+		answer = note(answer, c.out.grown(), c.peaks.of(began))
+		if err := c.conn.Write(answer); err != nil {
+			return false, err
 		}
-		run, ok := m.(Run)
-		if !ok {
-			return nil
-		}
-		for n, item := range run.Items {
-			at := &running{conn: conn, hello: hello, run: run.Run, n: n}
-			began := time.Now()
-			answer := at.item(context.WithValue(ctx, runningKey{}, at), handler, item, max(1, run.Attempts))
-			answer = note(answer, out.grown(), measured.of(began))
-			if err := conn.Write(answer); err != nil {
-				return err
+		// After a fault the worker may end this process; until it says otherwise no item begins.
+		for _, wait := answer.(Fault); wait; {
+			m, err := c.conn.Read()
+			if err != nil {
+				return false, err
 			}
-			// After a fault the worker may end this process; until it says otherwise no item begins.
-			for _, wait := answer.(Fault); wait; {
-				m, err := conn.Read()
-				if err != nil {
-					return err
-				}
-				switch m.(type) {
-				case Next:
-					wait = false
-				case Run, Trim:
-					ahead = append(ahead, m)
-				default:
-					return nil
-				}
+			switch m.(type) {
+			case Next:
+				wait = false
+			case Run, Trim:
+				c.ahead = append(c.ahead, m)
+			default:
+				return false, nil
 			}
 		}
 	}
+	return true, nil
 }
 
 func find(handlers map[string]Handler, hello Hello) (Handler, error) {

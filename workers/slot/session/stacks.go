@@ -1,4 +1,4 @@
-package slot
+package session
 
 import (
 	"strings"
@@ -14,9 +14,9 @@ const (
 	stacksCalm  = 50 * time.Millisecond
 )
 
-// stacks are the Python stacks of a process that hangs, or nothing where it does not write them. What it printed until then is read.
-func (p *session) stacks() string {
-	if p.task.Python == "" {
+// Stacks are the Python stacks of a process that hangs, or nothing where it does not write them. What it printed until then is read.
+func (p *Session) Stacks() string {
+	if p.Task.Python == "" {
 		return ""
 	}
 	begin := p.Out.Size()

@@ -6,12 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// sparing is a watch that counts how often it is asked what a process holds.
+// sparing counts how often it is asked what a process holds.
 type sparing struct {
-	unwatched
+	session.Watched
 	times int
 }
 
@@ -22,7 +23,7 @@ func (r *sparing) Held() int64 {
 
 // What a short item costs is mostly the messages that bring it, so many go in one frame; and nobody looks at the memory of a process
 // without a budget.
-func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
+func TestOccupant_ShortItemsAreGivenManyAhead(t *testing.T) {
 	for _, c := range []struct {
 		pace        time.Duration
 		ended, want int
@@ -32,10 +33,11 @@ func TestProcess_ShortItemsAreGivenManyAhead(t *testing.T) {
 		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 5}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
 		watched := &sparing{}
-		p := &session{pace: c.pace, board: &wire.Board{}, memory: memory{Watched: watched}}
+		p := newOccupant(&session.Session{Board: &wire.Board{}, Memory: session.Memory{Watched: watched}}, 0)
+		p.pace = c.pace
 		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
 		require.Zero(t, watched.times)
-		p.memory.tidy.Budget = 1 << 30
+		p.Memory.Budget, p.tidy.Budget = 1<<30, 1<<30
 		p.ahead(c.ended)
 		require.Equal(t, 1, watched.times)
 	}

@@ -1,4 +1,4 @@
-package slot
+package session
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ func boardMemory() (memory []byte, file *os.File, err error) {
 
 func freeBoard(memory []byte) { unix.Munmap(memory) }
 
-// clock is the time by which items on a board end, in seconds.
-func clock() float64 {
+// Clock is the time by which items on a board end, in seconds.
+func Clock() float64 {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
 		return 0

@@ -1,4 +1,4 @@
-package slot
+package launch
 
 import (
 	"cmp"
@@ -37,9 +37,9 @@ func HelperEnviron() []string {
 
 // homes puts in what a task finds under ~. In a home of its own it still finds the worker's caches, such as models that were
 // downloaded, and Python packages that were installed for the user; another user has neither.
-func homes(env map[string]string, task Task, own string) {
-	if task.User != nil {
-		env["HOME"], env["USER"], env["LOGNAME"] = task.User.Home, task.User.Name, task.User.Name
+func (t Task) homes(env map[string]string, own string) {
+	if t.User != nil {
+		env["HOME"], env["USER"], env["LOGNAME"] = t.User.Home, t.User.Name, t.User.Name
 		return
 	}
 	home := os.Getenv("HOME")
@@ -47,7 +47,7 @@ func homes(env map[string]string, task Task, own string) {
 		own = cmp.Or(own, home)
 	} else {
 		env["XDG_CACHE_HOME"] = cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
-		if len(task.Command) == 0 && len(task.Program) == 0 {
+		if !t.own() {
 			env["PYTHONUSERBASE"] = cmp.Or(os.Getenv("PYTHONUSERBASE"), filepath.Join(home, ".local"))
 		}
 	}
@@ -56,9 +56,9 @@ func homes(env map[string]string, task Task, own string) {
 	}
 }
 
-// environ is the environment of a task process, without its marks: the allow-list, then the task's names, then the device's, so that no
+// Environ is the environment of the task's process, without its marks: the allow-list, then the task's names, then the device's, so that no
 // task can choose another device. Home is what ~ stands for, unless the task has a user of its own.
-func environ(task Task, home string, device map[string]string) []string {
+func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
 		if value, ok := os.LookupEnv(name); ok {
@@ -68,31 +68,31 @@ func environ(task Task, home string, device map[string]string) []string {
 	for _, name := range passed {
 		pass(name)
 	}
-	if task.User == nil {
+	if t.User == nil {
 		for _, name := range personal {
 			pass(name)
 		}
 	}
-	homes(env, task, home)
+	t.homes(env, home)
 	for _, pair := range os.Environ() {
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
 			pass(name)
 		}
 	}
-	for _, name := range task.PassEnv {
+	for _, name := range t.PassEnv {
 		pass(name)
 	}
 	for name, value := range device {
-		if _, chosen := task.Env[name]; !chosen || locked(name) {
+		if _, chosen := t.Env[name]; !chosen || locked(name) {
 			env[name] = value
 		}
 	}
-	for name, value := range task.Env {
+	for name, value := range t.Env {
 		if _, set := device[name]; !set || !locked(name) {
 			env[name] = value
 		}
 	}
-	if len(task.Command) == 0 && len(task.Program) == 0 {
+	if !t.own() {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
 	list := make([]string, 0, len(env))

@@ -1,4 +1,4 @@
-package slot
+package template
 
 import (
 	"context"
@@ -14,31 +14,36 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-const canFork = true
+const possible = true
 
 // template is a process that has imported a task and forks the processes of fresh items. Nothing runs in it. What it forks
 // belongs to the worker, like any task process, and stays when the template ends.
 type template struct {
-	all     *Templates
+	all     *Set
 	lineage *lineage
-	task    Task
-	o       Options
-	call    Call
-	quit    chan struct{}
-	once    sync.Once
+	task    launch.Task
+	o       session.Options
+	// ctx ends when the template is to end.
+	ctx  context.Context
+	stop context.CancelFunc
 
 	// Set before ready is closed: process is nil when nothing can be forked, failure why the import failed.
 	ready   chan struct{}
-	process *session
-	failure *unimported
+	process *session.Session
+	modules []string
+	failure *UnimportedError
 	edition string // of what it has imported
 	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
 	lingering chan struct{}
@@ -48,25 +53,16 @@ type template struct {
 	used    chan struct{}
 }
 
-func newTemplate(all *Templates, l *lineage, call Call, o Options) *template {
-	o.Name = ""
+func newTemplate(all *Set, l *lineage, task launch.Task, o session.Options) *template {
+	o.Slot = ""
+	ctx, stop := context.WithCancel(context.Background())
 	return &template{
-		all: all, lineage: l, task: call.Task, o: o, call: Call{Mode: gpumux.Fresh, Room: call.Room},
-		quit: make(chan struct{}), ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
+		all: all, lineage: l, task: task, o: o,
+		ctx: ctx, stop: stop, ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
-// stop lets the template end; live returns when it has.
-func (t *template) stop() { t.once.Do(func() { close(t.quit) }) }
-
-func (t *template) stopping() bool {
-	select {
-	case <-t.quit:
-		return true
-	default:
-		return false
-	}
-}
+func (t *template) stopping() bool { return t.ctx.Err() != nil }
 
 // live starts the template, keeps it while it is used and ends it.
 func (t *template) live() {
@@ -77,28 +73,28 @@ func (t *template) live() {
 	if p == nil {
 		return
 	}
-	idle := time.NewTimer(templateIdle)
+	idle := time.NewTimer(idleLimit)
 	defer idle.Stop()
 	for {
 		select {
 		case <-t.used:
-			idle.Reset(templateIdle)
+			idle.Reset(idleLimit)
 			continue
 		case <-idle.C:
 		case <-p.Exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", logTask.text(t.task.Name), logPID.int(p.PID),
-				logWhy.text(p.Status.String()))
-		case <-t.quit:
+			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID),
+				zap.String(logkey.Why, p.Status.String()))
+		case <-t.ctx.Done():
 		}
 		break
 	}
 	t.stop()
 	t.channel.Close()
-	p.kill()
+	p.Kill()
 }
 
 // start gives a process that waits for requests. Where there is none, nothing is left of it.
-func (t *template) start() *session {
+func (t *template) start() *session.Session {
 	began, kills := time.Now(), process.MemoryKills()
 	channel, theirs, err := openChannel()
 	if err != nil {
@@ -106,59 +102,65 @@ func (t *template) start() *session {
 		return nil
 	}
 	defer theirs.Close()
-	var p *session
-	python, err := interpreter(context.Background(), t.task.Interpreter, t.o)
-	if err == nil {
-		argv := []string{python, t.o.Runtime, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid())}
-		p, err = start(t.task, t.o, 1, argv, theirs)
-	}
+	p, err := session.Start(t.ctx, t.task, t.o, theirs)
 	if err != nil {
 		// The new interpreter fails in the same way, and says so.
 		channel.Close()
 		return nil
 	}
-	p.Patience, p.Lingers = t.o.patience, sync.OnceFunc(func() {
+	p.Patience, p.Lingers = t.o.Patience, sync.OnceFunc(func() {
 		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			logTask.text(t.task.Name), logPID.int(p.PID), logAdvice.text(lingerHint))
+			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID), zap.String(logkey.Advice, process.LingerHint))
 		close(t.lingering)
 	})
-	before, err := current(context.Background(), t.quit, t.o, t.task, nil)
-	evidence, trace := &diagnosis.Evidence{Canceled: true}, ""
-	if err == nil {
-		evidence, trace = p.greet(context.Background(), t.o, t.call, t.quit)
-	}
-	if evidence == nil {
-		if t.edition, err = current(context.Background(), t.quit, t.o, t.task, p.modules); err != nil {
-			evidence = &diagnosis.Evidence{Canceled: true}
-		} else if edition.Shown(t.edition) != before {
-			t.edition = before // nobody knows which text was read; it is outdated already
-		}
-	}
+	evidence, trace := t.load(p)
 	why, passes := "", false
 	if evidence == nil {
 		why, passes = t.unfit(p, channel)
 	}
 	if evidence == nil && why == "" {
 		t.channel = channel
-		t.all.log.Info("template ready: fresh items are forked from it", logTask.text(t.task.Name), logDevice.text(t.o.Device), logPID.int(p.PID),
-			logMemory.text(gpumux.Size(resident(p.PID)).String()), logTook.text(time.Since(began).Round(time.Millisecond).String()))
+		t.all.log.Info("template ready: fresh items are forked from it", zap.String(logkey.Task, t.task.Name),
+			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.PID),
+			zap.String(logkey.Memory, gpumux.Size(resident(p.PID)).String()),
+			zap.String(logkey.Took, time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
 	if evidence != nil && !evidence.Canceled {
 		evidence.Loading = true
-		p.gather(evidence, kills)
-		t.failure = &unimported{p, *evidence, trace}
+		p.Explain(evidence, kills)
+		t.failure = &UnimportedError{p, *evidence, trace}
 	}
 	channel.Close()
-	p.kill()
+	p.Kill()
 	if why != "" {
 		t.all.refuse(t, why, passes)
 	}
 	return nil
 }
 
+// load awaits the import. Evidence says why it did not go well.
+func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace string) {
+	before, err := t.task.Edition(t.ctx, t.o.StartLimit, nil)
+	if err != nil {
+		return &diagnosis.Evidence{Canceled: true}, ""
+	}
+	ready, evidence, trace := p.Greet(t.ctx)
+	if evidence != nil {
+		return evidence, trace
+	}
+	t.modules = ready.Modules
+	if t.edition, err = t.task.Edition(t.ctx, t.o.StartLimit, t.modules); err != nil {
+		return &diagnosis.Evidence{Canceled: true}, ""
+	}
+	if edition.Shown(t.edition) != before {
+		t.edition = before // nobody knows which text was read; it is outdated already
+	}
+	return nil, ""
+}
+
 // unfit says why a template that has imported its task must not be forked, or "", and whether that may pass.
-func (t *template) unfit(p *session, channel *net.UnixConn) (why string, passes bool) {
+func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, passes bool) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
@@ -179,46 +181,22 @@ func (t *template) unfit(p *session, channel *net.UnixConn) (why string, passes 
 }
 
 // fork lets the template fork a process, and makes it one of the worker's own before it does anything.
-func (t *template) fork(task Task, o Options, limit int) (_ *session, err error) {
+func (t *template) fork(task launch.Task, o session.Options) (*session.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopping() {
-		return nil, errTemplateStopped
+		return nil, errStopped
 	}
 	select {
 	case t.used <- struct{}{}:
 	default:
 	}
-	p, files, err := newSession(task, o, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(files)
-	c, err := process.New(o.child(task, process.TaskExposure))
-	if err != nil {
-		p.disconnect()
-		return nil, err
-	}
-	p.Process, p.template = c, t
-	go p.listen()
-	pid, err := t.request(c.Token(), c.Out.File, files, p.heard)
-	if err == nil {
-		err = c.Adopt(pid)
-	}
-	if err != nil {
-		p.disconnect()
-		c.Disown()
-		return nil, err
-	}
-	p.watch(o)
-	p.Follow(p.memory.Close)
-	go p.speak()
-	return p, nil
+	return session.Adopt(task, o, t.request)
 }
 
 // request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
-// What is heard on its wire tells whether it lives.
-func (t *template) request(token string, output *os.File, files []*os.File, wire chan heard) (pid int, err error) {
+// Gone tells that it lives no more.
+func (t *template) request(token string, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
@@ -227,35 +205,28 @@ func (t *template) request(token string, output *os.File, files []*os.File, wire
 	t.channel.SetDeadline(time.Now().Add(limit))
 	_, _, err = t.channel.WriteMsgUnix([]byte(token), unix.UnixRights(fds...), nil)
 	runtime.KeepAlive(output)
-	closeAll(files)
+	for _, file := range files {
+		file.Close()
+	}
 	var answer [4096]byte
 	n, lost := 0, false
 	if err == nil {
 		read := make(chan struct{})
 		go func() { n, err = t.channel.Read(answer[:]); close(read) }()
-		for waiting := true; waiting; {
-			select {
-			case <-read:
-				waiting = false
-			case h := <-wire:
-				// Its hello may come first, and goes back. Only the child has the other end: if that is closed, it answered before or
-				// never will.
-				if h.err == nil {
-					defer func() { wire <- h }()
-				}
-				if lost = h.err != nil; lost {
-					t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-					<-read
-					waiting = false
-				}
-			}
+		select {
+		case <-read:
+		case <-gone:
+			// Only the child has the other end of its wire: if that is closed, it answered before or never will.
+			lost = true
+			t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+			<-read
 		}
 	}
 	switch {
 	case lost && errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, errChildLost
 	case err != nil && t.stopping():
-		return 0, errTemplateStopped
+		return 0, errStopped
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
 		return 0, errors.New("the template ended while it forked")
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -1,6 +1,7 @@
-package slot
+package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,20 +20,29 @@ const (
 // interpreters remembers which program a Python's name stands for.
 var interpreters sync.Map
 
+// Argv are the words that start the task's process: its own program, or its Python with runtime, the Python runtime's main.py. It waits
+// for the Python to say which program it is, no longer than limit, and a minute; the error is a *HangError then.
+func (t Task) Argv(ctx context.Context, limit time.Duration, runtime string) ([]string, error) {
+	if t.Python == "" {
+		return t.Program, nil
+	}
+	path, err := interpreter(ctx, cmp.Or(t.Interpreter, defaultInterpreter), min(limit, interpreterLimit))
+	return []string{path, runtime}, err
+}
+
 // interpreter follows a name such as python3 to the program itself. Version managers put a shell script in its place, which
 // would take longer at every start than Python does. What cannot be followed is left as it is: starting it tells why.
-func interpreter(ctx context.Context, name string, o Options) (string, error) {
-	if name == "" {
-		name = defaultInterpreter
-	}
+func interpreter(ctx context.Context, name string, limit time.Duration) (string, error) {
 	if known, ok := interpreters.Load(name); ok {
 		return known.(string), nil
 	}
-	limit := min(o.StartLimit, interpreterLimit)
-	silent := &silentError{name, limit}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, silent)
+	const ask = "import sys; print(sys.executable)"
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &HangError{
+		message: fmt.Sprintf("%s did not say which program it is within %s", name, limit),
+		Hint:    fmt.Sprintf("run it on the worker's machine: %s -I -S -c '%s'", name, ask),
+	})
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, "-I", "-S", "-c", "import sys; print(sys.executable)")
+	cmd := exec.CommandContext(ctx, name, "-I", "-S", "-c", ask)
 	cmd.Env = HelperEnviron()
 	cmd.WaitDelay = time.Second // what it started may hold its output
 	out, err := cmd.Output()
@@ -45,19 +55,4 @@ func interpreter(ctx context.Context, name string, o Options) (string, error) {
 	}
 	interpreters.Store(name, path)
 	return path, nil
-}
-
-// silentError says that a Python hangs before it runs anything.
-type silentError struct {
-	name  string
-	after time.Duration
-}
-
-func (e *silentError) Error() string {
-	return fmt.Sprintf("%s did not say which program it is within %s", e.name, e.after)
-}
-
-// hint is the next step.
-func (e *silentError) hint() string {
-	return fmt.Sprintf("run it on the worker's machine: %s -I -S -c 'import sys; print(sys.executable)'", e.name)
 }

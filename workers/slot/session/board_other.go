@@ -1,6 +1,6 @@
 //go:build !linux
 
-package slot
+package session
 
 import "os"
 
@@ -9,4 +9,4 @@ func boardMemory() ([]byte, *os.File, error) { return nil, nil, nil }
 
 func freeBoard([]byte) {}
 
-func clock() float64 { return 0 }
+func Clock() float64 { return 0 }

@@ -1,4 +1,4 @@
-package slot
+package launch
 
 import (
 	"encoding/json"
@@ -16,8 +16,9 @@ const (
 	longestWord = 128<<10 - 1
 )
 
-// argvOf are a command's, with the item in the place of {}: a string is its text, any other value its JSON.
-func argvOf(command []string, item json.RawMessage) ([]string, error) {
+// CommandArgv are the words of the task's command, with the item in the place of {}: a string is its text, any other value its JSON.
+func (t Task) CommandArgv(item json.RawMessage) ([]string, error) {
+	command := t.Command
 	if !slices.ContainsFunc(command[1:], func(word string) bool { return strings.Contains(word, placeholder) }) {
 		return command, nil
 	}

@@ -1,6 +1,7 @@
-package slot
+package template
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -9,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // What an import may leave, in a tree of the test's own.
@@ -111,16 +115,13 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	require.NoError(t, err)
 	defer theirs.Close()
 	defer ours.Close()
-	tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
-	p, files, err := newSession(Task{}, Options{}, 1)
-	require.NoError(t, err)
-	p.Process = &process.Process{Exited: make(chan struct{})}
-	go p.listen()
+	ctx, stop := context.WithCancel(t.Context())
+	tmp := &template{channel: ours, ctx: ctx, stop: stop, o: session.Options{StartLimit: forkLimit}}
 	taken := make(chan error, 1)
 	go func() {
 		var request, oob [128]byte
 		n, oobn, _, _, err := unix.Recvmsg(int(theirs.Fd()), request[:], oob[:], 0)
-		if err == nil && string(request[:n]) == "token" {
+		if err == nil && n > 0 {
 			messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
 			fds, _ := unix.ParseUnixRights(&messages[0])
 			for _, fd := range fds {
@@ -129,10 +130,9 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 		}
 		taken <- err
 	}()
-	_, err = tmp.request("token", os.Stderr, files, p.heard)
+	_, err = session.Adopt(launch.Task{}, session.Options{Single: true, Sweeper: process.SharedSweeper(), Log: zap.NewNop()}, tmp.request)
 	require.ErrorIs(t, err, errChildLost)
 	require.NoError(t, <-taken)
-	p.conn.Close()
 }
 
 // The answers of a template, and what becomes of them.
@@ -145,7 +145,8 @@ func TestTemplate_Answers(t *testing.T) {
 		conn, err := net.FileConn(theirs)
 		require.NoError(t, err)
 		theirs.Close()
-		tmp := &template{channel: ours, quit: make(chan struct{}), o: Options{StartLimit: forkLimit}}
+		ctx, stop := context.WithCancel(t.Context())
+		tmp := &template{channel: ours, ctx: ctx, stop: stop, o: session.Options{StartLimit: forkLimit}}
 		go func() {
 			var request [64]byte
 			conn.Read(request[:])
@@ -164,7 +165,7 @@ func TestTemplate_Answers(t *testing.T) {
 		ours.Close()
 		tmp.stop()
 		_, err = tmp.request("token", os.Stderr, nil, nil)
-		require.ErrorIs(t, err, errTemplateStopped)
+		require.ErrorIs(t, err, errStopped)
 	}
 }
 

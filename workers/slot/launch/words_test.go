@@ -1,4 +1,4 @@
-package slot
+package launch_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 func TestWords_TheItemTakesThePlaceOfBraces(t *testing.T) {
@@ -16,17 +18,17 @@ func TestWords_TheItemTakesThePlaceOfBraces(t *testing.T) {
 		`{"a":[1]}`:         {"./x{}", "-i", `{"a":[1]}`, `png:{"a":[1]}.png {"a":[1]}`},
 		`"{}"`:              {"./x{}", "-i", "{}", "png:{}.png {}"},
 	} {
-		got, err := argvOf(command, json.RawMessage(item))
+		got, err := launch.Task{Command: command}.CommandArgv(json.RawMessage(item))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	require.Equal(t, "{}", command[2], "the task's own words stay")
 	plain := []string{"{}", "a"}
-	got, err := argvOf(plain, json.RawMessage(`"\u0000"`))
+	got, err := launch.Task{Command: plain}.CommandArgv(json.RawMessage(`"\u0000"`))
 	require.NoError(t, err)
 	require.Equal(t, plain, got)
-	_, err = argvOf(command, json.RawMessage(`"a\u0000"`))
+	_, err = launch.Task{Command: command}.CommandArgv(json.RawMessage(`"a\u0000"`))
 	require.ErrorContains(t, err, "NUL")
-	_, err = argvOf(command, json.RawMessage(`"`+strings.Repeat("x", longestWord+1)+`"`))
+	_, err = launch.Task{Command: command}.CommandArgv(json.RawMessage(`"` + strings.Repeat("x", 128<<10) + `"`))
 	require.ErrorContains(t, err, "standard input")
 }

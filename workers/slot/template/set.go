@@ -1,47 +1,38 @@
-package slot
+package template
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
-)
-
-// Fresh is how a process for one item comes to be.
-type Fresh string
-
-const (
-	// Fork takes it from a template, a process that has imported the task and forks; where that is not safe it is Spawn.
-	Fork Fresh = "fork"
-	// Spawn starts a new interpreter, which imports the task again.
-	Spawn Fresh = "spawn"
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 const (
-	// templateIdle is how long a template stays that nobody asks for a child.
-	templateIdle = 3 * time.Minute
+	// idleLimit is how long a template stays that nobody asks for a child.
+	idleLimit = 3 * time.Minute
 	// forkLimit bounds a fork, and the start of what was forked. Both take milliseconds; what they do not, a new interpreter does.
 	forkLimit = 10 * time.Second
-	// templateStrikes is after how many children in a row that did not get ready no more are forked.
-	templateStrikes = 3
+	// strikeLimit is after how many children in a row that did not get ready no more are forked.
+	strikeLimit = 3
 	// refusalLimit is how long nothing is forked after failures that may pass.
 	refusalLimit = 5 * time.Minute
 	// spareTemplates is how many templates there are at most beside one for each slot.
 	spareTemplates = 4
-	// channelDescriptor is the number under which a template inherits its end of the channel; those of its children are below.
-	channelDescriptor = 9
 )
 
-// Templates are the templates of one worker, which its slots share: one for each task, device and budget, since a module may
+// Set are the templates of one worker, which its slots share: one for each task, device and budget, since a module may
 // look at all of these while it is imported. Its methods may be called from any goroutine. Close ends it.
-type Templates struct {
+type Set struct {
 	log *zap.Logger
 
 	mu     sync.Mutex // guards what follows
@@ -68,19 +59,19 @@ type lineage struct {
 // errAskAgain says that another child may do.
 var errAskAgain = errors.New("ask again")
 
-// errNoFork says that a new interpreter is to be started instead; why was logged.
-var errNoFork = errors.New("no template")
+// ErrNone says that a new interpreter is to be started instead; why was logged.
+var ErrNone = errors.New("no template")
 
-// NewTemplates makes a place for templates; log may be nil.
-func NewTemplates(log *zap.Logger) *Templates {
+// NewSet has no template yet; log may be nil.
+func NewSet(log *zap.Logger) *Set {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	return &Templates{log: log, known: map[string]*lineage{}}
+	return &Set{log: log, known: map[string]*lineage{}}
 }
 
 // Close ends all templates and returns when nothing is left of them. What was forked stays.
-func (ts *Templates) Close() {
+func (ts *Set) Close() {
 	ts.mu.Lock()
 	ts.closed = true
 	for _, l := range ts.known {
@@ -92,67 +83,67 @@ func (ts *Templates) Close() {
 	ts.all.Wait()
 }
 
-// fork gives a process that has imported the task already. The error is errNoFork when there is to be a new interpreter, a
-// *unimported when the import failed, else why the call ended.
-func (ts *Templates) fork(ctx context.Context, quit <-chan struct{}, call Call, o Options, limit int) (*session, error) {
-	for range templateStrikes {
-		now, err := current(ctx, quit, o, call.Task, nil)
+// Fork gives a process that has imported the task already. The error is ErrNone when there is to be a new interpreter, an
+// *UnimportedError when the import failed, else why the call ended.
+func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options) (*Child, error) {
+	if !possible || task.Python == "" || task.Fresh == launch.Spawn {
+		return nil, ErrNone
+	}
+	for range strikeLimit {
+		now, err := task.Edition(ctx, o.StartLimit, nil)
 		if err != nil {
 			return nil, err
 		}
-		t := ts.of(call, o, now)
+		t := ts.of(task, o, now)
 		if t == nil {
-			return nil, errNoFork
+			return nil, ErrNone
 		}
-		p, err := ts.ask(ctx, quit, t, call.Task, o, limit)
+		c, err := ts.ask(ctx, t, task, o)
 		ts.asked(t)
 		if !errors.Is(err, errAskAgain) {
-			return p, err
+			return c, err
 		}
 	}
-	return nil, errNoFork
+	return nil, ErrNone
 }
 
-// ask waits for a template and asks it for a process. The error is like that of fork, or errAskAgain.
-func (ts *Templates) ask(
-	ctx context.Context, quit <-chan struct{}, t *template, task Task, o Options, limit int,
-) (*session, error) {
+// ask waits for a template and asks it for a process. The error is like that of Fork, or errAskAgain.
+func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session.Options) (*Child, error) {
 	select {
 	case <-t.ready:
 	case <-t.lingering:
-		return nil, errNoFork
+		return nil, ErrNone
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-quit:
-		return nil, ErrStopped
 	}
 	switch {
 	case t.failure != nil:
 		return nil, t.failure
 	case t.process == nil:
-		return nil, errNoFork
+		return nil, ErrNone
 	}
-	now, err := current(ctx, quit, o, task, t.process.modules)
+	now, err := task.Edition(ctx, o.StartLimit, t.modules)
 	if err != nil {
 		return nil, err
 	}
-	var p *session
+	var p *session.Session
 	if now == t.edition {
-		p, err = t.fork(task, o, limit)
+		o.StartLimit = min(o.StartLimit, forkLimit)
+		p, err = t.fork(task, o)
 	} else {
 		err = errStale
 	}
 	switch {
 	case err == nil:
-		return p, nil
+		return &Child{p, t.edition, t.modules, t}, nil
 	case errors.Is(err, errChildLost):
 		// Another one waits soon.
 		ts.distrust(t, err.Error(), false)
 		return nil, errAskAgain
-	case scarce(err):
+	case process.Scarce(err):
 		// A new interpreter needs the same, and its fault says so.
-		return nil, errNoFork
-	case !errors.Is(err, errStale) && !errors.Is(err, errTemplateStopped):
+		return nil, ErrNone
+	case !errors.Is(err, errStale) && !errors.Is(err, errStopped):
 		ts.distrust(t, err.Error(), false)
 	}
 	t.stop()
@@ -160,8 +151,7 @@ func (ts *Templates) ask(
 }
 
 // of is the template of a task whose code has the edition, which may still import it, or nil when there is to be none.
-func (ts *Templates) of(call Call, o Options, edition string) *template {
-	task := call.Task
+func (ts *Set) of(task launch.Task, o session.Options, edition string) *template {
 	key := lineageKey(task, o)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -182,7 +172,7 @@ func (ts *Templates) of(call Call, o Options, edition string) *template {
 		}
 		ts.makeRoom(l)
 		l.edition = edition
-		l.now = newTemplate(ts, l, call, o)
+		l.now = newTemplate(ts, l, task, o)
 		ts.all.Go(l.now.live)
 	}
 	l.asking++
@@ -191,7 +181,7 @@ func (ts *Templates) of(call Call, o Options, edition string) *template {
 }
 
 // asked takes down that a template has answered.
-func (ts *Templates) asked(t *template) {
+func (ts *Set) asked(t *template) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	l := t.lineage
@@ -201,7 +191,7 @@ func (ts *Templates) asked(t *template) {
 
 // makeRoom ends the template that nobody asks and that was used least recently, where there would be one too many with that of l,
 // and forgets what has ended.
-func (ts *Templates) makeRoom(l *lineage) {
+func (ts *Set) makeRoom(l *lineage) {
 	live, last := 0, (*lineage)(nil)
 	for key, each := range ts.known {
 		switch {
@@ -218,16 +208,42 @@ func (ts *Templates) makeRoom(l *lineage) {
 		}
 	}
 	if live >= spareTemplates+ts.slots && last != nil {
-		ts.log.Info("a template ends, since others were used more recently", logTask.text(last.now.task.Name))
+		ts.log.Info("a template ends, since others were used more recently", zap.String(logkey.Task, last.now.task.Name))
 		last.now.stop()
 	}
 }
 
-// share takes down that so many more slots use the templates, or fewer.
-func (ts *Templates) share(slots int) {
+// Share takes down that so many more slots use the templates, or fewer.
+func (ts *Set) Share(slots int) {
 	ts.mu.Lock()
 	ts.slots += slots
 	ts.mu.Unlock()
+}
+
+// Child is a process that was forked from a template: of the Edition and with the Modules that the template has imported. The
+// handshake is still to come; Ready or Unready says how it went.
+type Child struct {
+	*session.Session
+	Edition string
+	Modules []string
+	from    *template
+}
+
+// Ready takes down that it got ready.
+func (c *Child) Ready() {
+	ts := c.from.all
+	ts.mu.Lock()
+	c.from.lineage.strikes = 0
+	ts.mu.Unlock()
+}
+
+// Unready takes down that it did not get ready, as the evidence says.
+func (c *Child) Unready(e *diagnosis.Evidence) {
+	why := e.Message
+	if why == "" && c.Status != nil {
+		why = c.Status.String()
+	}
+	c.from.all.distrust(c.from, "a forked process did not get ready: "+why, e.TimedOut)
 }
 
 // refused reports whether nothing is to be forked.
@@ -236,7 +252,7 @@ func (l *lineage) refused(edition string, now time.Time) bool {
 }
 
 // distrust takes down that a child did not get ready; atOnce says that no other is to be tried soon.
-func (ts *Templates) distrust(t *template, why string, atOnce bool) {
+func (ts *Set) distrust(t *template, why string, atOnce bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	l := t.lineage
@@ -244,29 +260,22 @@ func (ts *Templates) distrust(t *template, why string, atOnce bool) {
 		return
 	}
 	l.strikes++
-	if atOnce || l.strikes >= templateStrikes {
+	if atOnce || l.strikes >= strikeLimit {
 		ts.refuseLocked(t, why, true)
 		return
 	}
-	ts.log.Warn("a fresh process could not be forked", logTask.text(t.task.Name), logWhy.text(why))
-}
-
-// trust takes down that a child got ready.
-func (ts *Templates) trust(t *template) {
-	ts.mu.Lock()
-	t.lineage.strikes = 0
-	ts.mu.Unlock()
+	ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
 }
 
 // refuse lets no more be forked of a task and says so once: for a while where what is the matter may pass, else until the task's
 // file changes.
-func (ts *Templates) refuse(t *template, why string, passes bool) {
+func (ts *Set) refuse(t *template, why string, passes bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.refuseLocked(t, why, passes)
 }
 
-func (ts *Templates) refuseLocked(t *template, why string, passes bool) {
+func (ts *Set) refuseLocked(t *template, why string, passes bool) {
 	l := t.lineage
 	if l.now != t {
 		return
@@ -279,29 +288,27 @@ func (ts *Templates) refuseLocked(t *template, why string, passes bool) {
 		message = fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: forking it failed", refusalLimit)
 	}
 	if !said {
-		ts.log.Warn(message, logTask.text(t.task.Name), logDevice.text(t.o.Device), logWhy.text(why),
-			logAdvice.text("or set fresh: spawn for the task, which ends this message"))
+		ts.log.Warn(message, zap.String(logkey.Task, t.task.Name), zap.String(logkey.Device, t.o.Device), zap.String(logkey.Why, why),
+			zap.String(logkey.Advice, "or set fresh: spawn for the task, which ends this message"))
 	}
 	t.stop()
 }
 
-// forks reports whether fresh processes of a task may be forked at all.
-func (t Task) forks() bool { return canFork && t.Python != "" && t.Fresh != Spawn }
-
 // lineageKey has everything that a module may see while it is imported.
-func lineageKey(task Task, o Options) string {
+func lineageKey(task launch.Task, o session.Options) string {
 	key, _ := json.Marshal([]any{task, o.Device, o.Memory, o.Env, o.Runtime})
 	return string(key)
 }
 
-// unimported is the error of a task whose import failed in its template.
-type unimported struct {
-	process  *session
-	evidence diagnosis.Evidence
-	trace    string
+// UnimportedError says that the import of a task failed in its template, a process that has ended.
+type UnimportedError struct {
+	Session  *session.Session
+	Evidence diagnosis.Evidence
+	Trace    string
 }
 
-func (u *unimported) Error() string { return "import failed: " + u.evidence.Message }
+// Error is error's.
+func (e *UnimportedError) Error() string { return "import failed: " + e.Evidence.Message }
 
 // errStale says that the task's code has changed since the template imported it.
 var errStale = errors.New("its code has changed")
@@ -309,11 +316,5 @@ var errStale = errors.New("its code has changed")
 // errChildLost says that a child ended with a request in its hands.
 var errChildLost = errors.New("the forked process ended before it was announced")
 
-// errTemplateStopped says that a template was told to end.
-var errTemplateStopped = errors.New("the template stops")
-
-func closeAll(files []*os.File) {
-	for _, file := range files {
-		file.Close()
-	}
-}
+// errStopped says that a template was told to end.
+var errStopped = errors.New("the template stops")

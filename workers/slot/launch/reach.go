@@ -1,9 +1,8 @@
-package slot
+package launch
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,47 +15,58 @@ import (
 // reachLimit is how long the file system of a task's program and folder may take to answer.
 const reachLimit = time.Minute
 
+// HangError says that something that a start needs did not answer in time.
+type HangError struct {
+	message string
+	// Hint is the next step. Blameless says that the task has no part in it, and is tried again by itself.
+	Hint      string
+	Blameless bool
+}
+
+// Error is error's.
+func (e *HangError) Error() string { return e.message }
+
+// answering is a context that ends with a *HangError when the file system of a program and a folder has not answered in time.
+func answering(ctx context.Context, limit time.Duration, program, dir string) (context.Context, context.CancelFunc) {
+	limit = min(limit, reachLimit)
+	where := program
+	if dir != "" {
+		where += " or of the folder " + dir
+	}
+	return context.WithTimeoutCause(ctx, limit, &HangError{
+		message: fmt.Sprintf("the file system of %s did not answer for %s", where, limit), Blameless: true,
+		Hint: "see that the file system of the task's program and folder is there (a network mount whose server is away?); " +
+			"the task is tried again by itself",
+	})
+}
+
 // reaching are the questions to file systems that have not been answered. One that hangs costs a thread for each of them.
 var reaching = struct {
 	sync.Mutex
 	answered map[[2]string]chan struct{}
 }{answered: map[[2]string]chan struct{}{}}
 
-// reach waits until the file systems of a task's program and folder answer; what they answer is for the start to say. A start that
-// hangs in one would hold up everything in this program, not only what starts: Go's collector waits for a thread that forks.
-func reach(ctx context.Context, quit <-chan struct{}, o Options, task Task) error {
-	program := cmp.Or(task.Interpreter, defaultInterpreter)
+// Reach waits until the file systems of the task's program and folder answer; what they answer is for the start to say. A start that
+// hangs in one would hold up everything in this program, not only what starts: Go's collector waits for a thread that forks. It waits
+// no longer than limit, and a minute; the error is a *HangError then.
+func (t Task) Reach(ctx context.Context, limit time.Duration) error {
+	program := cmp.Or(t.Interpreter, defaultInterpreter)
 	if known, ok := interpreters.Load(program); ok {
 		program = known.(string)
 	}
-	for _, argv := range [][]string{task.Command, task.Program} {
+	for _, argv := range [][]string{t.Command, t.Program} {
 		if len(argv) > 0 {
 			program = argv[0]
 		}
 	}
-	wait := min(o.StartLimit, reachLimit)
-	limit := time.NewTimer(wait)
-	defer limit.Stop()
+	ctx, cancel := answering(ctx, limit, program, t.Dir)
+	defer cancel()
 	select {
-	case <-asked(program, task.Dir):
+	case <-asked(program, t.Dir):
 		return nil
-	case <-limit.C:
-		return &unreachableError{program, task.Dir, wait}
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-quit:
-		return ErrStopped
 	}
-}
-
-// reach is reach for a call of this slot. An error is the fault of a start, or why the call ended.
-func (s *Slot) reach(ctx context.Context, o Options, task Task) error {
-	err := reach(ctx, s.quit, o, task)
-	var away *unreachableError
-	if errors.As(err, &away) {
-		return s.unstarted(task, err)
-	}
-	return err
 }
 
 // asked is closed when the file systems of a program and a folder have answered.
@@ -100,21 +110,3 @@ func touch(program, dir string) {
 		file.Close()
 	}
 }
-
-// unreachableError says that a file system does not answer.
-type unreachableError struct {
-	program, dir string
-	after        time.Duration
-}
-
-func (e *unreachableError) Error() string {
-	where := e.program
-	if e.dir != "" {
-		where += " or of the folder " + e.dir
-	}
-	return fmt.Sprintf("the file system of %s did not answer for %s", where, e.after)
-}
-
-// unreachableHint is the next step.
-const unreachableHint = "see that the file system of the task's program and folder is there (a network mount whose server is " +
-	"away?); the task is tried again by itself"

@@ -1,4 +1,4 @@
-package slot
+package template
 
 import (
 	"testing"
@@ -7,20 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // lined is a template that has just been made.
-func lined() (*Templates, *template, *observer.ObservedLogs) {
+func lined() (*Set, *template, *observer.ObservedLogs) {
 	core, seen := observer.New(zap.InfoLevel)
-	ts, l := NewTemplates(zap.New(core)), &lineage{edition: "1"}
-	l.now = newTemplate(ts, l, Call{}, Options{})
+	ts, l := NewSet(zap.New(core)), &lineage{edition: "1"}
+	l.now = newTemplate(ts, l, launch.Task{}, session.Options{})
 	return ts, l.now, seen
 }
 
 // What may have been a moment's load is tried again; what the import left is not, until the file changes.
 func TestTemplates_FailuresThatMayPassAreForgotten(t *testing.T) {
 	ts, child, seen := lined()
-	for range templateStrikes {
+	for range strikeLimit {
 		ts.distrust(child, "too slow", false)
 	}
 	l := child.lineage
@@ -42,8 +45,8 @@ func TestTemplates_FailuresThatMayPassAreForgotten(t *testing.T) {
 func TestTemplates_OneThatIsReplacedIsNotAsked(t *testing.T) {
 	ts, old, seen := lined()
 	l := old.lineage
-	l.now = newTemplate(ts, l, Call{}, Options{})
-	for range templateStrikes {
+	l.now = newTemplate(ts, l, launch.Task{}, session.Options{})
+	for range strikeLimit {
 		ts.distrust(old, "too slow", true)
 		ts.refuse(old, "threads", false)
 	}

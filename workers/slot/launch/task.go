@@ -1,0 +1,60 @@
+package launch
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/process"
+)
+
+// Fresh is how a process for one item comes to be.
+type Fresh string
+
+const (
+	// Fork takes it from a template, a process that has imported the task and forks; where that is not safe it is Spawn.
+	Fork Fresh = "fork"
+	// Spawn starts a new interpreter, which imports the task again.
+	Spawn Fresh = "spawn"
+)
+
+// Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.
+type Task struct {
+	// Name is what maps call the task.
+	Name string
+	// Python is "module:function" or "file.py:function", found from Dir.
+	Python string
+	// Own refuses a function that the module has from elsewhere, such as one that it imports.
+	Own bool
+	// Interpreter is the Python to start. Default "python3".
+	Interpreter string
+	// Command is a program and its arguments, run once per item: the item on standard input and in the place of {}, the result on
+	// standard output.
+	Command []string
+	// Text takes a command's output as one JSON string instead of as JSON.
+	Text bool
+	// Program is a task process of its own that speaks the wire, such as one made with wire.Serve.
+	Program []string
+	// Dir is the working folder. Default: the worker's.
+	Dir string
+	// Env adds to the environment, PassEnv names what is passed on from the worker's.
+	Env     map[string]string
+	PassEnv []string
+	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
+	User *process.User
+	// Mode is the task's own mode. Default: the slot's.
+	Mode gpumux.Mode
+	// Fresh is how the process of a fresh item comes to be. Default Fork.
+	Fresh Fresh
+	// Timeout bounds one item, or one micro-batch. Default: none.
+	Timeout time.Duration
+	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.
+	RecycleItems int
+	RecycleAge   time.Duration
+}
+
+// Same reports whether a process of the task can serve the other.
+func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
+
+// own reports whether the task brings a program of its own instead of running in a Python.
+func (t Task) own() bool { return len(t.Command) > 0 || len(t.Program) > 0 }

@@ -1,0 +1,152 @@
+package slot
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/session"
+	"github.com/gpumux/gpumux/workers/slot/wire"
+)
+
+// readBoard takes in the results that lie on the process's board up to the offset end. An error is that of a process that is gone.
+func (s *Slot) readBoard(p *occupant, f *flow, end uint64) error {
+	records, broken := p.Board.Read(end)
+	if len(records) > 0 {
+		if err := s.posted(p, f, records); err != nil {
+			return err
+		}
+	}
+	if broken != nil {
+		return s.fail(p, diagnosis.Broken("%v", broken), "")
+	}
+	return nil
+}
+
+// posted takes in results from the board, of which those of one micro-batch share their peak.
+func (s *Slot) posted(p *occupant, f *flow, records []wire.Record) error {
+	now, at := time.Now(), session.Clock()
+	busy, peaks, groupPeak := 0.0, int64(0), int64(0)
+	for i, r := range records {
+		if !f.due(r.Run, r.N) {
+			return s.fail(p, diagnosis.Broken("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run), "")
+		}
+		value, err := textOf(p.Task, r.Kind, r.Value)
+		if err != nil {
+			return s.fail(p, diagnosis.Broken("the result of item %d of run %d: %v", r.N, r.Run, err), "")
+		}
+		if i == 0 || r.Ended != records[i-1].Ended {
+			together := 0.0
+			for _, same := range records[i:] {
+				if same.Ended != r.Ended {
+					break
+				}
+				together += same.Busy
+			}
+			groupPeak = p.Memory.PeakOf(now, duration(together), r.Peak)
+			peaks = max(peaks, groupPeak)
+		}
+		busy += r.Busy
+		f.finish(p, gpumux.Result{Value: value, Output: p.Out.UpTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
+	}
+	// The item that runs began when the last one ended, however late that is read here, or was sent after that.
+	ended := now.Add(-duration(at - records[len(records)-1].Ended))
+	if len(f.flight) > 0 && ended.Before(f.flight[0].sent) {
+		ended = f.flight[0].sent
+	}
+	if !ended.Before(f.began) && ended.Before(now) {
+		f.began = ended
+	} else {
+		f.began = now
+	}
+	p.learnPace(busy / float64(len(records)))
+	s.account(p, len(records), busy, peaks)
+	return nil
+}
+
+// results takes in the values of a frame.
+func (s *Slot) results(p *occupant, f *flow, m wire.Results) error {
+	if !f.due(m.Run, m.N) || len(m.Values) > len(f.flight) {
+		return s.fail(p, diagnosis.Broken("results for item %d of run %d, which is not its turn", m.N, m.Run), "")
+	}
+	// The process may go on while large values become JSON here.
+	if err := s.goOn(p, f, m.Wait); err != nil {
+		return err
+	}
+	for i, value := range m.Values {
+		kind := wire.JSON
+		if m.Kinds != nil {
+			kind = m.Kinds[i]
+		}
+		var err error
+		if m.Values[i], err = textOf(p.Task, kind, value); err != nil {
+			return s.fail(p, diagnosis.Broken("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
+		}
+	}
+	text, busy := p.Out.UpTo(m.Out), 0.0
+	for _, each := range m.Busy {
+		busy += each
+	}
+	now := time.Now()
+	peak := p.Memory.PeakOf(now, duration(busy), m.Peak)
+	for i, value := range m.Values {
+		tries := 1
+		if m.Attempts != nil {
+			tries = m.Attempts[i]
+		}
+		f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
+		text = ""
+	}
+	if !m.Wait {
+		f.began = now
+	}
+	p.learnPace(busy / float64(len(m.Values)))
+	s.account(p, len(m.Values), busy, peak)
+	return nil
+}
+
+// raised decides what an exception means: the item's own fault, one more try, or the end of the process.
+func (s *Slot) raised(p *occupant, f *flow, m wire.Fault) error {
+	e := diagnosis.Raised(m.Raised)
+	text := p.Out.UpTo(m.Out)
+	e.Tail = text
+	p.ExplainMemory(e, s.kills)
+	d := diagnosis.Diagnose(*e)
+	if d.Poisoned || d.Fault.Kind.Deadly() {
+		return s.fail(p, e, m.Raised.Traceback)
+	}
+	fault := d.Fault
+	s.locate(&fault, p.Task)
+	fault.Traceback, fault.PID = m.Raised.Traceback, p.PID
+	f.blame(&fault)
+	item := f.flight[0]
+	fault.Attempts = item.tries + max(1, m.Attempts)
+	if f.fresh && fault.Attempts < f.call.attempts() {
+		item.tries++
+		f.flight = f.flight[1:]
+		f.waiting = append([]flying{item}, f.waiting...)
+		p.ran++
+		return nil
+	}
+	peak := p.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
+	f.finish(p, gpumux.Result{Fault: &fault, Output: text}, m.Busy, fault.Attempts, peak)
+	s.account(p, 1, m.Busy, peak)
+	return s.goOn(p, f, true)
+}
+
+// textOf is a value of a task as JSON. The Python runtime encodes JSON itself and needs no check; a program of somebody's own may say
+// anything, which no store would take.
+func textOf(task launch.Task, kind wire.Kind, value json.RawMessage) (json.RawMessage, error) {
+	if kind != wire.JSON {
+		return kind.Text(value)
+	}
+	if task.Python == "" {
+		if err := wire.Check(value); err != nil {
+			return nil, fmt.Errorf("%w: %.80q", err, value)
+		}
+	}
+	return value, nil
+}

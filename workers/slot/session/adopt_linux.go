@@ -1,0 +1,38 @@
+package session
+
+import (
+	"os"
+
+	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/process"
+)
+
+// Adopt is Start for a process that fork makes: it is to show the token, with output for what it prints and with files as its
+// descriptors from 3 on, which fork closes when it has handed them on. Gone is closed when nobody has the other end of the wire then.
+func Adopt(
+	task launch.Task, o Options, fork func(token string, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
+) (*Session, error) {
+	p, files, err := connected(task, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	if p.Process, err = process.New(p.options(process.TaskExposure)); err != nil {
+		p.disconnect()
+		return nil, err
+	}
+	go p.listen()
+	pid, err := fork(p.Token(), p.Out.File, files, p.hungUp)
+	if err == nil {
+		err = p.Process.Adopt(pid)
+	}
+	if err != nil {
+		p.disconnect()
+		p.Disown()
+		return nil, err
+	}
+	p.watch()
+	p.Follow(p.Memory.Close)
+	go p.speak()
+	return p, nil
+}

@@ -1,0 +1,117 @@
+package session
+
+import (
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
+type Watch interface {
+	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, or the most of
+	// all on a host that runs out, over is called, once at most, on a goroutine of the watch, and must neither block nor call the
+	// watch; a budget of 0 is never passed.
+	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
+}
+
+// Over is why the watch wants a process ended, in bytes.
+type Over struct {
+	// Held is what its tree held: memory of the host where Left is above 0, else what counts for the budget.
+	Held int64
+	// Left is what the host had left, where that was too little; 0 where the process passed its budget.
+	Left int64
+}
+
+// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks, but Measure may for a few
+// seconds where a driver does not answer, and then gives the last reading.
+type Watched interface {
+	// Busy says whether items run, which are looked at more often.
+	Busy(busy bool)
+	// Held is what the tree holds by a reading that costs next to nothing; Measure takes a new one whatever it costs.
+	Held() int64
+	Measure() int64
+	// Peak is the most that a reading has given since the last call.
+	Peak() int64
+	// Close ends it; over is not called any more.
+	Close()
+}
+
+// unwatched stands in where there is no watch.
+type unwatched struct{}
+
+func (unwatched) Busy(bool)      {}
+func (unwatched) Held() int64    { return 0 }
+func (unwatched) Measure() int64 { return 0 }
+func (unwatched) Peak() int64    { return 0 }
+func (unwatched) Close()         {}
+
+// Memory is what is known of the memory of one task process.
+type Memory struct {
+	Watched
+	// Budget is what it may hold; 0 is any amount.
+	Budget gpumux.Size
+	// over is why the watch ended the process; nil: it did not.
+	over atomic.Pointer[Over]
+	// last is when a peak was last asked for. tells says that the process tells its own.
+	last  time.Time
+	tells bool
+	// held is what the last reading gave, read when it was taken.
+	held int64
+	read time.Time
+}
+
+// watch lets the watch follow the process that has just started.
+func (p *Session) watch() {
+	p.Memory.Watched, p.Memory.Budget = unwatched{}, p.o.Memory
+	if p.o.Watch == nil {
+		return
+	}
+	p.Memory.Watched = p.o.Watch.Follow(p.o.Device, p.PID, p.o.Memory, func(over Over) {
+		p.Memory.over.Store(&over)
+		p.Signal(syscall.SIGKILL)
+	})
+}
+
+// Over is why the watch ended the process; nothing is held where it did not.
+func (m *Memory) Over() Over {
+	if over := m.over.Load(); over != nil {
+		return *over
+	}
+	return Over{}
+}
+
+const (
+	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
+	peakItem  = 5 * time.Millisecond
+	peakEvery = 50 * time.Millisecond
+)
+
+// PeakOf is the most that was held for items which have just ended together, or 0 where that is not known. A process that tells its
+// own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
+func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
+	m.tells = m.tells || told > 0
+	if told == 0 && (m.tells || busy < peakItem && now.Sub(m.last) < peakEvery) {
+		return 0
+	}
+	m.last = now
+	return max(told, m.Peak())
+}
+
+// Lately is what the process holds, read again when the last reading is not a moment old. Without a budget nobody needs to know.
+func (m *Memory) Lately() (bytes int64, fresh bool) {
+	if m.Budget == 0 {
+		return 0, false
+	}
+	if now := time.Now(); now.Sub(m.read) >= peakItem {
+		m.held, m.read, fresh = m.Held(), now, true
+	}
+	return m.held, fresh
+}
+
+// reread measures what is held, of which Lately is the last reading then.
+func (m *Memory) reread() int64 {
+	m.held, m.read = m.Measure(), time.Now()
+	return m.held
+}
