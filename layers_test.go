@@ -56,6 +56,7 @@ workflows/workflowstest        . internal/contract
 internal/payload               .
 internal/logkey
 store                          . internal/contract
+internal/skip
 store/s3test
 internal/contract              .
 codec

@@ -1,0 +1,66 @@
+// Package skip is the one way in which a test is left out, so that every reason is known by name.
+//
+// It owns the reasons and the variable that makes failures of them. It never decides whether a test can run.
+package skip
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Strict is the environment variable that makes every skip a failure: 1, or the reasons and names of tests with commas between
+// that may still be skipped.
+const Strict = "GPUMUX_TEST_STRICT"
+
+// Reason is why a test cannot run; it holds no comma and no colon.
+type Reason string
+
+// What a machine lacks, or a run was not asked for.
+const (
+	Minutes   Reason = "takes minutes"              // make soak has them
+	Own       Reason = "needs a machine of its own" // make kernel-check has it
+	StandIn   Reason = "not in the rehearsal"
+	Staged    Reason = "cannot be staged"
+	GPU       Reason = "no NVIDIA GPU"
+	SMI       Reason = "nothing of nvidia-smi to compare with"
+	Unlisted  Reason = "the driver lists no process of ours"
+	Small     Reason = "the device is too small"
+	Framework Reason = "no framework in Python"
+	NumPy     Reason = "no NumPy in Python"
+	Compiler  Reason = "no C compiler"
+	Tool      Reason = "no such program"
+	Root      Reason = "needs root"
+	Mount     Reason = "nothing may be mounted"
+	Cgroups   Reason = "no cgroup may be used"
+	Linux     Reason = "needs Linux"
+	Kernel    Reason = "this kernel does otherwise"
+)
+
+// Because leaves a test out, or fails it where Strict says so. The details follow the reason.
+func Because(t testing.TB, reason Reason, details ...any) {
+	t.Helper()
+	text := "skip: " + string(reason)
+	if detail := strings.TrimSpace(fmt.Sprint(details...)); detail != "" {
+		text += ": " + detail
+	}
+	if !allowed(os.Getenv(Strict), reason, t.Name()) {
+		t.Fatalf("%s; %s does not allow it", text, Strict)
+	}
+	t.Skip(text)
+}
+
+// allowed reports whether a test may be skipped; the name of a test stands for its subtests too.
+func allowed(strict string, reason Reason, name string) bool {
+	if strict == "" {
+		return true
+	}
+	for each := range strings.SplitSeq(strict, ",") {
+		each = strings.TrimSpace(each)
+		if each == string(reason) || each == name || strings.HasPrefix(name, each+"/") {
+			return true
+		}
+	}
+	return false
+}
