@@ -78,16 +78,6 @@ func TestOpen_SaysWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "check region, endpoint and credentials")
 }
 
-func TestOpen_UnwritableFolder(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may write everywhere; TestOpen_SaysWhatIsWrong covers /proc")
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o500))
-	_, err := Open(t.Context(), "file://"+dir, nil)
-	require.ErrorContains(t, err, "cannot write to the folder")
-}
-
 func TestOpen_ServerThatDoesNotAnswer(t *testing.T) {
 	server := s3test.New(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,26 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestOpen_UnwritableFolder(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o555))
+	if os.Getuid() == 0 {
+		// Root writes anywhere: become somebody else for this thread's dealings with files.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		require.NoError(t, unix.Setfsuid(65534))
+		defer unix.Setfsuid(0)
+	}
+	_, err := Open(t.Context(), "file://"+dir, nil)
+	require.ErrorContains(t, err, "cannot write to the folder")
+}
