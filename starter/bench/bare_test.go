@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // newBench is a bench with a real Python on the CPU and no server.
@@ -81,7 +82,7 @@ func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 func TestCalibrate_ShrinksToTheLimit(t *testing.T) {
 	b := newBench(t)
 	if b.on.probe.Framework == "" {
-		t.Skip("this Python has no framework: " + b.on.probe.lacking())
+		skip.Because(t, skip.Framework, b.on.probe.lacking())
 	}
 	for limit, want := range map[string]int{"1000": 2048, "0": 64} {
 		found := map[string]struct{ Size, Wanted int }{}
@@ -95,7 +96,7 @@ func TestCalibrate_ShrinksToTheLimit(t *testing.T) {
 func TestWorkloads_OOMKeepsMemory(t *testing.T) {
 	b := newBench(t)
 	if b.on.probe.Framework != "numpy" {
-		t.Skip("measures the memory of NumPy")
+		skip.Because(t, skip.NumPy, "it measures the memory of that, and this has "+b.on.probe.Framework)
 	}
 	script := b.o.Folder + "/peak.py"
 	require.NoError(t, os.WriteFile(script, []byte(`
