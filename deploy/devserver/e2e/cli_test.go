@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/deploy/devserver/programtest"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 func TestMain(m *testing.M) {
@@ -447,7 +448,7 @@ func TestLocal_WaitsForRoomOnItsDisk(t *testing.T) {
 	disk := s.path("disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
-		t.Skipf("needs to mount a small disk: %v", err)
+		skip.Because(t, skip.Mount, "a small disk: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	s.write("big.py", "def big(x): return 'x' * 30000\n")

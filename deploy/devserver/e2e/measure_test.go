@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // newMeasure is a shell whose temporary files lie in a folder of its own, so that what is left behind can be seen.
@@ -155,7 +157,7 @@ func TestBench_OutOfMemory(t *testing.T) {
 	t.Parallel()
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
-		t.Skip("this Python has no NumPy")
+		skip.Because(t, skip.NumPy, python)
 	}
 	p := s.run(0, "bench", "--quick", "--workloads", "oom", "--items", "5", "--slots", "1", "--pool", "cpu", "--python", python)
 	require.Contains(t, p.stdout.String(), "1 budget, the other 4 finished")

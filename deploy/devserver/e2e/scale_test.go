@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
@@ -345,7 +346,7 @@ func TestScale_AFullDisk(t *testing.T) {
 	disk := filepath.Join(s.dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("needs to mount a small disk: %v", err)
+		skip.Because(t, skip.Mount, "a small disk: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	s.store = "file://" + filepath.Join(disk, "store")

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does. Its value, unless it is 1, seeds what
@@ -24,7 +25,7 @@ func soaking(t *testing.T) *rand.Rand {
 	t.Helper()
 	value := os.Getenv("GPUMUX_SOAK")
 	if value == "" {
-		t.Skip("takes minutes; make soak runs it")
+		skip.Because(t, skip.Minutes, "make soak runs it")
 	}
 	seed, err := strconv.ParseUint(value, 10, 64)
 	require.NoError(t, err, "GPUMUX_SOAK is 1 or a seed")

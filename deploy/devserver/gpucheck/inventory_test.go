@@ -15,17 +15,18 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // smi asks nvidia-smi, a row per line; its word is what people compare ours with.
 func (m *machine) smi(query, fields string) [][]string {
 	m.t.Helper()
 	if rehearsed() {
-		m.t.Skip("skip: the stand-in has no nvidia-smi")
+		skip.Because(m.t, skip.StandIn, "it has no nvidia-smi")
 	}
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		m.t.Skip("skip: this machine has no nvidia-smi to compare with")
+		skip.Because(m.t, skip.SMI, err)
 	}
 	out, err := exec.Command(path, "--query-"+query+"="+fields, "--format=csv,noheader,nounits").CombinedOutput()
 	require.NoError(m.t, err, "%s", out)
@@ -68,7 +69,7 @@ func TestGPU_InventoryIsNvidiaSMIs(t *testing.T) {
 func TestGPU_StatusIsNvidiaSMIs(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindGPU {
-		t.Skip("skip: nvidia-smi lists no state of MIG instances")
+		skip.Because(t, skip.SMI, "it lists no state of MIG instances")
 	}
 	status, err := m.inventory.Status(m.device.UUID)
 	require.NoError(t, err)
@@ -157,7 +158,7 @@ func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 		require.NotContains(t, held, each)
 	}
 	if found == 0 {
-		t.Skip("skip: the driver lists no process under the number that it has here, so no budget is watched")
+		skip.Because(t, skip.Unlisted, "none is under the number that it has here, so no budget is watched")
 	}
 }
 
@@ -165,7 +166,7 @@ func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 func TestGPU_ProcessesAreNvidiaSMIs(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindGPU {
-		t.Skip("skip: nvidia-smi lists processes by GPU, not by MIG instance")
+		skip.Because(t, skip.SMI, "it lists processes by GPU, not by MIG instance")
 	}
 	m.holder(gib)
 	held, err := m.inventory.ProcessMemory(m.device.UUID)

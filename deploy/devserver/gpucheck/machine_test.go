@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 const (
@@ -69,7 +70,7 @@ func onGPU(t *testing.T) *machine {
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	devices, err := inventory.Select(gpu.Selection{"all"})
 	if err != nil || len(devices) == 0 {
-		t.Skipf("skip: no NVIDIA GPU: %s", inventory.Reason())
+		skip.Because(t, skip.GPU, inventory.Reason())
 	}
 	tasks, err := filepath.Abs("testdata/tasks.py")
 	require.NoError(t, err)
@@ -80,7 +81,7 @@ func onGPU(t *testing.T) *machine {
 func (m *machine) needs(framework string) {
 	m.t.Helper()
 	if why := lacks(framework); why != "" {
-		m.t.Skipf("skip: %s: %s", framework, why)
+		skip.Because(m.t, skip.Framework, framework, ": ", why)
 	}
 }
 
@@ -161,7 +162,7 @@ func (m *machine) seen() {
 			return
 		}
 	}
-	m.t.Skipf("skip: the driver lists %v, and no process under the number that it has here, so no budget is watched", held)
+	skip.Because(m.t, skip.Unlisted, "it lists ", held, ", none under the number that it has here, so no budget is watched")
 }
 
 // command runs gpumux to its end and checks its exit code.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
@@ -196,7 +197,7 @@ func TestGPU_Packing(t *testing.T) {
 		m := onGPU(t)
 		m.needs("torch")
 		if rehearsed() {
-			t.Skip("skip: the stand-in has no networks")
+			skip.Because(t, skip.StandIn, "it has no networks")
 		}
 		before, began := m.used(), time.Now()
 		items := make([]object, 15_000)

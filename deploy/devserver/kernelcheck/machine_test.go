@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/programtest"
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 const (
@@ -69,7 +70,7 @@ type site struct {
 func inMachine(t *testing.T) *site {
 	t.Helper()
 	if os.Getenv("GPUMUX_KERNEL_CHECK") == "" {
-		t.Skip("it changes cgroups and lets the kernel run out of memory; make kernel-check runs it in a virtual machine")
+		skip.Because(t, skip.Own, "it changes cgroups and lets the kernel run out of memory; make kernel-check runs it in a virtual machine")
 	}
 	s := &site{t: t, dir: folder(t)}
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(s.dir)) })
