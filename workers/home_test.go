@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -16,7 +17,7 @@ import (
 // The runtime lies where other users can read it, and each has a home.
 func TestWorker_HomesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root may run tasks as others")
+		skip.Because(t, skip.Root, "it runs tasks as others")
 	}
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	train := &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
