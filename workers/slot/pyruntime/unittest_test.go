@@ -3,9 +3,12 @@ package pyruntime_test
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 func TestPython_OwnTests(t *testing.T) {
@@ -19,4 +22,7 @@ func TestPython_OwnTests(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\nOK", "%s", out)
+	if skipped := regexp.MustCompile(`skipped=\d+`).Find(out); skipped != nil {
+		t.Run("Skipped", func(t *testing.T) { skip.Because(t, skip.NumPy, "of Python's own tests, ", string(skipped)) })
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -31,7 +32,7 @@ func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
 func needNumPy(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
-		t.Skipf("this Python has no NumPy: %s", out)
+		skip.Because(t, skip.NumPy, string(out))
 	}
 }
 

@@ -224,46 +224,44 @@ class TestRows(unittest.TestCase):
             rows(Array(5))
 
 
-# Without NumPy the stand-ins above cover the same paths of encode; TestNumPy then does not exist instead of being skipped.
-if numpy is not None:
+@unittest.skipUnless(numpy, "needs NumPy")  # the stand-ins above cover the same paths of encode
+class TestNumPy(unittest.TestCase):
+    def test_table(self):
+        for value, want in [
+            (numpy.float32(0.5), "0.5"),
+            (numpy.float64(0.1), "0.1"),
+            (numpy.float32("nan"), '"NaN"'),
+            (numpy.int64(-7), "-7"),
+            (numpy.bool_(True), "true"),
+            (numpy.str_("ä"), '"ä"'),
+            (numpy.longdouble(1.5), "1.5"),
+            (numpy.array(3), "3"),
+            (numpy.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
+            (numpy.array([1.5, numpy.inf]), '[1.5,"Infinity"]'),
+            (numpy.zeros((2, 0)), "[[],[]]"),
+            (numpy.array([1.5], dtype=numpy.longdouble), "[1.5]"),
+            (numpy.datetime64("2026-01-02T03:04:05.123456789"), '"2026-01-02T03:04:05.123456789"'),
+            (numpy.array(["2026-01-02"], dtype="datetime64[D]"), '["2026-01-02"]'),
+            (numpy.timedelta64(1500, "ms"), "1.5"),
+            (numpy.array([b"ab"]), '["YWI="]'),
+            (numpy.array(["a"]), '["a"]'),
+            (numpy.array([None, {"a": numpy.int8(1)}]), '[null,{"a":1}]'),
+            ({numpy.int64(5): numpy.float16(1)}, '{"5":1.0}'),
+            (numpy.array([(1, 2.5)], dtype=[("a", int), ("b", float)]), "[[1,2.5]]"),
+        ]:
+            with self.subTest(repr(value)):
+                self.assertEqual(encode(value).decode(), want)
 
-    class TestNumPy(unittest.TestCase):
-        def test_table(self):
-            for value, want in [
-                (numpy.float32(0.5), "0.5"),
-                (numpy.float64(0.1), "0.1"),
-                (numpy.float32("nan"), '"NaN"'),
-                (numpy.int64(-7), "-7"),
-                (numpy.bool_(True), "true"),
-                (numpy.str_("ä"), '"ä"'),
-                (numpy.longdouble(1.5), "1.5"),
-                (numpy.array(3), "3"),
-                (numpy.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
-                (numpy.array([1.5, numpy.inf]), '[1.5,"Infinity"]'),
-                (numpy.zeros((2, 0)), "[[],[]]"),
-                (numpy.array([1.5], dtype=numpy.longdouble), "[1.5]"),
-                (numpy.datetime64("2026-01-02T03:04:05.123456789"), '"2026-01-02T03:04:05.123456789"'),
-                (numpy.array(["2026-01-02"], dtype="datetime64[D]"), '["2026-01-02"]'),
-                (numpy.timedelta64(1500, "ms"), "1.5"),
-                (numpy.array([b"ab"]), '["YWI="]'),
-                (numpy.array(["a"]), '["a"]'),
-                (numpy.array([None, {"a": numpy.int8(1)}]), '[null,{"a":1}]'),
-                ({numpy.int64(5): numpy.float16(1)}, '{"5":1.0}'),
-                (numpy.array([(1, 2.5)], dtype=[("a", int), ("b", float)]), "[[1,2.5]]"),
-            ]:
-                with self.subTest(repr(value)):
-                    self.assertEqual(encode(value).decode(), want)
+    def test_complex_is_refused(self):
+        for value in (numpy.complex64(1), numpy.array([1j]), numpy.clongdouble(1)):
+            with self.subTest(repr(value)):
+                with self.assertRaisesRegex(TypeError, "which JSON cannot hold"):
+                    encode(value)
 
-        def test_complex_is_refused(self):
-            for value in (numpy.complex64(1), numpy.array([1j]), numpy.clongdouble(1)):
-                with self.subTest(repr(value)):
-                    with self.assertRaisesRegex(TypeError, "which JSON cannot hold"):
-                        encode(value)
-
-        def test_rows(self):
-            self.assertEqual(rows(numpy.array([[1, 2], [3, 4]])), [[1, 2], [3, 4]])
-            with self.assertRaises(TypeError):
-                rows(numpy.array(1))
+    def test_rows(self):
+        self.assertEqual(rows(numpy.array([[1, 2], [3, 4]])), [[1, 2], [3, 4]])
+        with self.assertRaises(TypeError):
+            rows(numpy.array(1))
 
 
 if __name__ == "__main__":
