@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // tree makes the files that a cgroup tree shows, below a folder of the test's own.
@@ -79,7 +81,7 @@ func TestCgroups_OnlyWhereTheyWereHandedOver(t *testing.T) {
 
 	service := filepath.Join(root, "sys/fs/cgroup/system.slice/gpumux.service")
 	if err := unix.Setxattr(service, "user.delegate", []byte("1"), 0); err != nil {
-		t.Skipf("the folder for temporary files takes no attributes: %v", err)
+		skip.Because(t, skip.Kernel, "the folder for temporary files takes no attributes: ", err)
 	}
 	c, err := openCgroups(root)
 	require.NoError(t, err)
@@ -164,11 +166,11 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {
-		t.Skip("no cgroup of version 2 is mounted")
+		skip.Because(t, skip.Cgroups, "none of version 2 is mounted")
 	}
 	g := &cgroup{dir: filepath.Join(mount, path, fmt.Sprintf("gpumux-moved-%d", os.Getpid()))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
-		t.Skipf("no cgroup may be made here: %v", err)
+		skip.Because(t, skip.Cgroups, err)
 	}
 	t.Cleanup(func() { os.Remove(g.dir) })
 	cmd := exec.Command("sleep", "600")
@@ -189,12 +191,12 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 func TestCgroups_AProcessStartsInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {
-		t.Skip("no cgroup of version 2 is mounted")
+		skip.Because(t, skip.Cgroups, "none of version 2 is mounted")
 	}
 	home := filepath.Join(mount, path)
 	dir := filepath.Join(home, fmt.Sprintf("gpumux-test-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("no cgroup may be made here: %v", err)
+		skip.Because(t, skip.Cgroups, err)
 	}
 	g := &cgroup{dir: dir}
 	t.Cleanup(func() { os.Remove(dir) })

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/skip"
 )
 
 // What an item leaves behind and has ended is gone soon, however long the process lives, and whoever's group it was in.
@@ -106,7 +108,7 @@ func hold(t *testing.T) (pid int, waits func() bool) {
 	}
 	require.Eventually(t, func() bool { return waits() || over() }, time.Minute, time.Millisecond)
 	if over() {
-		t.Skip("this kernel has mapped it at once")
+		skip.Because(t, skip.Kernel, "it has mapped the file at once")
 	}
 	return held.Process.Pid, waits
 }
@@ -115,7 +117,7 @@ func hold(t *testing.T) (pid int, waits func() bool) {
 func TestStrays_NobodyWaitsForWhatAnotherSlotLeft(t *testing.T) {
 	worker := workerNumber()
 	if worker == 0 {
-		t.Skip("this system has no numbers for processes")
+		skip.Because(t, skip.Kernel, "it has no numbers for processes")
 	}
 	own := mark{"own", processNumber(worker), worker}
 	pid, waits := hold(t)
