@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -22,7 +23,7 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 		interpreter = given
 	}
 	if out, err := exec.Command(interpreter, "-c", "import numpy").CombinedOutput(); err != nil {
-		b.Skipf("%s has no NumPy: %s", interpreter, out)
+		skip.Because(b, skip.NumPy, interpreter, ": ", string(out))
 	}
 	dir := b.TempDir()
 	code := "import numpy\nnumbers = numpy.arange(1000000) / 7\ndef item(n): return numbers[:n]\n"

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -38,7 +39,7 @@ sys.stdin.read()
 	}
 	if said != "0\n" {
 		release()
-		t.Skip("this system lets no process hold another")
+		skip.Because(t, skip.Kernel, "it lets no process hold another")
 	}
 	t.Cleanup(release)
 	return release

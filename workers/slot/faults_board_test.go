@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -26,7 +27,7 @@ func onBoard(t *testing.T) (*stand, launch.Task) {
 	t.Helper()
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("boards need Linux")
+		skip.Because(t, skip.Linux, "boards do")
 	}
 	s := newStand(t, gpumux.Persistent)
 	task := s.task("item", "QUIET", "1")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -69,7 +70,7 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			if how == "spin" && native() == "" {
-				t.Skip("needs a C or C++ compiler")
+				skip.Because(t, skip.Compiler)
 			}
 			s := newStand(t, gpumux.Persistent)
 			s.canceled(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how})})
@@ -84,7 +85,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			if how == "spin" && native() == "" {
-				t.Skip("needs a C or C++ compiler")
+				skip.Because(t, skip.Compiler)
 			}
 			s := newStand(t, gpumux.Persistent)
 			ended := make(chan error, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -69,11 +70,11 @@ type stagedCase struct {
 func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	switch {
 	case c.OOMKills > 0:
-		t.Skip("needs the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
+		skip.Because(t, skip.Staged, "the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
 	case c.MPS:
-		t.Skip("needs an MPS server")
+		skip.Because(t, skip.Staged, "an MPS server")
 	case c.CoreDumped:
-		t.Skip("needs core dumps to be on")
+		skip.Because(t, skip.Staged, "core dumps, which are off")
 	}
 	call := slot.Call{Task: s.task("replay"), Items: values(raw), Clean: true}
 	if c.Command {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -37,7 +38,7 @@ func TestSlot_Hostile(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s", c.how, mode), func(t *testing.T) {
 					t.Parallel()
 					if c.how == "vfork" && native() == "" {
-						t.Skip("needs a C or C++ compiler")
+						skip.Because(t, skip.Compiler)
 					}
 					s := newStand(t, mode)
 					task := s.task("item")
@@ -55,7 +56,7 @@ func TestSlot_Hostile(t *testing.T) {
 					} else {
 						require.NoError(t, err)
 						if f := got[1].Fault; f != nil && strings.Contains(f.Message, "no namespaces here") {
-							t.Skip("this system gives a process no namespaces")
+							skip.Because(t, skip.Kernel, "it gives a process no namespaces")
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {

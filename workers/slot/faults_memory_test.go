@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -58,7 +59,7 @@ func limitedCgroup(t *testing.T, limit int) string {
 			return dir
 		}
 	}
-	t.Skip("needs to make a cgroup with a limit on memory")
+	skip.Because(t, skip.Cgroups, "none with a limit on memory can be made")
 	return ""
 }
 
@@ -66,7 +67,7 @@ func limitedCgroup(t *testing.T, limit int) string {
 func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
 	cgroups, err := process.OpenCgroups()
 	if err != nil {
-		t.Skipf("needs cgroups of version 2 with a memory controller, handed over to this process: %v", err)
+		skip.Because(t, skip.Cgroups, "they must be of version 2, with a memory controller, and handed over to this process: ", err)
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Memory: 64 << 20, Cgroups: cgroups, Grace: time.Second})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })

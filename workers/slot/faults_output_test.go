@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -76,7 +77,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux takes back a part of a file")
+		skip.Because(t, skip.Linux, "no other takes back a part of a file")
 	}
 	for _, when := range []string{"import", "idle"} {
 		t.Run(when, func(t *testing.T) {

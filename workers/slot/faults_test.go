@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -349,7 +350,7 @@ func TestSlot_Faults(t *testing.T) {
 			t.Run(e.how, func(t *testing.T) {
 				t.Parallel()
 				if e.native && native() == "" {
-					t.Skip("needs a C or C++ compiler")
+					skip.Because(t, skip.Compiler)
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
 				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.Persistent) })

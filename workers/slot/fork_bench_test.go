@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -25,7 +26,7 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 	for _, module := range []string{"json", "numpy", "jax", "torch"} {
 		b.Run(module, func(b *testing.B) {
 			if exec.Command(interpreter, "-c", "import "+module).Run() != nil {
-				b.Skipf("%s cannot import %s; GPUMUX_TEST_PYTHON names a Python that can", interpreter, module)
+				skip.Because(b, skip.Framework, interpreter, " cannot import ", module, "; GPUMUX_TEST_PYTHON names a Python that can")
 			}
 			dir := b.TempDir()
 			code := "import " + module + "\ndef item(x): return x\n"

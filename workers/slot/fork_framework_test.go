@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -151,6 +152,10 @@ func withModule(t *testing.T, module string) string {
 			return each
 		}
 	}
-	t.Skipf("no Python here has %s; GPUMUX_TEST_FRAMEWORKS lists more of them", module)
+	reason := skip.Framework
+	if module == "numpy" {
+		reason = skip.NumPy
+	}
+	skip.Because(t, reason, "none here has ", module, "; GPUMUX_TEST_FRAMEWORKS lists more of them")
 	return ""
 }
