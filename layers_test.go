@@ -57,6 +57,7 @@ internal/payload               .
 internal/logkey
 store                          . internal/contract
 internal/skip
+internal/wait
 store/s3test
 internal/contract              .
 codec

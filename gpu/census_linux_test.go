@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // family starts a shell that leads a group, with a child in it, a grandchild, and one that leaves the group and is orphaned;
@@ -64,7 +66,7 @@ func TestCensus_FollowsDescendantsThatAreOrphaned(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}()
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		require.NoError(t, c.Round())
 		return len(c.Tree(root).Resident) == 4
 	}, time.Minute, 20*time.Millisecond)
