@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -35,7 +36,7 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 			task := python(dir, "item")
 			task.Interpreter = interpreter
 			items := func(count int) slot.Call {
-				return slot.Call{Task: task, Done: func(d slot.Done) { require.Nil(b, d.Fault) }, Items: func(yield func(gpumux.Item, error) bool) {
+				return slot.Call{Task: task, Done: func(d slot.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(gpumux.Item, error) bool) {
 					for range count {
 						if !yield(gpumux.Item{Value: json.RawMessage(n)}, nil) {
 							return

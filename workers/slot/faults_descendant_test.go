@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -91,7 +92,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 			ended := make(chan error, 1)
 			call := slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "end": how}), Done: func(slot.Done) {}}
 			go func() { ended <- s.Run(t.Context(), call) }()
-			require.Eventually(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
+			wait.For(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
 			require.NoError(t, s.Stop(t.Context()))
 			require.ErrorIs(t, <-ended, slot.ErrStopped)
 			require.Empty(t, s.left())
@@ -128,7 +129,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
 			require.Equal(t, "running", strings.TrimSpace(line))
-			require.Eventually(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
+			wait.For(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
 			if lost {
 				first := sweeperOf(worker.Process.Pid)
 				require.NotZero(t, first)
@@ -139,7 +140,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 			require.NoError(t, worker.Process.Kill())
 			io.Copy(io.Discard, out)
 			worker.Wait()
-			require.Eventually(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
+			wait.For(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
 		})
 	}
 }

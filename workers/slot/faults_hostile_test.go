@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -61,7 +62,7 @@ func TestSlot_Hostile(t *testing.T) {
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {
 							// One that forks and ends while they are counted is counted at neither place.
-							require.Eventually(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
+							wait.For(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
 							require.NoError(t, s.Clear(t.Context()))
 						}
 					}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -230,6 +231,6 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 		}
 	}
 	s.works()
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
+	wait.For(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
 		time.Minute, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
 }

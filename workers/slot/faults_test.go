@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -170,7 +171,7 @@ func (s *stand) canceled(call slot.Call) {
 	ended := make(chan error, 1)
 	call.Done = func(slot.Done) {}
 	go func() { ended <- s.Run(ctx, call) }()
-	require.Eventually(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
+	wait.For(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
 	cancel(why)
 	require.ErrorIs(s.t, <-ended, why)
 	require.Empty(s.t, s.left())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -257,7 +258,7 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	require.Eventually(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
+	wait.For(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
 	_, err = s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1}), Timeout: patience})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())

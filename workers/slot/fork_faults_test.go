@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/template"
@@ -94,14 +95,14 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	task := s.task("daemon")
 	task.Mode = gpumux.Fresh
 	worker, out := s.program("forking", task)
-	require.Eventually(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "running", strings.TrimSpace(line))
 	require.NoError(t, worker.Process.Kill())
 	io.Copy(io.Discard, out)
 	worker.Wait()
-	require.Eventually(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
+	wait.For(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
 // forking is a worker that somebody kills: two of its slots have a forked process each, one that hangs and one with a descendant
@@ -142,16 +143,22 @@ def slow(x):
 	}
 
 	// An item that runs is no business of its template's.
-	result := make(chan []string, 1)
-	go func() { result <- f.run(s, "slow", 1) }()
+	var got []slot.Done
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = f.try(s, "slow", 1)
+		ended <- err
+	}()
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, 2*time.Millisecond)
 	template := f.pid()
 	require.NoError(t, syscall.Kill(template, syscall.SIGKILL))
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", template)) })
 	}, time.Minute, 2*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
-	require.Len(t, <-result, 1)
+	err := <-ended
+	require.Len(t, f.texts(got, err), 1)
 	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
@@ -217,7 +224,7 @@ func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	}
 	use(0, 1, 2, 3, 4, 0, 5, 6)
 	require.Equal(t, 7, f.imports())
-	require.Eventually(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
+	wait.For(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
 	use(0, 3, 4, 5, 6)
 	require.Equal(t, 7, f.imports(), "none of them was ended")
 	use(1)

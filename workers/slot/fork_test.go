@@ -74,7 +74,17 @@ func (f *forge) task(function string) launch.Task {
 // run is the values of items, as JSON.
 func (f *forge) run(s *slot.Slot, function string, items ...any) []string {
 	f.t.Helper()
-	got, err := run(f.t, s, slot.Call{Task: f.task(function), Items: values(items...)})
+	return f.texts(f.try(s, function, items...))
+}
+
+// try is run for goroutines other than the test's.
+func (f *forge) try(s *slot.Slot, function string, items ...any) ([]slot.Done, error) {
+	return run(f.t, s, slot.Call{Task: f.task(function), Items: values(items...)})
+}
+
+// texts are the values of items that have all succeeded.
+func (f *forge) texts(got []slot.Done, err error) []string {
+	f.t.Helper()
 	require.NoError(f.t, err)
 	list := []string{}
 	for _, d := range got {
@@ -167,16 +177,16 @@ def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot
 		return func(o *slot.Options) { o.Device, o.Env = name, map[string]string{"CUDA_VISIBLE_DEVICES": name} }
 	}
 	var all sync.WaitGroup
-	got := make([][]seen, 4)
+	got, errs := make([][]slot.Done, 4), make([]error, 4)
 	for i := range got {
 		s := f.slot(fmt.Sprintf("gpu/%d", i), device("GPU-1"))
-		all.Go(func() { got[i] = f.seen(f.run(s, "item", ints(6)...)) })
+		all.Go(func() { got[i], errs[i] = f.try(s, "item", ints(6)...) })
 	}
 	all.Wait()
 	require.Equal(t, 1, f.imports())
 	pids := map[int]bool{}
 	for i, list := range got {
-		for _, v := range list {
+		for _, v := range f.seen(f.texts(list, errs[i])) {
 			require.Equal(t, fmt.Sprintf("gpu/%d", i), v.slot)
 			require.Equal(t, 1, v.state)
 			pids[v.pid] = true

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -229,7 +230,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx, call) }()
-			require.Eventually(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
+			wait.For(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
 			switch enough := errors.New("enough"); how {
 			case "timeout":
 				require.Equal(t, gpumux.Timeout, fault(t, <-ended).Kind)
