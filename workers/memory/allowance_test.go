@@ -116,15 +116,15 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	defer cancel()
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)
+	var done slot.Done
 	call := slot.Call{
-		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.of(Model(c.device), "takes")),
+		Task: c.task("takes"), Context: int64(c.allowances.of(model(c.device), "takes")),
 		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
-		Done: func(d slot.Done) {
-			require.Nil(t, d.Fault)
-			require.NoError(t, json.Unmarshal(d.Value, &[]any{&how, &limit}))
-		},
+		Done:  func(d slot.Done) { done = d },
 	}
 	require.NoError(t, c.slot.Run(ctx, call))
+	require.Nil(t, done.Fault)
+	require.NoError(t, json.Unmarshal(done.Value, &[]any{&how, &limit}))
 	return how, limit
 }
 

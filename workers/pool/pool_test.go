@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -203,18 +204,19 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	whole := make(chan *Handle)
 	go func() {
 		h, err := p.Acquire(t.Context(), "x", "", true)
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		whole <- h
 	}()
 	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
 	late := make(chan *Handle)
 	go func() {
 		h, err := p.Acquire(t.Context(), "x", "", false)
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		late <- h
 	}()
 	p.Release(first)
 	alone := <-whole
+	require.NotNil(t, alone)
 	require.Len(t, alone.Beside, 1)
 	select {
 	case <-late:
@@ -222,7 +224,9 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	default:
 	}
 	p.Release(alone)
-	p.Release(<-late)
+	next := <-late
+	require.NotNil(t, next)
+	p.Release(next)
 	require.Equal(t, 2, p.Free(""))
 }
 
