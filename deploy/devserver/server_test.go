@@ -155,7 +155,7 @@ func TestStop_Repeatable(t *testing.T) {
 	s := start(t, Options{})
 	var stopping sync.WaitGroup
 	for range 3 {
-		stopping.Go(func() { require.NoError(t, s.Stop()) })
+		stopping.Go(func() { assert.NoError(t, s.Stop()) })
 	}
 	stopping.Wait()
 	require.NoError(t, s.Stop())

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -355,7 +356,7 @@ def gate(item):
 		stored := func() int {
 			return storedItems(t, s.path("state/gpumux/local/*/store"))
 		}
-		require.Eventually(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
+		wait.For(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
 		require.NoError(t, p.Process.Signal(syscall.SIGINT))
 		require.Equal(t, 130, p.code(), p.stderr.String())
 		return p.stderr.String()
@@ -408,7 +409,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			stored := func() int {
 				return storedItems(t, s.path("state/gpumux/local/*/store"))
 			}
-			require.Eventually(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
+			wait.For(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
 
 			rival := s.run(3, args...) // the same map at the same time
 			require.Contains(t, rival.stderr.String(), "this map runs already in process "+strconv.Itoa(p.Process.Pid))
@@ -422,7 +423,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			} else {
 				require.Equal(t, -1, p.code())
 			}
-			require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
+			wait.For(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 				"task processes outlived gpumux")
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
@@ -515,7 +516,7 @@ func TestDev_ADay(t *testing.T) {
 	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "1", "--window", "6", "--detach")
 	id := strings.TrimSpace(p.stdout.String())
 	require.Contains(t, p.stderr.String(), "gpumux wait "+id)
-	require.Eventually(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
+	wait.For(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
 	p = s.run(0, "show", id)
 	require.Contains(t, p.stdout.String(), "RunChunk")
 	require.Contains(t, p.stdout.String(), "http://127.0.0.1:"+uiPort)
@@ -558,7 +559,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Equal(t, 0, s.begin("doctor", "--task", "step.py:double").code())
 
 	var listed []struct{ ID, Status string }
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		listed = nil
 		p := s.run(0, "ls", "--json")
 		return json.Unmarshal([]byte(p.stdout.String()), &listed) == nil && len(listed) == 5
@@ -566,7 +567,7 @@ func TestDev_ADay(t *testing.T) {
 
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code(), dev.stderr.String())
-	require.Eventually(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
+	wait.For(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 		"processes outlived dev")
 	p = s.run(3, "ls")
 	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)
@@ -586,7 +587,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	var parts []string
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/*.parts"))
 		return len(parts) == 1 && storedItems(t, s.path("data/store")) > 0
 	}, time.Minute, 20*time.Millisecond, "the first items are stored")

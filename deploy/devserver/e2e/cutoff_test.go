@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 const cutoffPy = `
@@ -126,12 +128,12 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			h := newHost(t)
 			l, first := h.behind(beats)
 			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
-			require.Eventually(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
+			wait.For(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
 			l.lose(directions...)
 			second := h.worker()
 			// Every item that the first had begun is begun again by the second, while the first still runs.
-			require.Eventually(t, func() bool {
+			wait.For(t, func() bool {
 				now := h.beats()
 				for item := range lost {
 					if len(now[item]) < 2 {
@@ -180,10 +182,10 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
+	wait.For(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
 	l.lose("to the worker")
 	before := count()
-	require.Eventually(t, func() bool { return count() > before+140 }, 2*time.Minute, 5*time.Millisecond, "3.5 s of two items")
+	wait.For(t, func() bool { return count() > before+140 }, 2*time.Minute, 5*time.Millisecond, "3.5 s of two items")
 	l.lose()
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	for item, attempts := range h.beats() {

@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
@@ -121,7 +122,7 @@ func (v *vault) run() {
 	first := v.worker()
 	large := v.begin(append([]string{"map", "secret", "--in", v.items("marker-large.jsonl", 1200), "--pool", "host", "--id", "large",
 		"--attempts", "2", "--reduce", "pick", "--out", "large.out"}, v.keys...)...)
-	require.Eventually(v.t, func() bool { return v.calls()["700"] > 0 }, 2*time.Minute, 20*time.Millisecond, "items run: %s", &large.stderr)
+	wait.For(v.t, func() bool { return v.calls()["700"] > 0 }, 2*time.Minute, 20*time.Millisecond, "items run: %s", &large.stderr)
 	require.NoError(v.t, first.Process.Kill())
 	<-first.ended
 	v.worker()

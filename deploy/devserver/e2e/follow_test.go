@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -153,7 +154,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 func TestResults_OfACancelledMap(t *testing.T) {
 	t.Parallel()
 	_, here, id := gated(t)
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)
 	require.Contains(t, here.run(0, "cancel", id).stderr.String(), "results "+id+" --partial")

@@ -27,6 +27,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -456,7 +457,7 @@ func TestMap_PauseAndResume(t *testing.T) {
 		return p
 	}
 	update(gpumux.PauseUpdate)
-	require.Eventually(t, func() bool { return progress().InFlight == 0 }, time.Minute, 5*time.Millisecond)
+	wait.For(t, func() bool { return progress().InFlight == 0 }, time.Minute, 5*time.Millisecond)
 	require.True(t, progress().Paused)
 	require.Less(t, progress().Succeeded, int64(3))
 	update(gpumux.WindowUpdate, 2)

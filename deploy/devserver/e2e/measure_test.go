@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // newMeasure is a shell whose temporary files lie in a folder of its own, so that what is left behind can be seen.
@@ -42,7 +43,7 @@ func (s *shell) left() []string {
 // alone waits until no process of a run is left.
 func (s *shell) alone() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
+	wait.For(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
 		time.Minute, 20*time.Millisecond, "processes outlived gpumux")
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
@@ -47,7 +49,7 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	code, why := well()
 	require.Equal(t, http.StatusOK, code, why)
 	require.NoError(t, server.Process.Kill())
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		code, why = well()
 		return code == http.StatusServiceUnavailable
 	}, time.Minute, 100*time.Millisecond)

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its owner's.
@@ -73,7 +75,7 @@ func TestPrivate_Local(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, os.Mkdir(s.path("state-of-mine"), 0o755))
 	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--data", "state-of-mine", "--chunk", "1", "--out", "r.jsonl")
-	require.Eventually(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
+	wait.For(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
 	ports := listening(t, p.Process.Pid)
 	require.NotEmpty(t, ports)
 	for _, address := range ports {

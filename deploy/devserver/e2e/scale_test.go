@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflow/v1"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
@@ -279,13 +281,13 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			require.Eventually(t, func() bool { return b.Written() > 5 }, time.Minute, 10*time.Millisecond)
 			release := make(chan struct{})
 			b.Trouble(func(r *http.Request) int { return c.trouble(release, r) })
-			require.Eventually(t, func() bool {
+			wait.For(t, func() bool {
 				why := waiting(t, st, run.GetID())
 				return slices.ContainsFunc(why, func(text string) bool { return strings.Contains(text, c.says) })
 			}, time.Minute, 200*time.Millisecond, "people are told what the map waits for")
 			// Longer than a heartbeat may be silent: the chunks must stay where they are.
 			held, since := b.Written(), time.Now()
-			require.Eventually(t, func() bool {
+			wait.For(t, func() bool {
 				d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 				require.NoError(t, err)
 				return slices.ContainsFunc(d.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
@@ -318,7 +320,9 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 		count := func(more int) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen := len(s.seen())
+			text, err := os.ReadFile(s.calls)
+			assert.NoError(t, err)
+			seen := len(strings.Fields(string(text)))
 			if writes > 0 {
 				meanwhile += seen - began
 			}
@@ -358,11 +362,11 @@ func TestScale_AFullDisk(t *testing.T) {
 	some := func(more int) {
 		t.Helper()
 		before := len(s.seen())
-		require.Eventually(t, func() bool { return len(s.seen()) >= min(n, before+more) }, time.Minute, 10*time.Millisecond)
+		wait.For(t, func() bool { return len(s.seen()) >= min(n, before+more) }, time.Minute, 10*time.Millisecond)
 	}
 	says := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		wait.For(t, func() bool {
 			return slices.ContainsFunc(waiting(t, st, run.GetID()), func(why string) bool { return strings.Contains(why, text) })
 		}, time.Minute, 100*time.Millisecond, text)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does. Its value, unless it is 1, seeds what
@@ -54,7 +55,7 @@ func TestSoak_KillsAtRandom(t *testing.T) {
 	killed := map[string]int{}
 	for round := range rounds {
 		at := n*(round+1)/(rounds+2) + chance.IntN(n/(rounds+2))
-		require.Eventually(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
+		wait.For(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
 			"round %d: %d items have run", round, at)
 		switch victim := chance.IntN(3); victim {
 		case 2:

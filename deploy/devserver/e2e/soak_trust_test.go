@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -87,7 +88,7 @@ func TestSoak_KillsOverASlowStore(t *testing.T) {
 	id := strings.TrimSpace(h.run(0, "map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--detach").stdout.String())
 	for round := range kills {
 		at := n*(round+1)/(kills+2) + chance.IntN(n/(kills+2))
-		require.Eventually(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
+		wait.For(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
 			"round %d: %d items have run", round, at)
 		replace(chance.IntN(2))
 	}

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -64,7 +65,7 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	for _, item := range lost {
 		mine[item] = true
 	}
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		for _, item := range h.runners(second) {
 			if mine[item] {
 				return true
@@ -113,7 +114,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	// The poll that brought the item in ended before it ran; the next one stays open at the server while the worker is stopped.
 	ran, err := os.Stat(h.path("calls"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		queue, err := c.DescribeTaskQueue(t.Context(), gpumux.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
 		require.NoError(t, err)
 		return slices.ContainsFunc(queue.Pollers, func(p *taskqueue.PollerInfo) bool { return p.LastAccessTime.AsTime().After(ran.ModTime()) })
@@ -122,7 +123,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	h.write("calls", "")
 	h.write("hold10", "")
 	run := begin(10)
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		described, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 		require.NoError(t, err)
 		return slices.ContainsFunc(described.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
@@ -130,7 +131,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 		})
 	}, time.Minute, 10*time.Millisecond, "the chunk waits in the connection of the stopped worker")
 	second := h.worker()
-	require.Eventually(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
+	wait.For(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
 	// The only slot of the other worker is taken, so this runs in the one that was stopped, once it is done with what waited there.
 	require.NoError(t, begin(20).Get(t.Context(), nil))
@@ -160,7 +161,7 @@ func newCareful(t *testing.T, slots int, seconds float64) *host {
 // busy waits until both slots of a worker run items, and returns which, by process.
 func (h *host) busy(worker *program) (items map[int]string) {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { items = h.runners(worker); return len(items) == 2 }, time.Minute, 2*time.Millisecond)
+	wait.For(h.t, func() bool { items = h.runners(worker); return len(items) == 2 }, time.Minute, 2*time.Millisecond)
 	return items
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -228,7 +229,7 @@ func TestWorker_StopAtOnce(t *testing.T) {
 // process waits for the worker's task process and returns its number.
 func (b *bench) process(t *testing.T) (pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 		for _, link := range links {
 			if to, err := os.Readlink(link); err == nil && to == b.config.Dir {

@@ -102,10 +102,9 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	for range recycles {
 		item, err := json.Marshal(object{"framework": "driver", "bytes": gib})
 		require.NoError(t, err)
-		call := slot.Call{Task: task, Items: one(item), Done: func(d slot.Done) {
-			pids[value[struct{ PID int }](t, d.Result).PID] = true
-		}}
-		require.NoError(t, s.Run(t.Context(), call))
+		var done slot.Done
+		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(d slot.Done) { done = d }}))
+		pids[value[struct{ PID int }](t, done.Result).PID] = true
 		require.NoError(t, s.Clear(t.Context()))
 		took, _ := m.returns(before)
 		longest = max(longest, took)

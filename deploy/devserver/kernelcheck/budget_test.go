@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/wait"
 )
 
 const byKernel, byWatch = "cgroup, watch", "watch"
@@ -109,7 +110,7 @@ func TestKernel_AKilledWorkerLeavesNoCgroup(t *testing.T) {
 	item := fmt.Sprintf("%q\n", s.path("gate"))
 	s.write("gates.jsonl", item)
 	running := s.reaching("\n", "", "map", "wait", "--in", "gates.jsonl", "--out", "-", "--pool", "cpu")
-	require.Eventually(t, func() bool {
+	wait.For(t, func() bool {
 		for _, dir := range slots(t, home) {
 			if data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(data) > 0 {
 				return true
