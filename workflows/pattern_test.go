@@ -46,7 +46,7 @@ func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
 				text, err := json.Marshal(c)
 				assert.NoError(t, err)
 				assert.Less(t, len(text), 64<<10, "what a chunk carries")
-				r := gpumux.ChunkResult{
+				r := contract.ChunkResult{
 					Covered: c.Len(), Ran: c.Len(), Busy: gpumux.Duration(c.Len() * int64(time.Millisecond)), Worker: "w1", Slots: 4,
 				}
 				w.mu.Lock()

@@ -118,7 +118,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	require.NoError(t, err)
 	var done slot.Done
 	call := slot.Call{
-		Task: c.task("takes"), Context: int64(c.allowances.of(model(c.device), "takes")),
+		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.of(Model(c.device), "takes")),
 		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
 		Done:  func(d slot.Done) { done = d },
 	}
