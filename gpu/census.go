@@ -1,15 +1,19 @@
 package gpu
 
-import "time"
+import (
+	"cmp"
+	"maps"
+	"time"
+)
 
-// Census follows the trees of a few processes through time at little cost: a round looks at each process of the host once,
-// when it first meets it, and after that only at those that belong to a tree. A process that has once belonged to a tree stays
-// in it, also when its parent ended or when it left the process group. It must not be used by two goroutines at once.
+// Census follows the process trees of a few roots at little cost. A round reads each process of the host once, when it first
+// meets it, and after that only those of a tree. A process stays in its tree, also when its parent ends or it leaves the process
+// group. Two goroutines must not use a Census at once.
 type Census struct {
-	// owners has every process that was met: the root of its tree, or 0.
-	owners map[int]int
-	trees  map[int]*Tree
-	whole  time.Time
+	// roots has every process that was met: the root of its tree, or 0.
+	roots   map[int]int
+	trees   map[int]*Tree
+	rescans time.Time // when processes outside the trees were last read
 }
 
 // Tree is the processes of one root and their resident memory in bytes, as of the last round.
@@ -25,48 +29,79 @@ func (t *Tree) Sum() (sum uint64) {
 	return sum
 }
 
-// censusEvery is how often strangers are looked at again: their numbers may have passed to others.
-const censusEvery = 5 * time.Second
+// rescanEvery is how often processes outside the trees are read again: their numbers may be in use again.
+const rescanEvery = 5 * time.Second
 
 // NewCensus follows nothing yet.
-func NewCensus() *Census { return &Census{owners: map[int]int{}, trees: map[int]*Tree{}} }
+func NewCensus() *Census { return &Census{roots: map[int]int{}, trees: map[int]*Tree{}} }
 
-// Follow makes a process the root of a tree. It is best called as soon as the process has started.
+// Follow makes a process the root of a tree. Call it as soon as the process has started.
 func (c *Census) Follow(root int) {
-	c.owners[root] = root
+	c.roots[root] = root
 	c.trees[root] = &Tree{Resident: map[int]uint64{}}
 }
 
-// Forget ends a tree; its processes are strangers from now on.
+// Forget ends a tree; its processes belong to no tree from now on.
 func (c *Census) Forget(root int) {
 	delete(c.trees, root)
-	for pid, owner := range c.owners {
-		if owner == root {
-			delete(c.owners, pid)
-		}
-	}
+	maps.DeleteFunc(c.roots, func(_, of int) bool { return of == root })
 }
 
 // Tree is the tree of a root, or nil when it is not followed. It changes with the next round.
 func (c *Census) Tree(root int) *Tree { return c.trees[root] }
 
-// adopt gives new processes, with what is known of them, their places in the trees.
+// Round brings the trees up to date.
+func (c *Census) Round() error {
+	table, err := readProcesses()
+	if err != nil {
+		return err
+	}
+	rescan := time.Since(c.rescans) > rescanEvery
+	if rescan {
+		c.rescans = time.Now()
+	}
+	fresh := map[int]processRow{}
+	for pid := range table {
+		if root, met := c.roots[pid]; met && (root != 0 || !rescan) {
+			continue
+		}
+		if row, ok := table.row(pid); ok {
+			fresh[pid] = row
+		}
+	}
+	c.adopt(fresh)
+	for _, tree := range c.trees {
+		clear(tree.Resident)
+	}
+	for pid, root := range c.roots {
+		if _, alive := table[pid]; !alive {
+			// The root keeps its tree until it is forgotten: its group may live on.
+			if root != pid {
+				delete(c.roots, pid)
+			}
+		} else if root != 0 {
+			if bytes, ok := table.resident(pid); ok {
+				c.trees[root].Resident[pid] = bytes
+			}
+		}
+	}
+	return nil
+}
+
+// adopt puts new processes into the trees of their parents or groups.
 func (c *Census) adopt(fresh map[int]processRow) {
 	for again := true; again; {
 		again = false
 		for pid, row := range fresh {
-			owner := c.owners[row.parent]
-			if owner == 0 {
-				owner = c.owners[row.group]
-			}
-			if c.trees[owner] != nil {
-				c.owners[pid], again = owner, true
+			root := cmp.Or(c.roots[row.parent], c.roots[row.group])
+			if c.trees[root] != nil {
+				c.roots[pid], again = root, true
 				delete(fresh, pid)
 			}
 		}
 	}
 	for pid := range fresh {
-		c.owners[pid] = 0
+		c.roots[pid] = 0
 	}
 }
 

@@ -80,7 +80,7 @@ func TestCensus_FollowsDescendantsThatAreOrphaned(t *testing.T) {
 	require.Nil(t, c.Tree(root))
 	require.NoError(t, c.Round())
 	for _, pid := range left {
-		require.Zero(t, c.owners[pid])
+		require.Zero(t, c.roots[pid])
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 }
@@ -108,5 +108,5 @@ func BenchmarkCensus_Round(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(len(c.owners)), "processes")
+	b.ReportMetric(float64(len(c.roots)), "processes")
 }

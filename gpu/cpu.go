@@ -1,20 +1,15 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 )
 
 // cpuDevice describes this host as a device.
 func cpuDevice() Device {
-	d := Device{Index: -1, Kind: KindCPU, UUID: CPU, Name: thisHost.cpuName()}
-	if d.Name == "" {
-		d.Name = runtime.GOARCH + " processor"
-	}
-	if m, err := thisHost.memory(); err == nil {
-		d.Memory = m.Total
-	}
-	return d
+	m, _ := thisHost.memory()
+	return Device{Index: -1, Kind: KindCPU, UUID: CPU, Name: cmp.Or(thisHost.cpuName(), runtime.GOARCH+" processor"), Memory: m.Total}
 }
 
 // cpuStatus is the host's memory, seen through the device's own total when that is smaller.

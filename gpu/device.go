@@ -20,11 +20,9 @@ const (
 const CPU = "CPU"
 
 var (
-	// ErrLost marks a device that the driver can no longer reach or that must be
-	// reset before it works again. Nothing should be started on it.
+	// ErrLost marks a device that the driver cannot reach or that must be reset. Start nothing on it.
 	ErrLost = errors.New("device lost")
-	// ErrSilent marks a device about which the driver has not answered within 2 s. It is not asked about that device again before it
-	// does.
+	// ErrSilent marks a device about which the driver has not answered within 2 s. Nothing more is asked until it does.
 	ErrSilent = errors.New("the driver has not answered")
 	// ErrUnknown marks a UUID or selector that names no device of the inventory.
 	ErrUnknown = errors.New("unknown device")
@@ -53,8 +51,7 @@ type Device struct {
 	ComputeCapability string `json:"computeCapability,omitempty"`
 	Driver            string `json:"driver,omitempty"`
 	CUDA              string `json:"cuda,omitempty"`
-	// MIG says that the GPU is split: work runs on its instances, which follow it in
-	// the list, and never on the GPU itself.
+	// MIG says that the GPU is split: work runs on its instances, which follow it in the list, never on the GPU itself.
 	MIG bool `json:"mig,omitempty"`
 }
 
@@ -120,12 +117,10 @@ type Status struct {
 type Link struct {
 	From string `json:"from"` // UUID
 	To   string `json:"to"`   // UUID
-	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe
-	// switch), pxb (several), phb (a host bridge), node (a NUMA node), sys (the system),
-	// unknown.
+	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe switch), pxb (several), phb (a host bridge),
+	// node (a NUMA node), sys (the system), unknown.
 	Kind string `json:"kind"`
-	// NVLinks is the number of active NVLink connections between the two, or, when they
-	// meet in a switch, of the first GPU to the switch.
+	// NVLinks is the number of active NVLink connections between the two, or of the first GPU to the switch in which they meet.
 	NVLinks int `json:"nvlinks,omitempty"`
 	// P2P says that each can read and write the other's memory without the host.
 	P2P bool `json:"p2p"`

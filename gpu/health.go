@@ -1,6 +1,9 @@
 package gpu
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Action is what a device needs before it can be trusted again.
 type Action string
@@ -17,14 +20,7 @@ const (
 
 // Cordon reports whether new work must stay off the device until it recovered.
 func (a Action) Cordon() bool {
-	switch a {
-	case ActionDrain, ActionDrainP2P, ActionReset, ActionReboot:
-		return true
-	case ActionNone, ActionRestart:
-		return false
-	default:
-		return true // an action of a newer driver: unknown is not healthy
-	}
+	return a != ActionNone && a != ActionRestart // an action of a newer driver is not healthy either
 }
 
 // Hint says to an operator what the action means.
@@ -71,8 +67,7 @@ type Event struct {
 	Time   time.Time `json:"time"`
 }
 
-// xidActions holds the errors with a fixed answer. Those left out call for a drain, after
-// which Recovery has the driver's own verdict.
+// xidActions has the errors with a fixed answer. Others call for a drain, after which Recovery has the driver's verdict.
 var xidActions = map[uint64]Action{
 	43: ActionNone, 45: ActionNone, 63: ActionNone, 92: ActionNone,
 
@@ -86,11 +81,6 @@ var xidActions = map[uint64]Action{
 	79: ActionReboot,
 }
 
-// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it
-// asks for a diagnosis, and for errors that are not in the table.
-func XidAction(xid uint64) Action {
-	if a, ok := xidActions[xid]; ok {
-		return a
-	}
-	return ActionDrain
-}
+// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it asks for a diagnosis, and for errors that
+// it does not list.
+func XidAction(xid uint64) Action { return cmp.Or(xidActions[xid], ActionDrain) }

@@ -1,11 +1,8 @@
 package gpu
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,16 +20,8 @@ func (h host) read(parts ...string) ([]byte, error) {
 
 // cpuName is the first model name of /proc/cpuinfo; empty where the kernel gives none.
 func (h host) cpuName() string {
-	data, err := h.read("proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for _, key := range []string{"model name", "Model", "Hardware"} {
-		if v := field(data, key, ":"); v != "" {
-			return v
-		}
-	}
-	return ""
+	data, _ := h.read("proc/cpuinfo")
+	return field(data, "model name", ":")
 }
 
 // memory is the host's, or that of the narrowest cgroup (version 2) around this process.
@@ -45,29 +34,19 @@ func (h host) memory() (Memory, error) {
 	if total == 0 {
 		return Memory{}, errors.New("/proc/meminfo has no MemTotal")
 	}
-	if free == 0 {
-		free = kib(data, "MemFree") // kernels before 3.14
-	}
-	m := Memory{Total: total, Free: free}
 	for _, dir := range h.cgroups() {
-		limit, used, ok := h.cgroupMemory(dir)
-		if !ok {
-			continue
+		if limit, used, ok := h.cgroupMemory(dir); ok {
+			total = min(total, limit)
+			free = min(free, limit-min(used, limit))
 		}
-		m.Total = min(m.Total, limit)
-		m.Free = min(m.Free, limit-min(used, limit))
 	}
-	m.Free = min(m.Free, m.Total)
-	m.Used = m.Total - m.Free
-	return m, nil
+	free = min(free, total)
+	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
 // cgroups is the directories from this process's cgroup up to the mounted root.
 func (h host) cgroups() []string {
-	data, err := h.read("proc/self/cgroup")
-	if err != nil {
-		return nil
-	}
+	data, _ := h.read("proc/self/cgroup")
 	path := field(data, "0:", ":") // the line of version 2 is 0::/path
 	mount, root := h.cgroupMount()
 	if path == "" || mount == "" {
@@ -92,13 +71,9 @@ func (h host) cgroups() []string {
 
 // cgroupMount finds where version 2 is mounted, and which of its directories that is.
 func (h host) cgroupMount() (mount, root string) {
-	data, err := h.read("proc/self/mountinfo")
-	if err != nil {
-		return "", ""
-	}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
+	data, _ := h.read("proc/self/mountinfo")
+	for line := range strings.Lines(string(data)) {
+		before, after, ok := strings.Cut(line, " - ")
 		f := strings.Fields(before)
 		if ok && strings.HasPrefix(after, "cgroup2 ") && len(f) >= 5 {
 			return f[4], f[3]
@@ -110,22 +85,16 @@ func (h host) cgroupMount() (mount, root string) {
 // cgroupMemory is the limit of one cgroup and what counts against it. Cache that the kernel
 // would drop first is not counted.
 func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
-	data, err := h.read(dir, "memory.max")
-	if err != nil {
-		return 0, 0, false
-	}
-	limit, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	data, _ := h.read(dir, "memory.max")
+	limit, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 	if err != nil {
 		return 0, 0, false // "max": no limit
 	}
-	if data, err = h.read(dir, "memory.current"); err == nil {
-		used, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
-	}
-	if data, err = h.read(dir, "memory.stat"); err == nil {
-		cache, _ := strconv.ParseUint(field(data, "inactive_file", " "), 10, 64)
-		used -= min(cache, used)
-	}
-	return limit, used, true
+	data, _ = h.read(dir, "memory.current")
+	used, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	data, _ = h.read(dir, "memory.stat")
+	cache, _ := strconv.ParseUint(field(data, "inactive_file", " "), 10, 64)
+	return limit, used - min(cache, used), true
 }
 
 // field is the value of the first line that is key, blanks, sep, value; empty when there is none.
@@ -147,10 +116,7 @@ func field(data []byte, key, sep string) string {
 
 // kib reads a line such as "MemTotal:  16384 kB" in bytes; 0 when it is not there.
 func kib(data []byte, key string) uint64 {
-	n, err := strconv.ParseUint(strings.TrimSuffix(field(data, key, ":"), " kB"), 10, 64)
-	if err != nil || n > math.MaxUint64/1024 {
-		return 0
-	}
+	n, _ := strconv.ParseUint(strings.TrimSuffix(field(data, key, ":"), " kB"), 10, 64)
 	return n * 1024
 }
 

@@ -12,23 +12,19 @@ import (
 
 // Options says where the devices come from. The zero value asks the NVIDIA driver.
 type Options struct {
-	// Library is the path of the NVML library. Default: libnvidia-ml.so.1 on the loader's
-	// path, then in the places where containers, WSL and NixOS put it. A path that is
-	// given but cannot be loaded is an error.
+	// Library is the path of the NVML library. Default: libnvidia-ml.so.1 on the loader's path, then where containers, WSL and NixOS
+	// put it. A given path that cannot be loaded is an error.
 	Library string
 	// NoNVML leaves the driver alone: only the CPU device is listed. Default false.
 	NoNVML bool
-	// Static is listed instead of what the driver says, for hosts without NVML and for
-	// tests. Its devices have no processes, links or events; one of KindCPU is the host
-	// seen through a smaller memory. Default: none.
+	// Static replaces the driver's list, for hosts without NVML and for tests. Its devices have no processes, links or events; one of
+	// KindCPU is the host with a smaller memory. Default: none.
 	Static []Device
-	// IgnoreVisible lists the devices that CUDA_VISIBLE_DEVICES hides, too. Default
-	// false: what a batch scheduler hid from this process stays hidden.
+	// IgnoreVisible also lists the devices that CUDA_VISIBLE_DEVICES hides. Default false: what a batch scheduler hid stays hidden.
 	IgnoreVisible bool
 }
 
-// driver is what Inventory needs from a GPU library. All methods may be called from many
-// goroutines; close ends running watches and waits for them.
+// driver is what Inventory needs from a GPU library. Many goroutines may call it; close ends running watches and waits for them.
 type driver interface {
 	devices() (found []Device, problems []string, err error)
 	status(uuid string) (Status, error)
@@ -39,16 +35,16 @@ type driver interface {
 	close() error
 }
 
-// Inventory is the devices of this host. It may be used from many goroutines. What it is asked about one device it answers within
-// about 2 s; the error wraps ErrSilent when the driver does not.
+// Inventory is the devices of this host. Many goroutines may use it. A question about one device is answered within about 2 s; the
+// error wraps ErrSilent when the driver does not answer.
 type Inventory struct {
 	driver  driver // nil without NVML
 	list    []Device
 	reasons []string
 }
 
-// Open lists the devices: the GPUs in the driver's order, each MIG instance after its GPU, and
-// last the CPU. A host without a driver is no error: Reason then says why only the CPU is there.
+// Open lists the devices: the GPUs in the driver's order, each MIG instance after its GPU, and last the CPU. A host without a driver
+// is no error: Reason then says why only the CPU is there.
 func Open(o Options) (*Inventory, error) {
 	if len(o.Static) > 0 {
 		return openStatic(o)
@@ -97,20 +93,16 @@ func openWith(d driver, o Options) (*Inventory, error) {
 func openStatic(o Options) (*Inventory, error) {
 	inv := &Inventory{list: slices.Clone(o.Static)}
 	seen := map[string]bool{}
-	hasCPU := false
 	for i, d := range inv.list {
-		switch d.Kind {
-		case KindGPU, KindMIG, KindCPU:
-		default:
+		if d.Kind != KindGPU && d.Kind != KindMIG && d.Kind != KindCPU {
 			return nil, fmt.Errorf("gpu: static device %d: kind %q is none of gpu, mig, cpu", i, d.Kind)
 		}
 		if d.UUID == "" || seen[d.UUID] {
 			return nil, fmt.Errorf("gpu: static device %d: UUID %q is empty or given twice; each device needs its own", i, d.UUID)
 		}
 		seen[d.UUID] = true
-		hasCPU = hasCPU || d.Kind == KindCPU
 	}
-	if !hasCPU {
+	if !slices.ContainsFunc(inv.list, func(d Device) bool { return d.Kind == KindCPU }) {
 		inv.list = append(inv.list, cpuDevice())
 	}
 	return inv, nil
@@ -119,16 +111,12 @@ func openStatic(o Options) (*Inventory, error) {
 // Devices is a copy of the list made by Open.
 func (inv *Inventory) Devices() []Device { return slices.Clone(inv.list) }
 
-// Reason is one line that says why there is no GPU, or which devices were left out and what
-// to do about it. Empty when all is well.
+// Reason is one line that says why there is no GPU, or which devices were left out and what to do. Empty when all is well.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
 
-// device finds a UUID in the list.
 func (inv *Inventory) device(uuid string) (Device, error) {
-	for _, d := range inv.list {
-		if d.UUID == uuid {
-			return d, nil
-		}
+	if i := slices.IndexFunc(inv.list, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
+		return inv.list[i], nil
 	}
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
@@ -151,35 +139,41 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 	return inv.driver.status(uuid)
 }
 
-// ProcessMemory is the memory in bytes that each process holds on the device; 0 means that
-// the driver knows the process but not its memory. On the CPU it is every process's resident
-// memory. The error wraps errors.ErrUnsupported when the driver does not tell at all, and
-// ErrLost when the device is gone.
+// ProcessMemory is the memory in bytes that each process holds on the device; 0 means that the driver knows the process but not its
+// memory. On the CPU it is every process's resident memory. The error wraps errors.ErrUnsupported when the driver does not tell at
+// all, and ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
 		return nil, err
 	}
-	if d.Kind == KindCPU {
-		return residents()
-	}
-	if inv.driver == nil {
-		return map[int]uint64{}, nil
-	}
-	held, err := inv.driver.processes(uuid)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[int]uint64, len(held))
-	for _, p := range held {
-		out[p.PID] = p.Memory
+	out := map[int]uint64{}
+	switch {
+	case d.Kind == KindCPU:
+		table, err := readProcesses()
+		if err != nil {
+			return nil, err
+		}
+		for pid := range table {
+			if bytes, ok := table.resident(pid); ok {
+				out[pid] = bytes
+			}
+		}
+	case inv.driver != nil:
+		held, err := inv.driver.processes(uuid)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range held {
+			out[p.PID] = p.Memory
+		}
 	}
 	return out, nil
 }
 
-// OurPIDs reports whether the process numbers that the driver tells are those that processes have here. On the host they are. In a
-// container with process numbers of its own they are from driver 535.113 on, which translates them and leaves out what the
-// container does not see; older ones tell the host's.
+// OurPIDs reports whether the driver's process numbers are those of this process's namespace. On the host they are. In a container
+// with process numbers of its own, drivers from 535.113 on translate them and leave out what the container does not see; older
+// ones tell the host's.
 func (inv *Inventory) OurPIDs() bool {
 	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
 }
@@ -208,8 +202,8 @@ func (inv *Inventory) Links() ([]Link, error) {
 	}), nil
 }
 
-// Recovery is the driver's own verdict on what the device needs. The error wraps
-// errors.ErrUnsupported where the driver has none to give (the CPU, drivers before 550).
+// Recovery is the driver's own verdict on what the device needs. The error wraps errors.ErrUnsupported where the driver gives none
+// (the CPU, drivers before 550).
 func (inv *Inventory) Recovery(uuid string) (Action, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
@@ -221,10 +215,9 @@ func (inv *Inventory) Recovery(uuid string) (Action, error) {
 	return inv.driver.recovery(uuid)
 }
 
-// Watch calls emit for each health event, one at a time, until ctx ends or Close is called;
-// it then returns nil within seconds. emit must not call Close. Events from before the call
-// are lost, but a device that is lost or asks for recovery at the start is reported. Without
-// GPUs Watch only waits.
+// Watch calls emit for each health event, one at a time, until ctx ends or Close is called; it then returns nil within seconds. emit
+// must not call Close. Events from before the call are lost, but a device that is lost or asks for recovery at the start is
+// reported. Without GPUs Watch only waits.
 func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 	if inv.driver == nil {
 		<-ctx.Done()
@@ -237,7 +230,7 @@ func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 	})
 }
 
-// Close ends running watches, lets go of the driver and waits for calls that it has not come back from. It may be called again.
+// Close ends running watches, waits for calls that still run, and releases the driver. It may be called again.
 func (inv *Inventory) Close() error {
 	if inv.driver == nil {
 		return nil

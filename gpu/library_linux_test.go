@@ -109,8 +109,8 @@ func TestLibrary_Health(t *testing.T) {
 	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
 	d, err := openDriver(m.Library)
 	require.NoError(t, err)
-	// The look at the start says when the watch runs, the short scan that a loss is seen soon.
-	d.(*nvmlDriver).scan = 0
+	// The first poll says when the watch runs; without a pause between polls a loss is seen soon.
+	d.(*nvmlDriver).pollEvery = 0
 	m.Update(func(s *gputest.State) { s.GPUs[0].Recovery = 3 })
 	inv, err := openWith(d, Options{})
 	require.NoError(t, err)

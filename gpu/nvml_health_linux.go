@@ -3,10 +3,12 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -23,17 +25,11 @@ var recoveryActions = map[nvml.DeviceGpuRecoveryAction]Action{
 
 // recovery asks the GPU, also for a MIG instance, which cannot be reset alone.
 func (d *nvmlDriver) recovery(uuid string) (Action, error) {
-	dev, err := d.enter(uuid)
+	dev, err := d.device(uuid)
 	if err != nil {
 		return ActionNone, err
 	}
-	defer d.exit()
-	for _, g := range d.gpus {
-		if g.info.UUID == dev.info.Parent {
-			dev = g
-		}
-	}
-	a, err := ask(d, dev.inquiries, d.patience, func() (Action, error) { return d.recoveryOf(dev.handle) })
+	a, err := inquire(d, cmp.Or(dev.info.Parent, uuid), d.recoveryOf)
 	if err != nil {
 		return ActionNone, fmt.Errorf("gpu: recovery action of %s: %w", uuid, err)
 	}
@@ -49,11 +45,10 @@ func (d *nvmlDriver) recoveryOf(h nvml.Device) (Action, error) {
 	if ret == nvml.SUCCESS {
 		ret = nvml.Return(v[0].NvmlReturn)
 	}
-	switch ret {
-	case nvml.SUCCESS:
-	case nvml.ERROR_INVALID_ARGUMENT: // how older drivers refuse a field they do not know
-		return ActionNone, d.failed(nvml.ERROR_NOT_SUPPORTED)
-	default:
+	if ret == nvml.ERROR_INVALID_ARGUMENT { // how older drivers refuse a field they do not know
+		ret = nvml.ERROR_NOT_SUPPORTED
+	}
+	if ret != nvml.SUCCESS {
 		return ActionNone, d.failed(ret)
 	}
 	n := nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(v[0].Value[:4]))
@@ -63,47 +58,36 @@ func (d *nvmlDriver) recoveryOf(h nvml.Device) (Action, error) {
 	return ActionDrain, nil // newer than this table: not healthy in any case
 }
 
-// watch takes one event at a time, and looks at every GPU at the start, every scan, and when
-// the events fail: a GPU that fell off the bus may send nothing.
+// watch receives one event at a time. It polls every GPU at the start, every pollEvery, and when the events fail: a GPU that fell
+// off the bus may send nothing.
 func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
-	d.mu.RLock()
-	if d.closed {
-		d.mu.RUnlock()
-		return ErrClosed
+	if err := d.acquire(); err != nil {
+		return err
 	}
-	d.calls.Add(1)
-	d.mu.RUnlock()
-	defer d.calls.Done()
-
+	defer d.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.life, cancel)()
 
-	w := &watch{nvmlDriver: d, emit: emit, events: newInquiries(), lost: map[string]bool{}, action: map[string]Action{}}
-	w.arm()
-	defer w.disarm()
-	w.look(ctx)
-	looked := time.Now()
-	pause := time.NewTimer(0)
-	defer pause.Stop()
+	w := &watch{nvmlDriver: d, emit: emit, events: newCallGate(), lost: map[string]bool{}, action: map[string]Action{}}
+	w.subscribe()
+	defer w.unsubscribe()
+	w.pollAll(ctx)
 	for ctx.Err() == nil {
 		if w.set == nil || w.events.silent() > 0 {
-			pause.Reset(d.poll)
 			select {
 			case <-ctx.Done():
-			case <-pause.C:
+			case <-time.After(d.eventWait):
 			}
-		} else if !w.wait() {
-			// The set is armed again after the next look, so that failing is never a busy loop.
-			w.disarm()
-			w.look(ctx)
-			looked = time.Now()
+		} else if !w.receive() {
+			// The next regular poll subscribes again, so failing is never a busy loop.
+			w.unsubscribe()
+			w.pollAll(ctx)
 		}
-		if ctx.Err() == nil && time.Since(looked) >= d.scan {
-			w.look(ctx)
-			looked = time.Now()
+		if ctx.Err() == nil && time.Since(w.polled) >= d.pollEvery {
+			w.pollAll(ctx)
 			if w.set == nil {
-				w.arm()
+				w.subscribe()
 			}
 		}
 	}
@@ -114,33 +98,27 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 type watch struct {
 	*nvmlDriver
 	emit   func(Event)
-	events *inquiries
+	events *callGate
 	set    nvml.EventSet     // nil while events cannot be had
 	lost   map[string]bool   // by UUID of the GPU
 	action map[string]Action // the last recovery action by UUID of the GPU
+	polled time.Time         // when every GPU was last polled
 }
 
 const wantedEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError |
 	nvml.EventTypeGpuUnavailableError | nvml.EventTypeGpuRecoveryAction
 
-// arm registers every GPU that answers and can tell something. Failure leaves the regular look.
-func (w *watch) arm() {
-	for _, name := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes"} {
-		if !w.has(name) {
-			return
-		}
-	}
-	if !w.has("nvmlEventSetWait_v2", "nvmlEventSetWait") {
+// subscribe registers every GPU that answers and has events. Failure leaves the regular poll.
+func (w *watch) subscribe() {
+	if !w.hasAll("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes") ||
+		!w.has("nvmlEventSetWait_v2", "nvmlEventSetWait") {
 		return
 	}
 	types := map[nvml.Device]uint64{}
 	for _, g := range w.gpus {
-		can, err := ask(w.nvmlDriver, g.inquiries, w.patience, func() (uint64, error) {
+		can, err := ask(w.nvmlDriver, g.callGate, w.patience, func() (uint64, error) {
 			can, ret := g.handle.GetSupportedEventTypes()
-			if ret != nvml.SUCCESS {
-				return 0, w.failed(ret)
-			}
-			return can & wantedEvents, nil
+			return can & wantedEvents, w.failed(ret)
 		})
 		if err == nil && can != 0 {
 			types[g.handle] = can
@@ -169,7 +147,7 @@ func (w *watch) register(types map[nvml.Device]uint64) (nvml.EventSet, error) {
 	return set, nil
 }
 
-func (w *watch) disarm() {
+func (w *watch) unsubscribe() {
 	set := w.set
 	if set == nil {
 		return
@@ -179,24 +157,19 @@ func (w *watch) disarm() {
 	_, _ = ask(w.nvmlDriver, w.events, w.patience, func() (nvml.Return, error) { return set.Free(), nil })
 }
 
-// wait takes the next event; false means that the set is of no more use.
-func (w *watch) wait() bool {
-	type happened struct {
-		data nvml.EventData
-		ret  nvml.Return
-	}
-	set, longest := w.set, uint32(w.poll.Milliseconds())
-	news, err := ask(w.nvmlDriver, w.events, w.poll+w.patience, func() (happened, error) {
+// receive waits for the next event; false means that the set is of no more use.
+func (w *watch) receive() bool {
+	set, longest := w.set, uint32(w.eventWait.Milliseconds())
+	data, err := ask(w.nvmlDriver, w.events, w.eventWait+w.patience, func() (nvml.EventData, error) {
 		data, ret := set.Wait(longest)
-		return happened{data, ret}, nil
+		if ret == nvml.SUCCESS {
+			return data, nil
+		}
+		return data, ret
 	})
-	switch {
-	case err != nil || news.ret == nvml.ERROR_TIMEOUT:
-		return true
-	case news.ret != nvml.SUCCESS:
-		return false
+	if err != nil {
+		return errors.Is(err, ErrSilent) || errors.Is(err, nvml.ERROR_TIMEOUT)
 	}
-	data := news.data
 	g, ok := w.source(data.Device)
 	if !ok {
 		return true
@@ -211,27 +184,21 @@ func (w *watch) wait() bool {
 		e.Kind, e.Action = EventECC, ActionDrain
 		w.emit(e)
 	}
-	w.lookAt(g) // the recovery action may have changed with it
+	w.poll(g) // the recovery action may have changed with it
 	return true
 }
 
 // source finds the GPU of an event. A lost GPU no longer tells its UUID, so handles come first.
 func (w *watch) source(h nvml.Device) (nvmlDevice, bool) {
-	for _, g := range w.gpus {
-		if g.handle == h {
-			return g, true
-		}
+	i := slices.IndexFunc(w.gpus, func(g nvmlDevice) bool { return g.handle == h })
+	if i < 0 && h != nil {
+		uuid, ret := h.GetUUID()
+		i = slices.IndexFunc(w.gpus, func(g nvmlDevice) bool { return ret == nvml.SUCCESS && g.info.UUID == uuid })
 	}
-	if h == nil {
+	if i < 0 {
 		return nvmlDevice{}, false
 	}
-	uuid, ret := h.GetUUID()
-	for _, g := range w.gpus {
-		if ret == nvml.SUCCESS && g.info.UUID == uuid {
-			return g, true
-		}
-	}
-	return nvmlDevice{}, false
+	return w.gpus[i], true
 }
 
 // instance is the UUID of the only MIG instance an event can mean, else the GPU's.
@@ -255,27 +222,25 @@ func (w *watch) instance(gpu string, data nvml.EventData) string {
 	return found
 }
 
-// verdict is what the driver says that a GPU needs.
-type verdict struct {
-	action Action
-	err    error
-}
-
-func (w *watch) look(ctx context.Context) {
+func (w *watch) pollAll(ctx context.Context) {
 	for _, g := range w.gpus {
 		if ctx.Err() == nil {
-			w.lookAt(g)
+			w.poll(g)
 		}
 	}
+	w.polled = time.Now()
 }
 
-// lookAt reports what changed on a GPU since the last look: gone, back, another recovery
-// action. A GPU that cannot even tell its memory is gone, whatever the error is called, and so is one for which the driver has
-// not answered for long.
-func (w *watch) lookAt(g nvmlDevice) {
+// poll reports what changed on a GPU since the last poll: lost, restored, another recovery action. A GPU that cannot even tell
+// its memory is lost, whatever the error is called, and so is one for which the driver has not answered for long.
+func (w *watch) poll(g nvmlDevice) {
 	uuid := g.info.UUID
 	e := Event{UUID: uuid, GPU: uuid, Time: time.Now()}
-	told, err := ask(w.nvmlDriver, g.inquiries, w.patience, func() (verdict, error) {
+	type verdict struct {
+		action Action
+		err    error
+	}
+	told, err := ask(w.nvmlDriver, g.callGate, w.patience, func() (verdict, error) {
 		_, err := w.memory(g.handle)
 		action, recErr := w.recoveryOf(g.handle)
 		return verdict{action, recErr}, err
@@ -299,7 +264,7 @@ func (w *watch) lookAt(g nvmlDevice) {
 		}
 		w.emit(e)
 		if !gone {
-			w.disarm() // it may not have been registered, or no longer is
+			w.unsubscribe() // it may not have been registered, or no longer is
 		}
 	}
 	if recErr != nil || gone {

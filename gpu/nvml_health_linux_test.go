@@ -242,7 +242,7 @@ func TestWatch_AsksForRecoveryAfterAnEvent(t *testing.T) {
 	d := device(s, 0)
 	n := recoverable(d)
 	inv, driver := openFast(t, s)
-	driver.scan = time.Hour
+	driver.pollEvery = time.Hour
 	events, _ := watching(t, inv)
 	answers <- answer{ret: nvml.ERROR_TIMEOUT} // the look at the start is over
 	n.Store(1)

@@ -2,7 +2,11 @@
 
 package gpu
 
-import "github.com/NVIDIA/go-nvml/pkg/nvml"
+import (
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
 
 var linkKinds = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_INTERNAL:   "internal",
@@ -14,11 +18,10 @@ var linkKinds = map[nvml.GpuTopologyLevel]string{
 }
 
 func (d *nvmlDriver) links() ([]Link, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if d.closed {
-		return nil, ErrClosed
+	if err := d.acquire(); err != nil {
+		return nil, err
 	}
+	defer d.release()
 	out := []Link{}
 	for i, a := range d.gpus {
 		remotes := d.nvlinks(a.handle)
@@ -75,12 +78,8 @@ func (d *nvmlDriver) nvlinks(h nvml.Device) map[string]int {
 func (d *nvmlDriver) toSwitch(remotes map[string]int) int {
 	n := 0
 	for bus, links := range remotes {
-		n += links
-		for _, g := range d.gpus {
-			if g.info.PCI == bus {
-				n -= links
-				break
-			}
+		if !slices.ContainsFunc(d.gpus, func(g nvmlDevice) bool { return g.info.PCI == bus }) {
+			n += links
 		}
 	}
 	return n

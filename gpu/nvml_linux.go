@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,12 +60,7 @@ func load(paths []string) (string, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
 	if loaded.path != "" {
-		for _, p := range paths {
-			if p == loaded.path {
-				return p, nil
-			}
-		}
-		if len(paths) == 1 {
+		if len(paths) == 1 && paths[0] != loaded.path {
 			return "", fmt.Errorf("this process already uses NVML from %s and cannot use %s too; start another process for it", loaded.path, paths[0])
 		}
 		return loaded.path, nil
@@ -94,22 +90,16 @@ func load(paths []string) (string, error) {
 }
 
 func oneOf(names []string, lookup func(string) error) bool {
-	for _, n := range names {
-		if lookup(n) == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return lookup(name) == nil })
 }
 
 // nvmlDriver answers through NVML, which may be called from many threads.
 type nvmlDriver struct {
-	lib  nvml.Interface
-	has  func(names ...string) bool // whether the library has one of the functions
-	poll time.Duration              // longest wait for one event
-	scan time.Duration              // time between two looks at every GPU
-	// patience is how long an answer is waited for, lostAfter how long the driver may owe one until the GPU counts as lost.
-	patience, lostAfter time.Duration
+	lib       nvml.Interface
+	eventWait time.Duration // longest wait for one event
+	pollEvery time.Duration // time between two polls of every GPU
+	patience  time.Duration // longest wait for an answer
+	lostAfter time.Duration // a GPU counts as lost when the driver has owed an answer for so long
 
 	gpus      []nvmlDevice // written by devices, before anyone else has the driver
 	instances []nvmlDevice
@@ -125,7 +115,7 @@ type nvmlDevice struct {
 	handle nvml.Device
 	info   Device
 	gi, ci uint32 // of a MIG instance
-	*inquiries
+	*callGate
 }
 
 // openNVML initialises the library; tests give a mock.
@@ -133,35 +123,34 @@ func openNVML(lib nvml.Interface) (*nvmlDriver, error) {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return nil, initError(ret)
 	}
-	ext := lib.Extensions()
 	life, end := context.WithCancel(context.Background())
 	return &nvmlDriver{
-		lib:  lib,
-		has:  func(names ...string) bool { return oneOf(names, ext.LookupSymbol) },
-		poll: 500 * time.Millisecond,
-		scan: 5 * time.Second,
+		lib: lib, life: life, end: end,
+		eventWait: 500 * time.Millisecond, pollEvery: 5 * time.Second,
 		// A first call may wait seconds for a GPU that nobody uses to wake up.
 		patience: 2 * time.Second, lostAfter: 15 * time.Second,
-		life: life,
-		end:  end,
 	}, nil
+}
+
+// has reports whether the library has one of the functions.
+func (d *nvmlDriver) has(names ...string) bool { return oneOf(names, d.lib.Extensions().LookupSymbol) }
+
+func (d *nvmlDriver) hasAll(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !d.has(name) })
 }
 
 // initError says what to do about a driver that is there but not ready.
 func initError(ret nvml.Return) error {
-	what := fmt.Sprintf("the NVIDIA driver is not ready: %v", ret)
+	hint := "see what nvidia-smi says"
 	switch ret {
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return &absentError{what, "load its kernel module (modprobe nvidia), give the container GPU access, or use devices: cpu"}
+		hint = "load its kernel module (modprobe nvidia), give the container GPU access, or use devices: cpu"
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return &absentError{what, "library and kernel module differ, as after an update: restart the host"}
+		hint = "library and kernel module differ, as after an update: restart the host"
 	case nvml.ERROR_NO_PERMISSION:
-		return &absentError{what, "let this user open /dev/nvidiactl and /dev/nvidia*"}
-	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return &absentError{"no NVIDIA driver: the NVML library could not be loaded", hintNoDriver}
-	default:
-		return &absentError{what, "see what nvidia-smi says"}
+		hint = "let this user open /dev/nvidiactl and /dev/nvidia*"
 	}
+	return &absentError{fmt.Sprintf("the NVIDIA driver is not ready: %v", ret), hint}
 }
 
 // devices lists the GPUs and their MIG instances. One that cannot be opened is a problem to
@@ -184,12 +173,12 @@ func (d *nvmlDriver) devices() ([]Device, []string, error) {
 	var problems []string
 	for i := range n {
 		base := Device{Index: i, Kind: KindGPU, Driver: driver, CUDA: cuda}
+		var g nvmlDevice
 		handle, ret := d.lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
-			problems = append(problems, fmt.Sprintf("GPU %d left out: %v", i, d.failed(ret)))
-			continue
+		err := d.failed(ret)
+		if err == nil {
+			g, err = d.describe(handle, base)
 		}
-		g, err := d.describe(handle, base)
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("GPU %d left out: %v", i, err))
 			continue
@@ -218,26 +207,23 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 		return nvmlDevice{}, err
 	}
 	info.Memory = m.Total
-	if info.Kind != KindGPU {
-		return nvmlDevice{handle: handle, info: info, inquiries: newInquiries()}, nil
-	}
-	if d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
+	if info.Kind == KindGPU && d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
 		if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 			info.PCI = busID(p)
 		}
 	}
-	if d.has("nvmlDeviceGetCudaComputeCapability") {
+	if info.Kind == KindGPU && d.has("nvmlDeviceGetCudaComputeCapability") {
 		if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
 			info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 		}
 	}
-	return nvmlDevice{handle: handle, info: info, inquiries: newInquiries()}, nil
+	return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
 }
 
 // migInstances lists the instances of a GPU and marks it when it is split. Instance numbers
 // have holes where one was destroyed.
 func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
-	if !d.has("nvmlDeviceGetMigMode") || !d.has("nvmlDeviceGetMaxMigDeviceCount") || !d.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+	if !d.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex") {
 		return nil
 	}
 	mode, _, ret := g.handle.GetMigMode()
@@ -262,7 +248,7 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 			continue
 		}
 		part.gi, part.ci = noInstance, noInstance
-		if d.has("nvmlDeviceGetGpuInstanceId") && d.has("nvmlDeviceGetComputeInstanceId") {
+		if d.hasAll("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId") {
 			if id, ret := handle.GetGpuInstanceId(); ret == nvml.SUCCESS {
 				part.gi = uint32(id)
 			}
@@ -283,25 +269,41 @@ func busID(p nvml.PciInfo) string {
 	return string(id)
 }
 
-// enter begins a use of the device with this UUID; exit must follow.
-func (d *nvmlDriver) enter(uuid string) (nvmlDevice, error) {
+// acquire keeps the library open until release.
+func (d *nvmlDriver) acquire() error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
-		return nvmlDevice{}, ErrClosed
+		return ErrClosed
 	}
+	d.calls.Add(1)
+	return nil
+}
+
+func (d *nvmlDriver) release() { d.calls.Done() }
+
+func (d *nvmlDriver) device(uuid string) (nvmlDevice, error) {
 	for _, list := range [][]nvmlDevice{d.gpus, d.instances} {
-		for _, dev := range list {
-			if dev.info.UUID == uuid {
-				d.calls.Add(1)
-				return dev, nil
-			}
+		if i := slices.IndexFunc(list, func(dev nvmlDevice) bool { return dev.info.UUID == uuid }); i >= 0 {
+			return list[i], nil
 		}
 	}
 	return nvmlDevice{}, fmt.Errorf("gpu: %w %q", ErrUnknown, uuid)
 }
 
-func (d *nvmlDriver) exit() { d.calls.Done() }
+// inquire asks about one device.
+func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error)) (T, error) {
+	var none T
+	if err := d.acquire(); err != nil {
+		return none, err
+	}
+	defer d.release()
+	dev, err := d.device(uuid)
+	if err != nil {
+		return none, err
+	}
+	return ask(d, dev.callGate, d.patience, func() (T, error) { return call(dev.handle) })
+}
 
 func (d *nvmlDriver) close() error {
 	d.mu.Lock()

@@ -63,7 +63,7 @@ func openFast(t *testing.T, s *dgxa100.Server) (*Inventory, *nvmlDriver) {
 	t.Helper()
 	d, err := openNVML(s)
 	require.NoError(t, err)
-	d.poll, d.scan = 10*time.Millisecond, 10*time.Millisecond
+	d.eventWait, d.pollEvery = 10*time.Millisecond, 10*time.Millisecond
 	inv, err := openWith(d, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })

@@ -12,9 +12,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// failed gives a return code the meaning that callers test for.
+// failed gives a return code the meaning that callers test for; nil for success.
 func (d *nvmlDriver) failed(ret nvml.Return) error {
 	switch ret {
+	case nvml.SUCCESS:
+		return nil
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_RESET_REQUIRED:
 		return fmt.Errorf("%w: %v (place nothing on it; see nvidia-smi and the kernel log for its Xid)", ErrLost, ret)
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND:
@@ -58,12 +60,7 @@ func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
 }
 
 func (d *nvmlDriver) status(uuid string) (Status, error) {
-	dev, err := d.enter(uuid)
-	if err != nil {
-		return Status{}, err
-	}
-	defer d.exit()
-	s, err := ask(d, dev.inquiries, d.patience, func() (Status, error) { return d.statusOf(dev.handle) })
+	s, err := inquire(d, uuid, d.statusOf)
 	if err != nil {
 		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
 	}
@@ -118,12 +115,7 @@ var computeModes = map[nvml.ComputeMode]string{
 }
 
 func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
-	dev, err := d.enter(uuid)
-	if err != nil {
-		return nil, err
-	}
-	defer d.exit()
-	out, err := ask(d, dev.inquiries, d.patience, func() ([]Process, error) { return d.holders(dev.handle) })
+	out, err := inquire(d, uuid, d.holders)
 	if err != nil {
 		return nil, fmt.Errorf("gpu: processes of %s: %w", uuid, err)
 	}

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 )
 
-func scanProcesses() (map[int]processRow, error) {
+// processTable has every process of this host. What it says of one is read on demand.
+type processTable map[int]struct{}
+
+type processRow struct{ parent, group int }
+
+func readProcesses() (processTable, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("gpu: list processes: %w", err)
@@ -20,43 +24,53 @@ func scanProcesses() (map[int]processRow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gpu: list processes: %w", err)
 	}
-	rows := make(map[int]processRow, len(names))
+	table := make(processTable, len(names))
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
+		if name[0] < '0' || name[0] > '9' {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join("/proc", name, "stat"))
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		if row, ok := parseStat(stat); ok {
-			rows[pid] = row
+		if pid, err := strconv.Atoi(name); err == nil {
+			table[pid] = struct{}{}
 		}
 	}
-	return rows, nil
+	return table, nil
 }
 
+func (processTable) row(pid int) (processRow, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return processRow{}, false // it ended meanwhile
+	}
+	return parseStat(stat)
+}
+
+func (processTable) resident(pid int) (uint64, bool) { return resident(pid) }
+
 var pageSize = uint64(os.Getpagesize())
+
+// resident is the second number of statm, in pages.
+func resident(pid int) (uint64, bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	f := bytes.Fields(data)
+	if err != nil || len(f) < 2 {
+		return 0, false
+	}
+	pages, err := strconv.ParseUint(string(f[1]), 10, 64)
+	return pages * pageSize, err == nil
+}
 
 // parseStat reads /proc/PID/stat from behind the command's name, which may contain anything.
 func parseStat(stat []byte) (processRow, bool) {
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const parent, group, rss = 1, 2, 21
-	if len(f) <= rss {
+	if len(f) < 3 {
 		return processRow{}, false
 	}
-	ppid, err1 := strconv.Atoi(string(f[parent]))
-	pgid, err2 := strconv.Atoi(string(f[group]))
-	pages, err3 := strconv.ParseUint(string(f[rss]), 10, 64)
-	if errors.Join(err1, err2, err3) != nil {
-		return processRow{}, false
-	}
-	return processRow{parent: ppid, group: pgid, resident: pages * pageSize}, true
+	parent, err1 := strconv.Atoi(string(f[1]))
+	group, err2 := strconv.Atoi(string(f[2]))
+	return processRow{parent, group}, err1 == nil && err2 == nil
 }
 
-// proportional is the Pss of a process; resident where the kernel does not tell, and 0 when
-// the process is gone.
+// proportional is the Pss of a process; resident where the kernel does not tell, and 0 when the process is gone.
 func proportional(pid int, resident uint64) uint64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil || len(data) == 0 {

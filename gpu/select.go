@@ -1,15 +1,15 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Selection names devices the way a pool's `devices` does: all, cpu, an index (0), a MIG
-// instance by GPU and number (0:1), a UUID, or the start of one that fits a single device.
-// In YAML it is one value or a list of them.
+// Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG instance by GPU and number (0:1), a UUID, or
+// the start of one that fits a single device. In YAML it is one value or a list.
 type Selection []string
 
 // UnmarshalYAML reads one value or a list.
@@ -36,9 +36,8 @@ func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// Select resolves a selection to devices that work can run on, in the order given, each
-// once. A GPU in MIG mode stands for its instances. The error names the part that fits
-// nothing, and lists what there is.
+// Select resolves a selection to the devices that work can run on, in the order given, each once. A GPU in MIG mode stands for its
+// instances. The error names the part that fits nothing, and lists the devices.
 func (inv *Inventory) Select(s Selection) ([]Device, error) {
 	if len(s) == 0 {
 		return nil, fmt.Errorf("devices: nothing selected; give all, cpu, indices such as [0, 1] or UUIDs")
@@ -50,7 +49,7 @@ func (inv *Inventory) Select(s Selection) ([]Device, error) {
 			return nil, fmt.Errorf("devices: %w", err)
 		}
 		for _, d := range found {
-			if !slices.ContainsFunc(out, func(o Device) bool { return o.UUID == d.UUID }) {
+			if !slices.Contains(out, d) {
 				out = append(out, d)
 			}
 		}
@@ -86,7 +85,7 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 	}
 	hits := inv.filter(fits(want))
 	if len(hits) > 1 {
-		exact := slices.DeleteFunc(slices.Clone(hits), func(d Device) bool { return !strings.EqualFold(d.UUID, want) })
+		exact := inv.filter(func(d Device) bool { return strings.EqualFold(d.UUID, want) })
 		if len(exact) != 1 {
 			return nil, fmt.Errorf("%q fits %d devices (%s); give more of the UUID", want, len(hits), names(hits))
 		}
@@ -127,11 +126,7 @@ func (inv *Inventory) noGPU() error {
 	if inv.filter(func(d Device) bool { return d.MIG }) != nil {
 		return fmt.Errorf("every GPU is in MIG mode and has no instances to use; %s", hintMIG)
 	}
-	why := inv.Reason()
-	if why == "" {
-		why = "none is listed"
-	}
-	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", why)
+	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 }
 
 func (inv *Inventory) filter(keep func(Device) bool) []Device {
@@ -155,9 +150,8 @@ func names(devices []Device) string {
 	return strings.Join(out, ", ")
 }
 
-// visible keeps what CUDA would see with the value of CUDA_VISIBLE_DEVICES: names up to the
-// first that fits nothing. Indices are read in PCI order. The GPU of a kept MIG instance
-// stays in the list.
+// visible keeps what CUDA sees with this CUDA_VISIBLE_DEVICES: names up to the first that fits nothing. Indices are in PCI order.
+// The GPU of a kept MIG instance stays in the list.
 func visible(devices []Device, spec string) []Device {
 	keep := map[string]bool{}
 	for want := range strings.SplitSeq(spec, ",") {

@@ -1,13 +1,12 @@
-// Package gputest gives tests a machine with GPUs that does not need one: a real shared
-// library in the place of the NVIDIA driver's, built by the C compiler and told by a file
-// what to answer.
+// Package gputest gives tests a machine with GPUs on a host without any: the C compiler builds a shared library that stands in for
+// the NVIDIA driver's and answers what a state file says.
 //
-// It owns the library's source, the built copy in the temporary folder and the state file of
-// each test. It never loads the library itself and imports nothing of the product, so every
-// package may use it. A Machine ends with its test; the built copy stays for the next run.
+// It owns the library's source, the built copy in the temporary folder and the state file of each test. It never loads the library
+// and imports nothing of the product. A Machine ends with its test; the built copy stays for the next run.
 package gputest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -28,26 +27,20 @@ const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
 
-// Library builds the stand-in for libnvidia-ml.so.1 and returns its path. All tests of a
-// process share one copy, as a process can only ever load one. The folder holds nothing
-// else, so it also serves as LD_LIBRARY_PATH.
-func Library(t testing.TB) string {
-	t.Helper()
-	return build(t)
-}
-
-// OldLibrary is like Library, for a driver from before MIG, MPS lists, events and recovery
-// actions. A process that loaded one of the two cannot load the other.
+// OldLibrary is the library of a driver from before MIG, MPS lists, events and recovery actions. A process that loaded it cannot
+// load a Machine's, nor the other way round.
 func OldLibrary(t testing.TB) string {
 	t.Helper()
 	return build(t, "-DOLD_DRIVER")
 }
 
+// build makes libnvidia-ml.so.1 and returns its path. All tests share one copy, since a process can load only one. The folder
+// holds nothing else, so it also serves as LD_LIBRARY_PATH.
 func build(t testing.TB, flags ...string) string {
 	t.Helper()
 	building.Lock()
 	defer building.Unlock()
-	args := append([]string{"-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"}, flags...)
+	args := append([]string{"-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-x", "c"}, flags...)
 	sum := sha256.Sum256(append([]byte(strings.Join(args, " ")), source...))
 	dir := filepath.Join(os.TempDir(), "gpumux-gputest-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:8]))
 	path := filepath.Join(dir, "libnvidia-ml.so.1")
@@ -57,14 +50,10 @@ func build(t testing.TB, flags ...string) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatalf("make a folder for the NVML stand-in: %v", err)
 	}
-	work := t.TempDir()
-	src := filepath.Join(work, "nvml.c")
-	if err := os.WriteFile(src, source, 0o600); err != nil {
-		t.Fatalf("write the source of the NVML stand-in: %v", err)
-	}
 	tmp := filepath.Join(dir, strconv.Itoa(os.Getpid())+".tmp")
-	out, err := exec.Command("cc", append(args, "-o", tmp, src)...).CombinedOutput()
-	if err != nil {
+	cc := exec.Command("cc", append(args, "-o", tmp, "-")...)
+	cc.Stdin = bytes.NewReader(source)
+	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("build the NVML stand-in (a C compiler named cc is needed): %v\n%s", err, out)
 	}
 	if err := os.Rename(tmp, path); err != nil {
@@ -86,8 +75,7 @@ type Machine struct {
 	seq   int
 }
 
-// New makes a machine and points this process's environment to it, which is why its test
-// cannot run in parallel with others.
+// New makes a machine and points this process's environment to it, so its test cannot run in parallel with others.
 func New(t testing.TB, s State) *Machine {
 	t.Helper()
 	m := Prepare(t, s)
@@ -95,10 +83,10 @@ func New(t testing.TB, s State) *Machine {
 	return m
 }
 
-// Prepare is New without touching the environment: for use by child processes through Env.
+// Prepare is New for child processes, which find the machine through Env.
 func Prepare(t testing.TB, s State) *Machine {
 	t.Helper()
-	m := &Machine{Library: Library(t), File: filepath.Join(t.TempDir(), "nvml.state"), t: t, state: s.complete()}
+	m := &Machine{Library: build(t), File: filepath.Join(t.TempDir(), "nvml.state"), t: t, state: s.complete()}
 	if err := os.MkdirAll(m.File+".d", 0o755); err != nil {
 		t.Fatalf("make the folder of allocations: %v", err)
 	}
@@ -142,19 +130,11 @@ func (m *Machine) raise(uuid string, kind, data uint64, gi, ci uint32) {
 	})
 }
 
-// Allocate lets a living process hold memory on a device; 0 bytes lets it go. The process may
-// do it itself, by a file named as its process number in the folder File+".d", with lines
-// of a UUID, a blank and a number of bytes.
+// Allocate lets a living process hold memory on a device. The process may do it itself, by a file named as its process number in
+// the folder File+".d", with lines of a UUID, a blank and a number of bytes.
 func (m *Machine) Allocate(pid int, uuid string, bytes uint64) {
 	m.t.Helper()
-	path := filepath.Join(m.File+".d", strconv.Itoa(pid))
-	if bytes == 0 {
-		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-			m.t.Fatalf("let go of memory: %v", err)
-		}
-		return
-	}
-	replace(m.t, path, uuid+" "+strconv.FormatUint(bytes, 10)+"\n")
+	replace(m.t, filepath.Join(m.File+".d", strconv.Itoa(pid)), uuid+" "+strconv.FormatUint(bytes, 10)+"\n")
 }
 
 func (m *Machine) write() { m.t.Helper(); replace(m.t, m.File, m.state.text()) }

@@ -1,7 +1,9 @@
 package gputest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,14 +14,13 @@ type State struct {
 	Init   int    // code that nvmlInit returns; default 0, success
 	GPUs   []GPU
 	Links  []Link
-	// PIDShift is by how much the numbers that the driver tells of processes differ from those that they have here, as in a sandbox
-	// whose processes are another kernel's.
+	// PIDShift is the difference between the driver's process numbers and this host's, as in a sandbox with a kernel of its own.
 	PIDShift int
 
 	events []event
 }
 
-// GPU is one GPU. Change it in place: the order of GPUs and instances is what handles rest on.
+// GPU is one GPU. Change it in place: handles depend on the order of GPUs and instances.
 type GPU struct {
 	UUID string // default GPU-00000000-0000-0000-0000-00000000000N
 	Name string // default NVIDIA Test GPU
@@ -29,7 +30,7 @@ type GPU struct {
 	Temperature int // degrees Celsius
 	Milliwatts  int
 	Recovery    int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
-	Lost        bool // every call on it fails
+	Lost        bool // every call about it fails
 	MIG         bool // implied by Instances
 	Instances   []Instance
 	Processes   []Process
@@ -37,7 +38,7 @@ type GPU struct {
 
 // Instance is a MIG instance.
 type Instance struct {
-	Number      int    // its place on the GPU; places may stay empty
+	Number      int    // its number on the GPU; numbers may have holes
 	UUID        string // default MIG-00000000-0000-0000-000G-00000000000N
 	Name        string // default NVIDIA Test GPU MIG 1g.5gb
 	Total, Free uint64 // bytes; default 5 GiB, all free
@@ -72,34 +73,21 @@ type event struct {
 
 // complete fills in the defaults, in a copy.
 func (s State) complete() State {
-	if s.Driver == "" {
-		s.Driver = "580.65.06"
-	}
-	if s.CUDA == 0 {
-		s.CUDA = 13000
-	}
-	s.GPUs = append([]GPU(nil), s.GPUs...)
+	s.Driver, s.CUDA = cmp.Or(s.Driver, "580.65.06"), cmp.Or(s.CUDA, 13000)
+	s.GPUs = slices.Clone(s.GPUs)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		if g.UUID == "" {
-			g.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)
-		}
-		if g.Name == "" {
-			g.Name = "NVIDIA Test GPU"
-		}
+		g.UUID = cmp.Or(g.UUID, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
+		g.Name = cmp.Or(g.Name, "NVIDIA Test GPU")
 		if g.Total == 0 {
 			g.Total, g.Free = 16<<30, 16<<30
 		}
-		g.Instances = append([]Instance(nil), g.Instances...)
+		g.Instances = slices.Clone(g.Instances)
 		g.MIG = g.MIG || len(g.Instances) > 0
 		for k := range g.Instances {
 			m := &g.Instances[k]
-			if m.UUID == "" {
-				m.UUID = fmt.Sprintf("MIG-00000000-0000-0000-%04d-%012d", i, m.Number)
-			}
-			if m.Name == "" {
-				m.Name = g.Name + " MIG 1g.5gb"
-			}
+			m.UUID = cmp.Or(m.UUID, fmt.Sprintf("MIG-00000000-0000-0000-%04d-%012d", i, m.Number))
+			m.Name = cmp.Or(m.Name, g.Name+" MIG 1g.5gb")
 			if m.Total == 0 {
 				m.Total, m.Free = 5<<30, 5<<30
 			}
@@ -118,14 +106,11 @@ func (s State) text() string {
 	line("shift %d", s.PIDShift)
 	processes := func(uuid string, list []Process) {
 		for _, p := range list {
-			memory, kind := fmt.Sprint(p.Memory), p.Type
+			memory := fmt.Sprint(p.Memory)
 			if p.Memory == Unknown {
 				memory = "unknown"
 			}
-			if kind == "" {
-				kind = "compute"
-			}
-			line("process %s %d %s %s", uuid, p.PID, memory, kind)
+			line("process %s %d %s %s", uuid, p.PID, memory, cmp.Or(p.Type, "compute"))
 		}
 	}
 	for _, g := range s.GPUs {

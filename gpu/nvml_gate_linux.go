@@ -1,0 +1,71 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// callGate gives the driver one call at a time about a device, or of a watch. A call that hangs, as it does when a GPU falls off
+// the bus, cannot be ended, and further calls would hang too.
+type callGate struct {
+	held  chan struct{}             // full while a call runs
+	since atomic.Pointer[time.Time] // when that call began, or nil
+}
+
+func newCallGate() *callGate { return &callGate{held: make(chan struct{}, 1)} }
+
+// silent is how long the driver has owed an answer.
+func (g *callGate) silent() time.Duration {
+	if since := g.since.Load(); since != nil {
+		return time.Since(*since)
+	}
+	return 0
+}
+
+// acquire waits for the call before, unless that has run for longer than patience.
+func (g *callGate) acquire(patience time.Duration, limit <-chan time.Time) bool {
+	if g.silent() >= patience {
+		return false
+	}
+	select {
+	case g.held <- struct{}{}:
+	case <-limit:
+		return false
+	}
+	now := time.Now()
+	g.since.Store(&now)
+	return true
+}
+
+func (g *callGate) release() {
+	g.since.Store(nil)
+	<-g.held
+}
+
+// ask runs a call of the library and waits for it as long as patience. The caller has acquired the driver.
+func ask[T any](d *nvmlDriver, g *callGate, patience time.Duration, call func() (T, error)) (T, error) {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	if g.acquire(patience, limit.C) {
+		d.calls.Go(func() {
+			value, err := call()
+			g.release()
+			answered <- answer{value, err}
+		})
+		select {
+		case a := <-answered:
+			return a.value, a.err
+		case <-limit.C:
+		}
+	}
+	var none T
+	return none, fmt.Errorf("%w for %s", ErrSilent, max(patience, g.silent()).Round(time.Second))
+}
