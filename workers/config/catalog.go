@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,9 +12,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// Catalog is all that a worker runs. What a map asks for is only ever looked up here, so no input can make the worker run
-// something that its operator did not name. It may be used from many goroutines: nothing writes it after it was made, and modules
-// keeps what it has read for itself.
+// Catalog is all that a worker runs. A map's task is only ever looked up here, so no input makes the worker run what its operator did
+// not name. Many goroutines may use it.
 type Catalog struct {
 	exact   map[string]launch.Task
 	folders []folder // longest prefix first
@@ -22,11 +22,11 @@ type Catalog struct {
 // NewCatalog is a catalog of tasks by name.
 func NewCatalog(exact map[string]launch.Task) *Catalog { return &Catalog{exact: exact} }
 
-// folder is a folder of Python modules; task holds all but the target.
+// folder is a folder of Python modules; base is the task of any of its functions without the target.
 type folder struct {
 	prefix  string
-	task    launch.Task
-	modules *modules
+	base    launch.Task
+	modules *moduleCache
 }
 
 // Find is the task of that name, or a *gpumux.Fault that says what there is.
@@ -39,28 +39,25 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 		if !ok {
 			continue
 		}
-		if task, err := f.find(rest); task.Name != "" || err != nil {
+		if task, err := f.task(rest); task.Name != "" || err != nil {
 			return task, err
 		}
 	}
 	known := c.Names()
-	hint := didYouMean(name, known)
-	if hint == "" {
-		hint = "name the task in the worker's file, or use one of these"
-	}
 	return launch.Task{}, &gpumux.Fault{
-		Kind: gpumux.BadInput, Op: "start", Task: name, Hint: hint,
+		Kind: gpumux.BadInput, Op: "start", Task: name,
+		Hint:    cmp.Or(didYouMean(name, known), "name the task in the worker's file, or use one of these"),
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
 }
 
-// Users are whom the tasks run as that say; nil stands for one that does not.
+// Users are the users that tasks name; nil stands for a task that names none.
 func (c *Catalog) Users() (users []*process.User) {
 	for _, task := range c.exact {
 		users = append(users, task.User)
 	}
 	for _, f := range c.folders {
-		users = append(users, f.task.User)
+		users = append(users, f.base.User)
 	}
 	return users
 }
@@ -74,12 +71,11 @@ func (c *Catalog) Edition(name string) (string, error) {
 	return task.Code().Edition(), nil
 }
 
-// find takes module:function or module.py:function of a file that lies in the folder itself. The task has no name where there is
-// none such.
-func (f folder) find(rest string) (launch.Task, error) {
+// task is that of module:function or module.py:function of a file in the folder itself. It has no name when there is none.
+func (f folder) task(rest string) (launch.Task, error) {
 	name, function, ok := strings.Cut(rest, ":")
 	name = strings.TrimSuffix(name, ".py")
-	if !ok || !moduleName.MatchString(name) || strings.Contains(name, ".") {
+	if !ok || !isModule(name) {
 		return launch.Task{}, nil
 	}
 	found, err := f.modules.read(name)
@@ -98,8 +94,8 @@ func (f folder) find(rest string) (launch.Task, error) {
 	if !slices.Contains(module.Functions, function) {
 		return launch.Task{}, nil
 	}
-	task := f.task
-	// One name however it was asked for, so that a process is found again.
+	task := f.base
+	// Each spelling gets the same name, so the same process serves it.
 	task.Name = f.prefix + name + ":" + function
 	task.Python = name + ".py:" + function
 	task.Own = true
@@ -121,7 +117,7 @@ func (c *Catalog) Names() []string {
 	return slices.Compact(out)
 }
 
-// Modes are those of the tasks that have one of their own.
+// Modes has the tasks with a mode of their own.
 func (c *Catalog) Modes() map[string]gpumux.Mode {
 	modes := map[string]gpumux.Mode{}
 	for _, name := range c.Names() {
@@ -136,8 +132,6 @@ func (c *Catalog) Modes() map[string]gpumux.Mode {
 	}
 	return modes
 }
-
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // list writes names for people, the first twenty of them.
 func list(names []string) string {

@@ -102,7 +102,7 @@ func TestCatalog_ReadsModulesWithoutCredentials(t *testing.T) {
 	seen := filepath.Join(dir, "seen")
 	python := filepath.Join(dir, "python")
 	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
-	found, err := newModules(python, filepath.Join(dir, "tasks")).read("sweep")
+	found, err := newModuleCache(python, filepath.Join(dir, "tasks")).read("sweep")
 	require.NoError(t, err)
 	require.Equal(t, []string{"fit"}, found["sweep"].Functions)
 	text, err := os.ReadFile(seen)
@@ -154,12 +154,12 @@ tasks:
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestDidYouMean(t *testing.T) {
 	known := []string{"embed", "train", "gpus_per_slot"}
-	require.Equal(t, "embed", nearest("Embde", append(known, "embde")[:3]))
-	require.Equal(t, "gpus_per_slot", nearest("gpu_per_slots", known))
-	require.Empty(t, nearest("zebra", known))
-	require.Empty(t, nearest("x", nil))
+	require.Equal(t, `did you mean "embed"?`, didYouMean("Embde", append(known, "embde")[:3]))
+	require.Equal(t, `did you mean "gpus_per_slot"?`, didYouMean("gpu_per_slots", known))
+	require.Empty(t, didYouMean("zebra", known))
+	require.Empty(t, didYouMean("x", nil))
 	require.Equal(t, 3, distance("kitten", "sitting"))
 	require.Equal(t, 5, distance("", "train"))
 }

@@ -1,13 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
@@ -27,7 +30,7 @@ type Config struct {
 	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
-	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
+	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
 
 	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
@@ -54,8 +57,8 @@ func (c Config) Keys() (*codec.Keys, error) {
 	return codec.Load(c.KeysPath())
 }
 
-// Load reads a worker's file. The error is an *Error that names every unknown field and every value of the wrong shape
-// with its line; whether the values make sense on this host is for Validate to say.
+// Load reads a worker's file. The error is an *Error that names every unknown field and every value of the wrong shape with its line.
+// Validate says whether the values make sense on this host.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -79,8 +82,7 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// Validate says what can not work on a host with these devices. The error is an *Error with every mistake. Nothing is
-// started and nothing is written.
+// Validate says what cannot work on a host with these devices. The error is an *Error with every mistake. It starts and writes nothing.
 func (c Config) Validate(inventory *gpu.Inventory) error {
 	_, _, err := c.Plan(inventory)
 	return err
@@ -101,7 +103,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	if _, err := c.Keys(); err != nil {
 		r.add("codec.keys", "%v", err)
 	}
-	placements := c.place(inventory, r)
+	placements := c.placements(inventory, r)
 	tasks := c.catalog(r)
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
@@ -113,7 +115,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 // StoreURL is the store with its default.
 func (c Config) StoreURL() (string, error) {
 	if c.Store != "" {
-		if !hasScheme(c.Store) {
+		if scheme, _, ok := strings.Cut(c.Store, "://"); !ok || !envName.MatchString(scheme) {
 			return "", fmt.Errorf("%q is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1", c.Store)
 		}
 		return c.Store, nil
@@ -141,10 +143,8 @@ func (c Config) dir() string {
 	if c.Dir != "" {
 		return c.Dir
 	}
-	if wd, err := os.Getwd(); err == nil {
-		return wd
-	}
-	return "."
+	dir, _ := os.Getwd()
+	return dir
 }
 
 // LocalOptions describe a worker without a file: one pool for one person.
@@ -165,9 +165,6 @@ type LocalOptions struct {
 	TasksDir string
 	// Interpreter is the Python for TasksDir. Default python3.
 	Interpreter string
-	// Codec says what keeps the payloads and the objects of maps from others. Default: nothing does.
-	Codec Codec `yaml:"codec"`
-
 	// Dir is the folder that relative paths start from. Default: the working folder.
 	Dir string
 	// Store is the blob URL of the store. Default as in Config.
@@ -178,42 +175,31 @@ type LocalOptions struct {
 
 // Local is the Config of a worker with one pool.
 func Local(o LocalOptions) Config {
+	if len(o.Devices) == 0 {
+		o.Devices = gpu.Selection{anyDevice}
+	}
 	c := Config{
 		Temporal: Temporal{Address: o.Address, Namespace: o.Namespace},
 		Store:    o.Store,
-		Pools: []Pool{{
-			Name: o.Pool, Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode,
-		}},
-		Tasks: map[string]Task{},
-		Dir:   o.Dir,
+		Pools:    []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
+		Tasks:    map[string]Task{},
+		Dir:      o.Dir,
 	}
-	pool := &c.Pools[0]
-	if pool.Name == "" {
-		pool.Name = "gpu"
-	}
-	if len(pool.Devices) == 0 {
-		pool.Devices = gpu.Selection{anyDevice}
-	}
-	for name, task := range o.Tasks {
-		c.Tasks[name] = task
-	}
+	maps.Copy(c.Tasks, o.Tasks)
 	if o.TasksDir != "" {
 		c.Tasks["*"] = Task{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
 	}
 	return c
 }
 
-// MetricsAddress is where to listen; without a host on loopback.
+// MetricsAddress is the address to listen on; without a host it is loopback.
 func MetricsAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// document reads a YAML file into structs. It goes on after a mistake, so that all are listed, and keeps the line of each
-// field for messages that come later. Leaves are left to the library.
+// document reads a YAML file into structs. It goes on after a mistake, so all are listed, and keeps the line of each field for later
+// messages. The library reads the leaves.
 type document struct {
 	file     string
 	lines    map[string]int
@@ -34,12 +35,11 @@ func (d *document) add(line int, field, format string, args ...any) {
 func (d *document) read(data []byte, into any) {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			d.add(at.GetToken().Position.Line, "", "%s", at.GetMessage())
-		} else {
-			d.add(0, "", "%v", err)
+		line := 0
+		if at := yaml.Error(nil); errors.As(err, &at) && at.GetToken() != nil {
+			line = at.GetToken().Position.Line
 		}
+		d.add(line, "", "%s", plain(err))
 		return
 	}
 	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool { return doc.Body == nil })
@@ -138,27 +138,21 @@ func (d *document) leaf(n ast.Node, path string, into reflect.Value) {
 	}
 }
 
-// pairs lists a mapping's entries; a merge key brings in what the mapping itself does not say.
+// pairs lists a mapping's entries; a merge key adds those that the mapping itself lacks.
 func (d *document) pairs(n ast.Node, path string) ([]*ast.MappingValueNode, bool) {
-	var all []*ast.MappingValueNode
-	switch x := n.(type) {
-	case *ast.MappingNode:
-		all = x.Values
-	case *ast.MappingValueNode:
-		all = []*ast.MappingValueNode{x}
-	default:
+	mapping, ok := n.(ast.MapNode)
+	if !ok {
 		d.add(n.GetToken().Position.Line, path, "give fields as name: value, not %s", shape(n))
 		return nil, false
 	}
 	var own, merged []*ast.MappingValueNode
-	for _, pair := range all {
-		if pair.Key.IsMergeKey() {
-			if more, ok := d.pairs(d.resolve(pair.Value), path); ok {
-				merged = append(merged, more...)
-			}
-			continue
+	for each := mapping.MapRange(); each.Next(); {
+		if pair := each.KeyValue(); pair.Key.IsMergeKey() {
+			more, _ := d.pairs(d.resolve(pair.Value), path)
+			merged = append(merged, more...)
+		} else {
+			own = append(own, pair)
 		}
-		own = append(own, pair)
 	}
 	for _, m := range merged {
 		if !slices.ContainsFunc(own, func(o *ast.MappingValueNode) bool { return keyText(o) == keyText(m) }) {
@@ -192,11 +186,7 @@ func (d *document) fields(n ast.Node, path string, into reflect.Value) {
 			d.value(pair.Value, at, field)
 			continue
 		}
-		hint := didYouMean(key, names)
-		if hint == "" {
-			hint = "the fields here are " + strings.Join(names, ", ")
-		}
-		d.add(line, at, "unknown field; %s", hint)
+		d.add(line, at, "unknown field; %s", cmp.Or(didYouMean(key, names), "the fields here are "+strings.Join(names, ", ")))
 	}
 }
 
@@ -216,13 +206,7 @@ func (d *document) entries(n ast.Node, path string, into reflect.Value) {
 	}
 }
 
-func keyText(pair *ast.MappingValueNode) string {
-	var key any
-	if err := yaml.NodeToValue(pair.Key, &key); err == nil {
-		return fmt.Sprint(key)
-	}
-	return pair.Key.GetToken().Value
-}
+func keyText(pair *ast.MappingValueNode) string { return pair.Key.GetToken().Value }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
@@ -244,7 +228,7 @@ func shape(n ast.Node) string {
 	return fmt.Sprintf("%q", n.GetToken().Value)
 }
 
-// plain is the library's error without its picture of the source.
+// plain is the library's error without its excerpt of the source.
 func plain(err error) string {
 	var at yaml.Error
 	if errors.As(err, &at) {

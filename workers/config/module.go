@@ -17,17 +17,16 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// modules are the Python modules of one folder, as the interpreter that will run them reads them. Its methods may be called from
-// many goroutines.
-type modules struct {
+// moduleCache holds what the Python modules of one folder define, as the interpreter that will run them reads them. Many goroutines
+// may use it.
+type moduleCache struct {
 	interpreter, dir string
 
 	mu    sync.Mutex // guards what follows
-	known map[string]module
+	known map[string]moduleInfo
 }
 
-// module is what a module's file defines.
-type module struct {
+type moduleInfo struct {
 	// Functions are its public top-level functions in the order of the file, without those that an import replaces.
 	Functions []string `json:"functions"`
 	// Problem is why the file cannot be read, such as a syntax error.
@@ -35,8 +34,8 @@ type module struct {
 	stamp   string
 }
 
-// moduleReader lists what files define, without running them. "from os import system" must not turn system into a task, wherever
-// in the file the word def stands. What a star or an assignment does is seen when the task is loaded.
+// moduleReader lists what files define, without running them. "from os import system" must not make system a task, wherever in the
+// file the word def stands. Loading the task shows what a star or an assignment does.
 const moduleReader = `
 import ast, json, sys
 
@@ -66,27 +65,28 @@ json.dump(out, sys.stdout)
 // readLimit is how long the interpreter may take to read a folder's modules.
 const readLimit = time.Minute
 
-func newModules(interpreter, dir string) *modules {
-	return &modules{interpreter: interpreter, dir: dir, known: map[string]module{}}
+func newModuleCache(interpreter, dir string) *moduleCache {
+	return &moduleCache{interpreter: interpreter, dir: dir, known: map[string]moduleInfo{}}
 }
 
-// names are the modules that lie in the folder itself.
-func (m *modules) names() []string {
-	files, _ := filepath.Glob(filepath.Join(globEscape.Replace(m.dir), "*.py"))
-	var names []string
+// isModule reports whether a module of this name lies in a folder itself, not below it.
+func isModule(name string) bool { return moduleName.MatchString(name) && !strings.Contains(name, ".") }
+
+func (m *moduleCache) names() (names []string) {
+	files, _ := os.ReadDir(m.dir)
 	for _, file := range files {
-		if name := strings.TrimSuffix(filepath.Base(file), ".py"); moduleName.MatchString(name) && !strings.Contains(name, ".") {
+		if name, ok := strings.CutSuffix(file.Name(), ".py"); ok && isModule(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// read is what the modules of these names define; a file that is not there is left out. What has not changed is not read again.
-func (m *modules) read(names ...string) (map[string]module, error) {
+// read is what the modules of these names define; a missing file is left out. A file is read again only when it has changed.
+func (m *moduleCache) read(names ...string) (map[string]moduleInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := map[string]module{}
+	found := map[string]moduleInfo{}
 	stamps := map[string]string{}
 	for _, name := range names {
 		info, err := os.Stat(filepath.Join(m.dir, name+".py"))
@@ -94,11 +94,11 @@ func (m *modules) read(names ...string) (map[string]module, error) {
 			continue
 		}
 		stamp := fmt.Sprint(info.ModTime().UnixNano(), info.Size())
-		if known, ok := m.known[name]; ok && known.stamp == stamp {
+		if known := m.known[name]; known.stamp == stamp {
 			found[name] = known
-			continue
+		} else {
+			stamps[name] = stamp
 		}
-		stamps[name] = stamp
 	}
 	if len(stamps) == 0 {
 		return found, nil
@@ -115,13 +115,10 @@ func (m *modules) read(names ...string) (map[string]module, error) {
 	return found, nil
 }
 
-func readModules(interpreter, dir string, names []string) (map[string]module, error) {
+func readModules(interpreter, dir string, names []string) (map[string]moduleInfo, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
-	asked, err := json.Marshal(names)
-	if err != nil {
-		return nil, err
-	}
+	asked, _ := json.Marshal(names) // strings always marshal
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, interpreter, "-I", "-S", "-W", "ignore", "-c", moduleReader)
 	cmd.Env = launch.HelperEnviron()
@@ -130,7 +127,7 @@ func readModules(interpreter, dir string, names []string) (map[string]module, er
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %s", readLimit)
 	}
-	found := map[string]module{}
+	found := map[string]moduleInfo{}
 	if err == nil {
 		err = json.Unmarshal(out, &found)
 	}
@@ -140,11 +137,11 @@ func readModules(interpreter, dir string, names []string) (map[string]module, er
 	return found, nil
 }
 
-// lastLine is what a program said last, to be put behind its error.
+// lastLine is what a program said last, to follow its error.
 func lastLine(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return ": " + last
+	said = strings.TrimSpace(said)
+	if said == "" {
+		return ""
 	}
-	return ""
+	return ": " + said[strings.LastIndexByte(said, '\n')+1:]
 }

@@ -21,8 +21,8 @@ type Pool struct {
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1; AutoSlots lets the worker find
 	// it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
-	// MaxSlots is the most that AutoSlots takes. Default 16 on a GPU, and two per processor on the CPU; in any case no more than
-	// have room for their budgets.
+	// MaxSlots is the most that AutoSlots uses. Default 16 on a GPU, and two per processor on the CPU; never more than the budgets
+	// allow.
 	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
@@ -32,7 +32,7 @@ type Pool struct {
 	Sharing string `yaml:"sharing"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
-	// User is whom its tasks run as, where they don't say. Default: the worker's user.
+	// User is the user of the tasks that name none. Default: the worker's user.
 	User string `yaml:"user"`
 }
 
@@ -42,10 +42,10 @@ type Slots int
 // AutoSlots stands for the number of slots with the most throughput, which the worker finds by measurement; "auto" in the file.
 const AutoSlots Slots = -1
 
-// autoGPU is the most slots that AutoSlots takes on a GPU by default, autoCPU the same per processor.
+// autoGPU is the most slots that AutoSlots uses on a GPU by default, autoCPU the same per processor.
 const autoGPU, autoCPU = 16, 2
 
-// maxSlots is far above what a device can serve; more is a slip of the pen.
+// maxSlots is far above what a device can serve; more is a typing error.
 const maxSlots = 256
 
 // UnmarshalText reads a number from 1 up, or auto.
@@ -70,8 +70,8 @@ type Placement struct {
 	Pool
 	index  int // in Config.Pools
 	Groups []Group
-	// Most is the number of slots per group: the largest one with AutoSlots, which begins with 1. Fit is the most that have room
-	// for their budgets at once.
+	// Most is the number of slots per group; with AutoSlots, which begins with 1, the largest one. Fit is the most whose budgets fit
+	// at once.
 	Most, Fit int
 	RunAs     *process.User
 }
@@ -79,7 +79,7 @@ type Placement struct {
 // Auto reports whether the number of slots is found by measurement.
 func (p Placement) Auto() bool { return p.Slots == AutoSlots }
 
-// Least is the number of slots per group that there are in any case.
+// Least is the smallest number of slots per group.
 func (p Placement) Least() int {
 	if p.Auto() {
 		return 1
@@ -91,26 +91,24 @@ func (p Placement) Least() int {
 func Devices(placements []Placement) []gpu.Device {
 	var list []gpu.Device
 	for _, p := range placements {
-		for _, g := range p.Groups {
-			for _, d := range g.Devices {
-				if !slices.ContainsFunc(list, func(l gpu.Device) bool { return l.UUID == d.UUID }) {
-					list = append(list, d)
-				}
+		for _, d := range p.devices() {
+			if !slices.Contains(list, d) {
+				list = append(list, d)
 			}
 		}
 	}
 	return list
 }
 
-// Group is the devices that a slot of a pool sits on: one, or GPUsPerSlot of them.
+// Group is the devices of one slot: one, or GPUsPerSlot of them.
 type Group struct {
 	// Name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
 	Name    string
 	Devices []gpu.Device
 }
 
-// place finds the devices of every pool and checks that the pools fit on them together.
-func (c Config) place(inventory *gpu.Inventory, r *report) []Placement {
+// placements resolves the devices of every pool and checks that the pools fit on them together.
+func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	if len(c.Pools) == 0 {
 		r.add("pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
 	}
@@ -121,38 +119,36 @@ func (c Config) place(inventory *gpu.Inventory, r *report) []Placement {
 		p.check(at, named, r)
 		named[p.Name] = true
 		p = p.withDefaults()
-		devices, err := p.find(inventory)
+		devices, err := p.selectDevices(inventory)
 		if err != nil {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
 		}
 		groups := p.groups(devices, at, r)
 		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots),
-			RunAs: taskUser(p.User, at+".user", r)})
+			RunAs: resolveUser(p.User, at+".user", r)})
 	}
 	checkShares(placements, r)
 	for i, p := range placements {
 		if p.Auto() {
-			placements[i].Fit, placements[i].Most = p.reach(placements)
+			placements[i].Fit, placements[i].Most = p.capacity(placements)
 		}
 	}
 	return placements
 }
 
-// reach is how many slots per group AutoSlots may take: by the memory that other pools leave, and in all.
-func (p Placement) reach(all []Placement) (fit, most int) {
+// capacity is how many slots per group AutoSlots may use: by the memory that other pools leave, and in all.
+func (p Placement) capacity(all []Placement) (fit, most int) {
 	fit = maxSlots
-	for _, g := range p.Groups {
-		for _, d := range g.Devices {
-			left := d.Memory
-			for _, o := range all {
-				if o.index != p.index && o.uses(d) {
-					left -= min(left, uint64(o.Memory)/uint64(o.GPUsPerSlot)*uint64(o.Least()))
-				}
+	for _, d := range p.devices() {
+		free := d.Memory
+		for _, o := range all {
+			if o.index != p.index && o.uses(d) {
+				free -= min(free, o.share()*uint64(o.Least()))
 			}
-			if each := uint64(p.Memory) / uint64(p.GPUsPerSlot); each > 0 && d.Memory > 0 {
-				fit = min(fit, int(min(left/each, maxSlots)))
-			}
+		}
+		if each := p.share(); each > 0 && d.Memory > 0 {
+			fit = min(fit, int(min(free/each, maxSlots)))
 		}
 	}
 	most = p.MaxSlots
@@ -166,11 +162,17 @@ func (p Placement) reach(all []Placement) (fit, most int) {
 }
 
 // uses reports whether a pool has slots on a device.
-func (p Placement) uses(d gpu.Device) bool {
-	return slices.ContainsFunc(p.Groups, func(g Group) bool {
-		return slices.ContainsFunc(g.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID })
-	})
+func (p Placement) uses(d gpu.Device) bool { return slices.Contains(p.devices(), d) }
+
+func (p Placement) devices() (list []gpu.Device) {
+	for _, g := range p.Groups {
+		list = append(list, g.Devices...)
+	}
+	return list
 }
+
+// share is the part of a slot's budget on one of its devices.
+func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
 
 func (p Pool) withDefaults() Pool {
 	if p.Slots != AutoSlots {
@@ -186,7 +188,7 @@ func (p Pool) withDefaults() Pool {
 	return p
 }
 
-// check is what can be said without looking at devices.
+// check reports what is wrong whatever the devices are.
 func (p Pool) check(at string, named map[string]bool, r *report) {
 	if p.Name == "" {
 		r.add(at+".name", "is missing; name the pool, such as gpu")
@@ -231,7 +233,7 @@ func checkMode(at string, m gpumux.Mode, r *report) {
 	}
 }
 
-func (p Pool) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
+func (p Pool) selectDevices(inventory *gpu.Inventory) ([]gpu.Device, error) {
 	if len(p.Devices) == 1 && p.Devices[0] == anyDevice {
 		if devices, err := inventory.Select(gpu.Selection{"all"}); err == nil {
 			return devices, nil
@@ -244,47 +246,29 @@ func (p Pool) find(inventory *gpu.Inventory) ([]gpu.Device, error) {
 // groups splits the devices into what one slot gets.
 func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	k := p.GPUsPerSlot
-	if k > 1 {
-		for _, d := range devices {
-			if d.Kind != gpu.KindGPU {
-				r.add(at+".gpus_per_slot", "%d, but %s is not a whole GPU; only whole GPUs can be joined", k, d)
-				return nil
-			}
-		}
+	if i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.Kind != gpu.KindGPU }); k > 1 && i >= 0 {
+		r.add(at+".gpus_per_slot", "%d, but %s is not a whole GPU; only whole GPUs can be joined", k, devices[i])
+		return nil
 	}
 	if len(devices)%k != 0 {
 		r.add(at+".gpus_per_slot", "%d GPUs do not divide into groups of %d; name a multiple of %d in devices", len(devices), k, k)
 		return nil
 	}
 	var groups []Group
-	for i := 0; i < len(devices); i += k {
-		g := Group{Devices: devices[i : i+k]}
-		names := make([]string, k)
-		for j, d := range g.Devices {
-			names[j] = d.UUID
+	for members := range slices.Chunk(devices, k) {
+		var names []string
+		for _, d := range members {
+			names = append(names, d.UUID)
 		}
-		g.Name = strings.Join(names, ",")
-		groups = append(groups, g)
+		groups = append(groups, Group{Name: strings.Join(names, ","), Devices: members})
 	}
 	return groups
 }
 
 // checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
 func checkShares(placements []Placement, r *report) {
-	var devices []gpu.Device
-	users := map[string][]Placement{}
-	for _, p := range placements {
-		for _, g := range p.Groups {
-			for _, d := range g.Devices {
-				if len(users[d.UUID]) == 0 {
-					devices = append(devices, d)
-				}
-				users[d.UUID] = append(users[d.UUID], p)
-			}
-		}
-	}
-	for _, d := range devices {
-		pools := users[d.UUID]
+	for _, d := range Devices(placements) {
+		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
 		for i, p := range pools {
 			if p.Sharing == "exclusive" && len(pools) > 1 {
 				other := pools[(i+1)%len(pools)].Name
@@ -303,9 +287,8 @@ func checkShares(placements []Placement, r *report) {
 				auto = p.Name
 			}
 			if p.Memory > 0 {
-				budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
-				sum += float64(budget) * float64(p.Least())
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), budget, p.Name))
+				sum += float64(p.share()) * float64(p.Least())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), gpumux.Size(p.share()), p.Name))
 			}
 		}
 		if d.Memory > 0 && sum > float64(d.Memory) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,15 +24,11 @@ type Error struct {
 // Error has one line per mistake: file, line, field, what is wrong and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
-	where := "the worker's configuration"
-	if e.File != "" {
-		where = e.File
+	mistakes := "mistakes"
+	if len(e.Problems) == 1 {
+		mistakes = "mistake"
 	}
-	if n := len(e.Problems); n == 1 {
-		fmt.Fprintf(&b, "1 mistake in %s", where)
-	} else {
-		fmt.Fprintf(&b, "%d mistakes in %s", n, where)
-	}
+	fmt.Fprintf(&b, "%d %s in %s", len(e.Problems), mistakes, cmp.Or(e.File, "the worker's configuration"))
 	for _, p := range e.Problems {
 		b.WriteString("\n  ")
 		if e.File != "" && p.Line > 0 {
@@ -51,7 +48,7 @@ type report struct {
 	problems []Problem
 }
 
-// add records a problem at a field; a field that the file leaves out has the line of what it is part of.
+// add records a problem at a field. A field that the file leaves out has the line of its parent.
 func (r *report) add(field, format string, args ...any) {
 	line := 0
 	for at := field; line == 0 && at != ""; at = at[:max(strings.LastIndexAny(at, ".["), 0)] {
@@ -60,8 +57,8 @@ func (r *report) add(field, format string, args ...any) {
 	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
 }
 
-// nearest is the known name that a person may have meant, or "".
-func nearest(name string, known []string) string {
+// didYouMean asks for the known name that a person may have meant, or is "".
+func didYouMean(name string, known []string) string {
 	best, least := "", 2
 	if len(name) > 3 {
 		least = max(2, len(name)/3) + 1
@@ -71,7 +68,10 @@ func nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
-	return best
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
 }
 
 // distance is the number of letters to insert, delete or replace to get from a to b.
@@ -93,12 +93,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(t)]
-}
-
-// didYouMean is a half sentence, or "".
-func didYouMean(name string, known []string) string {
-	if n := nearest(name, known); n != "" {
-		return fmt.Sprintf("did you mean %q?", n)
-	}
-	return ""
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,13 +35,13 @@ type Task struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
-	// User is whom it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have the
-	// capabilities for it. Default: the pool's.
+	// User is the user that it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have
+	// the capabilities for it. Default: the pool's.
 	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
-	// Fresh is how the process of a fresh item of a Python task comes to be: fork, from a process that has imported the task, or spawn,
-	// a new interpreter. Default fork.
+	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that has imported the task, or spawn, a new
+	// interpreter. Default fork.
 	Fresh launch.Fresh `yaml:"fresh"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
@@ -80,7 +81,7 @@ func (c Config) catalog(r *report) *Catalog {
 		case !isFolder && t.PythonDir != "":
 			r.add(at, "python_dir makes many tasks; write the name as %q", strings.TrimRight(name, "*/")+"/*")
 		case isFolder:
-			tasks.folders = append(tasks.folders, folder{prefix, task, newModules(task.Interpreter, task.Dir)})
+			tasks.folders = append(tasks.folders, folder{prefix, task, newModuleCache(task.Interpreter, task.Dir)})
 		default:
 			tasks.exact[name] = task
 		}
@@ -98,22 +99,18 @@ func folderPrefix(name string) (string, bool) {
 
 // task makes what a slot starts and reports every mistake on the way.
 func (c Config) task(name, at string, t Task, r *report) launch.Task {
-	var kinds []string
-	for kind, given := range map[string]bool{
+	given := map[string]bool{
 		"python": t.Python != "", "python_dir": t.PythonDir != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
-	} {
-		if given {
-			kinds = append(kinds, kind)
-		}
 	}
-	slices.Sort(kinds)
+	maps.DeleteFunc(given, func(_ string, set bool) bool { return !set })
+	kinds := slices.Sorted(maps.Keys(given))
 	if len(kinds) == 0 {
 		r.add(at, "says not what to run; give one of python, python_dir, command and program")
 	} else if len(kinds) > 1 {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
 	task := launch.Task{
-		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: taskUser(t.User, at+".user", r),
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: resolveUser(t.User, at+".user", r),
 		Mode: t.Mode, Fresh: t.Fresh, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	isPython := t.Python != "" || t.PythonDir != ""
@@ -192,12 +189,12 @@ func (c Config) interpreter(at string, t Task, r *report) string {
 	case t.Venv != "":
 		venv := c.path(t.Venv)
 		python := filepath.Join(venv, "bin", "python")
-		if !runnable(python) {
+		if _, err := exec.LookPath(python); err != nil {
 			r.add(at+".venv", "%s is no Python environment (%s is missing); create it with: python3 -m venv %s", venv, python, venv)
 		}
 		return python
 	case t.Interpreter != "":
-		return find(at+".interpreter", t.Interpreter, c.dir(), r)
+		return executable(at+".interpreter", t.Interpreter, c.dir(), r)
 	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -215,18 +212,18 @@ func checkFolder(at, path string, r *report) {
 	}
 }
 
-// program makes the first word of a command absolute, so that it means the same whatever the working folder is.
+// program makes the first word of a command absolute, so it means the same in every working folder.
 func program(at string, words []string, dir string, r *report) []string {
 	if len(words) == 0 {
 		return nil
 	}
 	words = slices.Clone(words)
-	words[0] = find(at, words[0], dir, r)
+	words[0] = executable(at, words[0], dir, r)
 	return words
 }
 
-// find is the absolute path of an executable: looked up on PATH, or from dir when it has a slash.
-func find(at, name, dir string, r *report) string {
+// executable is the absolute path of a program: found on PATH, or from dir when it has a slash.
+func executable(at, name, dir string, r *report) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -239,17 +236,12 @@ func find(at, name, dir string, r *report) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	if info, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path); err != nil {
 		r.add(at, "%s: %s", path, reason(err))
-	} else if info.IsDir() || !runnable(path) {
+	} else if _, err := exec.LookPath(path); err != nil {
 		r.add(at, "%s is not executable; make it so with: chmod +x %s", path, path)
 	}
 	return path
-}
-
-func runnable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
 }
 
 // checkPython looks at a target without importing it.
@@ -280,18 +272,14 @@ func checkPython(at string, task launch.Task, r *report) {
 	if !strings.Contains(string(source), first) {
 		folder, name := filepath.Split(path)
 		name = strings.TrimSuffix(name, ".py")
-		// Where it cannot be read, the Python that cannot is a mistake of its own.
+		// A Python that cannot read it is a mistake of its own.
 		modules, _ := readModules(task.Interpreter, folder, []string{name})
 		functions := modules[name].Functions
-		what := "it has " + list(functions)
-		if hint := didYouMean(first, functions); hint != "" {
-			what = hint
-		}
-		r.add(at, "%s has no function %s; %s", path, first, what)
+		r.add(at, "%s has no function %s; %s", path, first, cmp.Or(didYouMean(first, functions), "it has "+list(functions)))
 	}
 }
 
-// slotNames belong to the slot: which device it sits on and how much of it is not the task's to say.
+// slotName reports whether the slot sets a variable: its device and its share of that are not the task's to choose.
 func slotName(name string) bool {
 	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
 }
@@ -315,7 +303,7 @@ func checkEnv(at string, t Task, r *report) {
 	}
 }
 
-// reason is the system's word without the operation and the path.
+// reason is the system's error without the operation and the path.
 func reason(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "does not exist"
@@ -325,9 +313,4 @@ func reason(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
-}
-
-func hasScheme(url string) bool {
-	scheme, _, ok := strings.Cut(url, "://")
-	return ok && envName.MatchString(scheme)
 }

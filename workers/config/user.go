@@ -12,12 +12,12 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// taskUser is the user that user: names, nil where it names none, or reports what is wrong with it.
-func taskUser(text, at string, r *report) *process.User {
+// resolveUser is the user that a user field names, or nil without one. It reports what is wrong with it.
+func resolveUser(text, at string, r *report) *process.User {
 	if text == "" {
 		return nil
 	}
-	found, err := lookUpUser(text)
+	found, err := lookupUser(text)
 	if err == nil {
 		err = process.CheckUsers()
 	}
@@ -28,8 +28,8 @@ func taskUser(text, at string, r *report) *process.User {
 	return found
 }
 
-// lookUpUser finds a user by "name", "number" or either with ":group" behind it. A number that the system does not know needs one.
-func lookUpUser(text string) (*process.User, error) {
+// lookupUser resolves "name" or "number", either with ":group" or without. A number that the system does not know needs a group.
+func lookupUser(text string) (*process.User, error) {
 	name, group, _ := strings.Cut(text, ":")
 	known, err := user.Lookup(name)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestUser_Mistakes(t *testing.T) {
 		"0:0":          "root may do all that the worker may",
 		"-1:5":         "is no user of this machine",
 	} {
-		_, err := lookUpUser(text)
+		_, err := lookupUser(text)
 		require.ErrorContains(t, err, want, text)
 	}
 }
