@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -19,33 +18,31 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Cgroups makes a cgroup of its own for each task process, whose memory limit the kernel enforces. Its methods may be called
-// from any goroutine.
+// Cgroups makes a cgroup for each task process, whose memory limit the kernel enforces. Any goroutine may call it.
 type Cgroups struct {
-	// home is the folder below which they are made.
-	home string
-	mu   sync.Mutex
-	made int
+	// home is the folder below which they are created.
+	home    string
+	mu      sync.Mutex
+	created int
 }
 
-// OpenCgroups finds the part of the cgroup tree (version 2) that was handed over to this worker: the service manager does so
-// with Delegate=yes, a container does with a writable root of its own. The error says why there is none. Processes cannot stay
-// beside cgroups with limits, so the worker moves itself into one called worker; it refuses where strangers would have to
-// move too.
+// OpenCgroups finds the part of the cgroup tree (version 2) that is delegated to this worker: by the service manager with
+// Delegate=yes, or by a container with a writable root of its own. The error says why there is none. Processes cannot stay beside
+// cgroups with limits, so the worker moves itself into one called worker; it refuses where other processes would have to move too.
 func OpenCgroups() (*Cgroups, error) {
 	c, err := openCgroups("/")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = c.probe()
 	}
-	if err := c.try(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// try starts a process in a cgroup, so that what does not work is known before a task needs it.
-func (c *Cgroups) try() error {
-	g, err := c.make(64 << 20)
+// probe starts a process in a cgroup, so an error shows before a task needs one.
+func (c *Cgroups) probe() error {
+	g, err := c.create(64 << 20)
 	if err != nil {
 		return err
 	}
@@ -70,7 +67,7 @@ func openCgroups(root string) (*Cgroups, error) {
 	own := filepath.Join(root, mount, path)
 	home := own
 	if parent := filepath.Dir(own); path != "/" && delegated(parent) {
-		home = parent // the service manager gave the worker a cgroup below the one that it handed over
+		home = parent // the service manager put the worker into a cgroup below the delegated one
 	} else if path != "/" && !delegated(own) {
 		return nil, fmt.Errorf("cgroup %s is not handed over to the worker; start it with Delegate=yes, or in a container", path)
 	}
@@ -117,26 +114,19 @@ func moveAside(home string) error {
 	return nil
 }
 
-// make makes a cgroup with a limit. The caller closes it when its processes are gone.
-func (c *Cgroups) make(limit gpumux.Size) (*cgroup, error) {
-	g, err := c.folder()
+// create makes a cgroup with a limit. The caller closes it when its processes are gone.
+func (c *Cgroups) create(limit gpumux.Size) (*cgroup, error) {
+	g, err := c.mkdir()
 	if err != nil {
 		return nil, fmt.Errorf("make a cgroup for a task process: %w", err)
 	}
-	for _, set := range []struct {
-		file, value string
-		must        bool
-	}{
-		{"memory.max", strconv.FormatInt(int64(limit), 10), true},
-		// No half-dead tree is left behind, and no budget is passed by way of the swap.
-		{"memory.oom.group", "1", false},
-		{"memory.swap.max", "0", false},
-	} {
-		if err := os.WriteFile(filepath.Join(g.dir, set.file), []byte(set.value), 0o644); err != nil && set.must {
-			g.close()
-			return nil, fmt.Errorf("limit a task process's memory: %w", err)
-		}
+	if err := g.write("memory.max", int64(limit)); err != nil {
+		g.close()
+		return nil, fmt.Errorf("limit a task process's memory: %w", err)
 	}
+	// The kernel then kills the whole tree at once, and no swap extends the budget. Not every kernel has these.
+	_ = g.write("memory.oom.group", 1)
+	_ = g.write("memory.swap.max", 0)
 	if g.file, err = os.Open(g.dir); err != nil {
 		g.close()
 		return nil, fmt.Errorf("open a task process's cgroup: %w", err)
@@ -144,14 +134,14 @@ func (c *Cgroups) make(limit gpumux.Size) (*cgroup, error) {
 	return g, nil
 }
 
-// folder makes an empty cgroup under a name that nobody has.
-func (c *Cgroups) folder() (*cgroup, error) {
+// mkdir makes an empty cgroup with an unused name.
+func (c *Cgroups) mkdir() (*cgroup, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		c.made++
-		g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf(cgroupName, os.Getpid(), c.made))}
-		// A killed worker that had this process's number may have left one, as may other Cgroups of this process.
+		c.created++
+		g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf(cgroupName, os.Getpid(), c.created))}
+		// A killed worker with this process's number may have left one, and other Cgroups of this process have some.
 		if err := os.Mkdir(g.dir, 0o755); err == nil || !errors.Is(err, os.ErrExist) {
 			return g, err
 		}
@@ -161,8 +151,7 @@ func (c *Cgroups) folder() (*cgroup, error) {
 // cgroupName has the worker's number and one for each task process.
 const cgroupName = "gpumux-%d-%d"
 
-// clear removes the empty cgroups that workers left which were killed. A process that is still ending there is awaited for a
-// moment; what stays is nothing but a name.
+// clear removes the empty cgroups of killed workers. It waits a moment for processes that still end there.
 func (c *Cgroups) clear() {
 	left, _ := filepath.Glob(filepath.Join(c.home, "gpumux-*-*"))
 	end := time.Now().Add(clearLimit)
@@ -177,7 +166,7 @@ func (c *Cgroups) clear() {
 	}
 }
 
-// clearLimit is how long a start waits for the last processes of workers before it.
+// clearLimit is how long a start waits for the last processes of earlier workers.
 const clearLimit = time.Second
 
 // cgroup holds one task process and its descendants. A nil cgroup is none.
@@ -186,12 +175,8 @@ type cgroup struct {
 	file *os.File
 }
 
-// descriptor is what a process is started into.
-func (g *cgroup) descriptor() (int, bool) {
-	if g == nil {
-		return 0, false
-	}
-	return int(g.file.Fd()), true
+func (g *cgroup) write(file string, value int64) error {
+	return os.WriteFile(filepath.Join(g.dir, file), strconv.AppendInt(nil, value, 10), 0o644)
 }
 
 // add moves a process into the cgroup.
@@ -199,7 +184,7 @@ func (g *cgroup) add(pid int) error {
 	if g == nil {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+	if err := g.write("cgroup.procs", int64(pid)); err != nil {
 		return fmt.Errorf("move a task process into its cgroup: %w", err)
 	}
 	return nil
@@ -215,7 +200,7 @@ func (g *cgroup) kills() Kills {
 	return Kills{counter(events, "oom_kill"), counter(events, "oom") > 0, peak}
 }
 
-// closeLimit is how long the end of a cgroup's last processes is awaited.
+// closeLimit is how long close waits for the cgroup's last processes.
 const closeLimit = 5 * time.Second
 
 // close kills what is left in the cgroup and removes it.
@@ -226,17 +211,12 @@ func (g *cgroup) close() {
 	if g.file != nil {
 		g.file.Close()
 	}
-	for end := time.Now().Add(closeLimit); ; {
-		err := unix.Rmdir(g.dir)
-		if err != unix.EBUSY || time.Now().After(end) {
-			return
-		}
-		os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0o644)
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(closeLimit); unix.Rmdir(g.dir) == unix.EBUSY && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		_ = g.write("cgroup.kill", 1)
 	}
 }
 
-// delegated reports whether a cgroup was handed over to whoever runs in it.
+// delegated reports whether a cgroup is delegated to the processes in it.
 func delegated(dir string) bool {
 	var value [8]byte
 	for _, name := range []string{"trusted.delegate", "user.delegate"} {
@@ -248,76 +228,59 @@ func delegated(dir string) bool {
 }
 
 func hasWord(file, word string) bool {
-	data, err := os.ReadFile(file)
-	return err == nil && slices.Contains(strings.Fields(string(data)), word)
+	data, _ := os.ReadFile(file)
+	return slices.Contains(strings.Fields(string(data)), word)
 }
 
-// ownCgroup is where version 2 is mounted, and this process's cgroup below it; "/" is the root of what it can see.
+// ownCgroup is where version 2 is mounted, and this process's cgroup below it; "/" is the root of what it can see. Both are empty
+// without version 2.
 func ownCgroup(root string) (mount, path string) {
-	path = cgroupPath(root, "0::")
-	mount = mountOf(root, func(kind, _ string) bool { return kind == "cgroup2" })
-	if path == "" || mount == "" {
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			path = strings.TrimSpace(rest)
+		}
+	}
+	if mount = mountOf(root, "cgroup2", ""); path == "" || mount == "" {
 		return "", ""
 	}
 	return mount, path
 }
 
-// cgroupPath is the rest of the line of /proc/self/cgroup that starts with prefix.
-func cgroupPath(root, prefix string) string {
-	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
-			return rest
-		}
-	}
-	return ""
-}
-
-// mountOf is where the first file system of a kind and its options is mounted.
-func mountOf(root string, fits func(kind, options string) bool) string {
+// mountOf is where the first file system of a kind with an option, or with any where that is empty, is mounted.
+func mountOf(root, kind, option string) string {
 	data, _ := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
+	for line := range strings.Lines(string(data)) {
+		before, after, _ := strings.Cut(line, " - ")
 		at, what := strings.Fields(before), strings.Fields(after)
-		if len(at) >= 5 && len(what) >= 3 && fits(what[0], what[2]) {
+		if len(at) >= 5 && len(what) >= 3 && what[0] == kind && (option == "" || slices.Contains(strings.Split(what[2], ","), option)) {
 			return at[4]
 		}
 	}
 	return ""
 }
 
-// MemoryKills is how many processes the kernel has killed for want of memory in the worker's own cgroup, whose limit is the
-// container's or the service's; 0 where the kernel does not tell.
-func MemoryKills() int {
-	file := killsFile()
-	if file == "" {
-		return 0
-	}
-	return counter(file, "oom_kill")
-}
+// MemoryKills is how many processes the out-of-memory killer has killed in the worker's own cgroup, whose limit is the container's
+// or the service's; 0 where the kernel does not tell.
+func MemoryKills() int { return counter(killsFile(), "oom_kill") }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
-// findKills finds the counter in version 2, else in version 1, else, as outside of all cgroups, that of the whole host.
+// findKills finds the counter in version 2, else in version 1, else that of the whole host.
 func findKills(root string) string {
 	var candidates []string
 	if mount, path := ownCgroup(root); mount != "" {
 		candidates = append(candidates, filepath.Join(root, mount, path, "memory.events"), filepath.Join(root, mount, "memory.events"))
 	}
-	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
-		mount := mountOf(root, func(kind, options string) bool {
-			return kind == "cgroup" && slices.Contains(strings.Split(options, ","), "memory")
-		})
-		for line := range strings.Lines(string(data)) {
-			part := strings.SplitN(strings.TrimSpace(line), ":", 3)
-			if mount != "" && len(part) == 3 && slices.Contains(strings.Split(part[1], ","), "memory") {
-				candidates = append(candidates, filepath.Join(root, mount, part[2], "memory.oom_control"), filepath.Join(root, mount, "memory.oom_control"))
-			}
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(data)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) == 3 && slices.Contains(strings.Split(part[1], ","), "memory") {
+			mount := filepath.Join(root, mountOf(root, "cgroup", "memory"))
+			candidates = append(candidates, filepath.Join(mount, part[2], "memory.oom_control"), filepath.Join(mount, "memory.oom_control"))
 		}
 	}
-	candidates = append(candidates, filepath.Join(root, "proc/vmstat"))
-	for _, file := range candidates {
+	for _, file := range append(candidates, filepath.Join(root, "proc/vmstat")) {
 		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte("oom_kill ")) {
 			return file
 		}
@@ -325,7 +288,7 @@ func findKills(root string) string {
 	return ""
 }
 
-// counter reads the line of a name in a file of counters.
+// counter reads one line of a file of counters.
 func counter(file, name string) int {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {

@@ -47,21 +47,19 @@ func TestCgroups_InAContainerTheWorkerMakesRoom(t *testing.T) {
 	require.Equal(t, strconv.Itoa(os.Getpid()), read(t, home, "worker/cgroup.procs"))
 	require.Equal(t, "+memory", read(t, home, "cgroup.subtree_control"))
 
-	g, err := c.make(512 << 20)
+	g, err := c.create(512 << 20)
 	require.NoError(t, err)
 	require.Equal(t, home, filepath.Dir(g.dir))
 	require.Equal(t, "536870912", read(t, g.dir, "memory.max"))
 	require.Equal(t, "1", read(t, g.dir, "memory.oom.group"))
 	require.Equal(t, "0", read(t, g.dir, "memory.swap.max"))
-	fd, ok := g.descriptor()
-	require.True(t, ok)
-	require.Positive(t, fd)
+	require.Positive(t, g.file.Fd())
 	require.Zero(t, g.kills())
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte("low 0\nhigh 0\nmax 31\noom 1\noom_kill 3\noom_group_kill 1\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.peak"), []byte("536870912\n"), 0o644))
 	require.Equal(t, Kills{3, true, 512 << 20}, g.kills())
 
-	other, err := c.make(1 << 30)
+	other, err := c.create(1 << 30)
 	require.NoError(t, err)
 	require.NotEqual(t, g.dir, other.dir)
 }
@@ -120,7 +118,7 @@ func TestCgroups_OfAKilledWorkerAreRemoved(t *testing.T) {
 	for _, dir := range stay {
 		require.DirExists(t, dir)
 	}
-	g, err := c.make(1 << 20)
+	g, err := c.create(1 << 20)
 	require.NoError(t, err)
 	require.NotEqual(t, folder(os.Getpid()), g.dir, "the name is taken")
 }

@@ -10,13 +10,13 @@ import (
 
 var errNoCgroup = errors.New("cgroups exist on Linux only")
 
-// Cgroups makes a cgroup of its own for each task process; there are none on this system.
+// Cgroups makes a cgroup for each task process; this system has none.
 type Cgroups struct{}
 
-// OpenCgroups reports whether there are none.
+// OpenCgroups says that there are none.
 func OpenCgroups() (*Cgroups, error) { return nil, errNoCgroup }
 
-func (*Cgroups) make(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
+func (*Cgroups) create(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
 
 type cgroup struct{}
 

@@ -2,28 +2,26 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
 )
 
-// When memory runs out where no budget limits it, in the whole host or the worker's container, the kernel kills the process with
-// the highest score: the thousandths of the memory that it holds and what it is exposed by. A task process goes first, since its
-// item runs again; then a template, which costs an import. With the worker all its running items would go.
+// When the host's or the container's memory runs out, the kernel kills the process with the highest score: the thousandths of the
+// memory that it holds plus its exposure. A task process goes first, since its item runs again; then a template, which costs an
+// import. The worker would take all its running items with it.
 const (
 	TaskExposure     = 500
 	TemplateExposure = 250
 	mostExposure     = 1000
 )
 
-// expose makes a process more likely to be killed than the worker when memory runs out. Descendants inherit it.
+// expose makes the out-of-memory killer choose a process before the worker. Descendants inherit that.
 func expose(pid, by int) error {
 	own, err := os.ReadFile(proc + "/self/oom_score_adj")
-	if err != nil {
-		return fmt.Errorf("read what the worker is exposed by to the out-of-memory killer: %w", err)
-	}
-	worker, err := strconv.Atoi(string(bytes.TrimSpace(own)))
-	if err != nil {
+	worker, parseErr := strconv.Atoi(string(bytes.TrimSpace(own)))
+	if err := cmp.Or(err, parseErr); err != nil {
 		return fmt.Errorf("read what the worker is exposed by to the out-of-memory killer: %w", err)
 	}
 	file := fmt.Sprintf("%s/%d/oom_score_adj", proc, pid)

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Task processes carry two marks, so that their descendants are found wherever they went: tokens in the environment, and
-// numbers in the limit on file locks, which the kernel hands on at every fork and exec and has not enforced since Linux 2.4. A
-// program that clears its environment, as daemons do, keeps the second: nothing but its own deliberate call takes it away, and
-// even that can only make it smaller. The hard limit is the worker's number, the soft limit the process's.
+// Task processes carry two marks, by which their descendants are found: tokens in the environment, and numbers in the limit on file
+// locks, which every fork and exec inherits and the kernel has not enforced since Linux 2.4. A program that clears its environment,
+// as daemons do, keeps the numbers: only a deliberate call changes them, and only to smaller ones. The hard limit is the worker's
+// number, the soft limit the process's.
 
 // proc is where the system shows its processes.
 const proc = "/proc"
@@ -21,7 +21,7 @@ const proc = "/proc"
 // leastNumber is the smallest number that nobody would take for a limit.
 const leastNumber = 1 << 40
 
-// workerNumber draws the worker's number, or 0 where this process itself may not set one that is unlike any other.
+// workerNumber draws the worker's number, or 0 where this process may not set one that no limit has.
 func workerNumber() uint64 {
 	var own unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_LOCKS, &own) != nil {
@@ -42,8 +42,8 @@ func processNumber(worker uint64) uint64 {
 	return worker/2 + rand.Uint64N(worker/2)
 }
 
-// enlist gives a process that has just started the numbers of a worker and of itself.
-func enlist(pid int, worker, number uint64) error {
+// setNumbers marks a process that has just started with the numbers of its worker and itself.
+func setNumbers(pid int, worker, number uint64) error {
 	if number == 0 {
 		return nil
 	}
@@ -53,15 +53,15 @@ func enlist(pid int, worker, number uint64) error {
 	return nil
 }
 
-// enlisted says whether a process has the number of a mark, or that of another process of the same worker; known is false when
-// neither can be told. It waits for nothing that the process does.
-func enlisted(pid int, mark mark) (ours, theirs, known bool) {
-	if mark.number == 0 {
+// numbered reports whether a process has the number of a mark, or of another process of the same worker; known is false when neither
+// can be told. It never waits for the process.
+func numbered(pid int, m mark) (ours, theirs, known bool) {
+	if m.number == 0 {
 		return false, false, false
 	}
 	soft, hard, known := numbers(pid)
-	ours = known && soft == mark.number
-	return ours, !ours && hard == mark.worker && soft >= mark.worker/2 && soft < mark.worker, known
+	ours = known && soft == m.number
+	return ours, !ours && hard == m.worker && soft >= m.worker/2 && soft < m.worker, known
 }
 
 // descends reports whether a process has the number of any worker.

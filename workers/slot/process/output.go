@@ -9,35 +9,34 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 )
 
 const (
-	// keepHead and keepTail bound what is kept of one item's output; what lies between is counted and dropped.
+	// keepHead and keepTail bound what is kept of one item's output; the middle is counted and dropped.
 	keepHead = 4 << 10
 	keepTail = 12 << 10
 	// keepDeath is how much of the last output a fault shows.
 	keepDeath = 8 << 10
-	// outputLimit is how much of the file may be in memory before all but the ends of what nobody has read is given back.
+	// outputLimit is how much of the file may be in memory before a trim frees the middle of what is unread.
 	outputLimit = 1 << 20
-	// trimEvery is how often a file that grows is looked at, trimCalm how often one that does not.
+	// trimEvery is the pause between trims of a file that grows, trimCalm of one that does not.
 	trimEvery = 200 * time.Millisecond
 	trimCalm  = time.Second
 )
 
-// Output is the file that stands behind a process's standard Output and standard error. A file, not a pipe: the process can
-// never block on it or die of it, grandchildren may hold it open, and the bytes that an item wrote lie between two offsets
-// that the process itself reports. What has been read is given back to the system.
+// Output is the file behind a process's standard output and standard error. It is no pipe: the process never blocks on it or dies of
+// it, grandchildren may hold it open, and an item's bytes lie between two offsets that the process reports. Memory of what was read
+// is freed.
 //
-// The file is the process's as well: it may cut it short, as `echo x > /dev/stderr` in a shell does, make it as large as it likes,
-// and report any offset. What it reports and how large the file is are never believed for longer than one look.
+// The process can truncate the file, as `echo x > /dev/stderr` in a shell does, make it as large as it likes, and report any offset.
+// So each call asks for the size anew and checks the offset.
 type Output struct {
 	mu   sync.Mutex
 	File *os.File
-	// read is how far the file was read, and seen how large it was when it was last trimmed.
-	read, seen int64
-	// trims is when it is trimmed next, whether an item runs or not; nil once the file is closed.
-	trims *time.Timer
+	// read is how far the file was read, trimmed its size at the last trim.
+	read, trimmed int64
+	// trimmer calls trim; nil once the file is closed.
+	trimmer *time.Timer
 }
 
 func newOutput() (*Output, error) {
@@ -48,16 +47,13 @@ func newOutput() (*Output, error) {
 	o := &Output{File: file}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// A timer costs a calm process no goroutine.
-	o.trims = time.AfterFunc(trimEvery, o.trim)
+	// A timer costs an idle process no goroutine.
+	o.trimmer = time.AfterFunc(trimEvery, o.trim)
 	return o, nil
 }
 
 // UpTo returns what was written since the last call and before the offset end, cut in the middle when it is long.
 func (o *Output) UpTo(end int64) string {
-	if end <= 0 {
-		return ""
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	start, size, _ := o.unread()
@@ -66,7 +62,7 @@ func (o *Output) UpTo(end int64) string {
 		return ""
 	}
 	text := o.cut(start, end, keepHead, keepTail)
-	// Only whole pages are given back, so one that several items share goes with the last of them.
+	// Only whole pages are freed, so one that several items share goes with the last of them.
 	if page := int64(os.Getpagesize()); start/page != end/page {
 		release(o.File, 0, end)
 	}
@@ -74,7 +70,7 @@ func (o *Output) UpTo(end int64) string {
 	return text
 }
 
-// Rest is upTo with everything written so far.
+// Rest is UpTo with everything written so far.
 func (o *Output) Rest() string { return o.UpTo(math.MaxInt64) }
 
 // Tail is the end of what was written and not yet read.
@@ -98,17 +94,14 @@ func (o *Output) From(start int64) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, end, _ := o.unread()
-	if end <= start {
-		return ""
-	}
 	return o.cut(start, end, keepTail, keepHead)
 }
 
-// trim gives back all but the ends of what a process prints without end, and comes again.
+// trim frees the middle of what is unread, and schedules the next trim.
 func (o *Output) trim() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.trims == nil {
+	if o.trimmer == nil {
 		return
 	}
 	start, end, held := o.unread()
@@ -117,15 +110,15 @@ func (o *Output) trim() {
 		release(o.File, start+keepHead, end-keepTail)
 	}
 	next := trimCalm
-	if end != o.seen {
+	if end != o.trimmed {
 		next = trimEvery
 	}
-	o.seen = end
-	o.trims.Reset(next)
+	o.trimmed = end
+	o.trimmer.Reset(next)
 }
 
-// unread is where what nobody has read begins and ends, and how much of the file is in memory. A file that ends before what was
-// read begins anew. The caller holds the lock.
+// unread is where the unread part begins and ends, and how much of the file is in memory. A truncated file begins anew. The caller
+// holds the lock.
 func (o *Output) unread() (start, end, held int64) {
 	if info, err := o.File.Stat(); err == nil {
 		end = info.Size()
@@ -140,6 +133,9 @@ func (o *Output) unread() (start, end, held int64) {
 }
 
 func (o *Output) cut(start, end, head, tail int64) string {
+	if end <= start {
+		return ""
+	}
 	if end-start <= head+tail {
 		return o.text(start, end)
 	}
@@ -157,20 +153,16 @@ func (o *Output) text(start, end int64) string {
 	if err != nil && err != io.EOF {
 		return fmt.Sprintf("(output could not be read: %v)", err)
 	}
-	s := string(buf[:n])
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return s
+	return strings.ToValidUTF8(string(buf[:n]), "\uFFFD")
 }
 
-// close waits for a trim, whose descriptor could be another file's by then.
+// close waits for a running trim, which would otherwise use a closed descriptor.
 func (o *Output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.trims != nil {
-		o.trims.Stop()
-		o.trims = nil
+	if o.trimmer != nil {
+		o.trimmer.Stop()
+		o.trimmer = nil
 	}
 	o.File.Close()
 }

@@ -15,28 +15,25 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// Process is one operating-system process with all its descendants: from its start, which gives it marks, a cgroup and a file for its
-// output, until nothing of it is left. Its methods are for one goroutine, but Signal and Exited are for any.
+// Process is one operating-system process with all its descendants, from its start, which gives it marks, a cgroup and an output
+// file, until nothing of it is left. Its methods are for one goroutine; Signal and Exited are for any.
 type Process struct {
 	o Options
 	// Program is what was started, PID its number and that of its group.
 	Program string
 	PID     int
 	Out     *Output
-	// group is its cgroup, or nil.
-	group *cgroup
-	// Exited is closed when it has ended and nothing of it is left; Status is set before.
+	cgroup  *cgroup // or nil
+	// Exited is closed when nothing of it is left; Status is set before.
 	Exited chan struct{}
 	Status *os.ProcessState
-	// Patience is how long it may take to end once it can run no more. After that Lingers, if it is set, is called now and then by
-	// whoever waits.
+	// Patience is how long it may take to end once it is killed. After that the waiting method calls Lingers, if set, now and then.
 	Patience time.Duration
 	Lingers  func()
 
 	mark    mark
 	process *os.Process
-	// killed is when it was first awaited as one that can run no more.
-	killed time.Time
+	killed  time.Time // when a wait for its end began
 }
 
 // Options say what a process gets.
@@ -45,16 +42,16 @@ type Options struct {
 	// Cgroups makes its cgroup, limited to Memory; nil makes none.
 	Cgroups *Cgroups
 	Memory  gpumux.Size
-	// User is whom it runs as; nil is the worker's.
+	// User is the user that it runs as; nil is the worker's.
 	User *User
-	// Exposure is by how much likelier it is killed than the worker when memory runs out, in thousandths of the memory.
+	// Exposure is its handicap against the worker when memory runs out, in thousandths of the memory.
 	Exposure int
 	Log      *zap.Logger
 }
 
-// New prepares a process: Start or Adopt makes it one, or Disown lets go of it.
+// New prepares a process, which Start or Adopt makes real, or Disown releases.
 func New(o Options) (*Process, error) {
-	mark, err := o.Sweeper.mark()
+	m, err := o.Sweeper.newMark()
 	if err != nil {
 		return nil, err
 	}
@@ -62,30 +59,30 @@ func New(o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{o: o, mark: mark, Out: out, Exited: make(chan struct{})}
+	p := &Process{o: o, mark: m, Out: out, Exited: make(chan struct{})}
 	if o.Cgroups != nil {
-		if p.group, err = o.Cgroups.make(o.Memory); err != nil {
-			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
+		if p.cgroup, err = o.Cgroups.create(o.Memory); err != nil {
+			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
 		}
 	}
 	return p, nil
 }
 
-// Token is what it shows in its environment.
+// Token is the mark in its environment.
 func (p *Process) Token() string { return p.mark.token }
 
 // Command is what a process is to run.
 type Command struct {
 	Argv []string
-	// Dir is its folder, Env its environment without its marks, Files its descriptors from 3 on. What it prints goes to its
-	// output, but to Stdout where that is given.
+	// Dir is its folder, Env its environment without its marks, Files its descriptors from 3 on. Standard output goes to Stdout where
+	// that is given, all else that it prints to its output file.
 	Dir           string
 	Env           []string
 	Files         []*os.File
 	Stdin, Stdout *os.File
 }
 
-// Start starts the command in a process group of its own. An error is a *ProgramError when the system did not start the program.
+// Start starts the command in a process group of its own. The error is a *ProgramError.
 func (p *Process) Start(run Command) error {
 	cmd := exec.Command(run.Argv[0], run.Argv[1:]...)
 	cmd.Dir = run.Dir
@@ -106,19 +103,19 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.group, p.o.User); err != nil {
-		p.discard()
+	if err := spawn(cmd, p.cgroup, p.o.User); err != nil {
+		p.release()
 		return &ProgramError{run.Argv[0], p.o.User, err}
 	}
 	p.Program, p.process, p.PID = run.Argv[0], cmd.Process, cmd.Process.Pid
-	p.enlist()
+	p.setNumbers()
 	p.expose()
 	return nil
 }
 
-// enlist gives it its numbers, and reports whether that went well. What runs as another user gives them to itself, too.
-func (p *Process) enlist() bool {
-	err := enlist(p.PID, p.o.Sweeper.number, p.mark.number)
+// setNumbers reports whether the process got its numbers. A process of another user sets them itself, too.
+func (p *Process) setNumbers() bool {
+	err := setNumbers(p.PID, p.o.Sweeper.number, p.mark.number)
 	if err != nil {
 		p.o.Log.Debug("a task process is marked in its environment alone", zap.String(logkey.Why, err.Error()))
 	}
@@ -131,35 +128,35 @@ func (p *Process) expose() {
 	}
 }
 
-// discard lets go of a process that was not started.
-func (p *Process) discard() {
+// release closes the output and the cgroup.
+func (p *Process) release() {
 	p.Out.close()
-	p.group.close()
+	p.cgroup.close()
 }
 
-// Kills are the processes of a tree that the kernel killed because memory ran out, as its cgroup tells.
+// Kills is what a cgroup says of the processes that the out-of-memory killer killed in it.
 type Kills struct {
 	Number int
-	// Own says that it was the cgroup's own limit that they met, and not one further up or the end of the host's memory.
+	// Own says that the cgroup's own limit was met, not one further up or the end of the host's memory.
 	Own bool
 	// Peak is the most bytes that the cgroup held.
 	Peak int64
 }
 
 // Kills is what the kernel killed so far.
-func (p *Process) Kills() Kills { return p.group.kills() }
+func (p *Process) Kills() Kills { return p.cgroup.kills() }
 
-// Follow is the one place where the end of a process is seen, which it awaits by itself; gone is called before others learn of it.
+// Follow reaps the process in the background when it ends. It calls gone before it closes Exited.
 func (p *Process) Follow(gone func()) {
 	go func() {
 		p.Status = await(p.process)
-		strays(p.mark)
+		killStrays(p.mark)
 		gone()
 		close(p.Exited)
 	}()
 }
 
-// Signal reaches the group of a process that has not ended; the number of one that has may be a stranger's by now.
+// Signal reaches the group of a process that has not ended. The number of an ended one may be in use again.
 func (p *Process) Signal(signal syscall.Signal) {
 	select {
 	case <-p.Exited:
@@ -169,7 +166,7 @@ func (p *Process) Signal(signal syscall.Signal) {
 }
 
 // Leaves reports whether a process has ended or is about to. The kernel closes a dying process's files before the process can be
-// waited for: on a busy machine long before.
+// reaped, on a busy machine long before.
 func (p *Process) Leaves() bool {
 	for {
 		select {
@@ -179,17 +176,17 @@ func (p *Process) Leaves() bool {
 			if lives(p.PID) {
 				return false
 			}
-			strays(p.mark) // a descendant that holds it as a debugger does keeps it from being reaped
+			killStrays(p.mark) // a descendant that traces it keeps it from being reaped
 			p.linger()
 		}
 	}
 }
 
-// destroyLimit is how long the end of a killed process is awaited before something is taken to hold it.
+// destroyLimit is how long a killed process may take to end before Destroy looks for what holds it.
 const destroyLimit = time.Second
 
-// Destroy kills the process and returns when nothing of it is left. Who traces a process is told of its end before its parent is, and
-// may be a descendant of its own that never looks; that one has to end first.
+// Destroy kills the process and returns when nothing of it is left. A tracer learns of the end before the parent does. It may be a
+// descendant that never looks, which then has to end first.
 func (p *Process) Destroy() {
 	p.Signal(syscall.SIGKILL)
 	if p.killed.IsZero() {
@@ -202,17 +199,13 @@ func (p *Process) Destroy() {
 		case <-p.Exited:
 			return
 		case <-held.C:
-			strays(p.mark)
+			killStrays(p.mark)
 			p.linger()
 		}
 	}
 }
 
-// LingerHint is the next step where a killed process does not end.
-const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
-	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
-
-// linger is called again and again while a process that can run no more is awaited.
+// linger runs again and again during the wait for a killed process.
 func (p *Process) linger() {
 	switch {
 	case p.killed.IsZero():
@@ -222,32 +215,19 @@ func (p *Process) linger() {
 	}
 }
 
-// Kill destroys the process and lets go of its output and cgroup.
+// Kill destroys the process and releases its output and cgroup.
 func (p *Process) Kill() {
 	p.Destroy()
-	p.Out.close()
-	p.group.close()
+	p.release()
 }
 
-// Scarce reports whether the worker or its machine ran out of something that comes back when others let go of it.
-func Scarce(err error) bool {
-	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if errors.Is(err, lack) {
-			return true
-		}
-	}
-	return false
-}
-
-// ProgramError reports whether the system did not start the program.
+// ProgramError says that the system did not start the program.
 type ProgramError struct {
 	program string
 	User    *User
 	err     error
 }
 
-// Error is error's.
 func (e *ProgramError) Error() string { return fmt.Sprintf("start %q: %v", e.program, e.err) }
 
-// Unwrap is errors.Is's.
 func (e *ProgramError) Unwrap() error { return e.err }

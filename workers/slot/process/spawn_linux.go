@@ -12,34 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawners start processes from threads that never end: the kernel sends the parent-death signal when the thread that forked is
-// gone, not when the process is. What a process may do comes from the thread that forked it.
+// Spawners start processes from threads that never end: the kernel sends the parent-death signal when the forking thread ends, not
+// when its process does. A child inherits the privileges of that thread.
 var (
-	// sweeperSpawner keeps all that the worker may: a sweeper has to end processes of other users.
-	sweeperSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(nil) })
+	// sweeperSpawner keeps the worker's privileges: a sweeper ends processes of other users.
+	sweeperSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(func() {}) })
 	taskSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropAmbient) })
 	userSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropPrivileges) })
-	// watched is done once, before the first process starts.
-	watched = sync.OnceFunc(func() {
-		// Descendants whose parent died come to the worker instead of init, so that none gets out of sight.
+	// becomeParent prepares the worker for its first child.
+	becomeParent = sync.OnceFunc(func() {
+		// The worker adopts orphaned descendants instead of init, so none is lost.
 		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 		conceal()
 		go func() {
-			for range time.Tick(gatherEvery) {
-				gather()
+			for range time.Tick(reapOrphansEvery) {
+				reapOrphans()
 			}
 		}()
 	})
 )
 
 func newSpawner(prepare func()) chan<- func() {
-	watched()
+	becomeParent()
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()
-		if prepare != nil {
-			prepare()
-		}
+		prepare()
 		for f := range work {
 			f()
 		}
@@ -47,12 +45,12 @@ func newSpawner(prepare func()) chan<- func() {
 	return work
 }
 
-// spawn starts the command as the leader of its own process group, killed by the kernel when the worker dies, as the user where
-// there is one.
+// spawn starts the command as the leader of its own process group, as the user if there is one. The kernel kills it when the worker
+// dies.
 func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if fd, ok := group.descriptor(); ok {
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
+	if group != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.file.Fd())
 	}
 	if user == nil {
 		return startLeader(cmd, taskSpawner())
@@ -61,12 +59,12 @@ func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
 	return startLeader(cmd, userSpawner())
 }
 
-// startLeader starts a command that leads a group of its own, whose end somebody awaits.
+// startLeader starts a command that leads a group of its own. The caller must await it.
 func startLeader(cmd *exec.Cmd, spawner chan<- func()) error {
 	started := make(chan error)
 	spawner <- func() {
-		kin.RLock()
-		defer kin.RUnlock()
+		childLock.RLock()
+		defer childLock.RUnlock()
 		err := cmd.Start()
 		if err == nil {
 			leaders.Store(cmd.Process.Pid, true)
@@ -76,38 +74,34 @@ func startLeader(cmd *exec.Cmd, spawner chan<- func()) error {
 	return <-started
 }
 
-// leaders are the processes that somebody awaits, and reaps; every other child of the worker that leads no such group is an orphan.
+// leaders are the processes that await reaps. Every other child of the worker outside their groups is an orphan.
 var leaders sync.Map
 
-// await blocks until the process has ended, then kills what is left of its group, then reaps it. In this order the group's
-// number cannot have passed to a stranger.
+// await waits until the process has ended, then kills the rest of its group, then reaps it. In this order the group's number is not
+// in use again.
 func await(child *os.Process) *os.ProcessState {
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			break
-		}
+	var info unix.Siginfo
+	for unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	killGroup(child.Pid, syscall.SIGKILL)
-	kin.RLock()
+	childLock.RLock()
 	ended, _ := child.Wait()
 	leaders.Delete(child.Pid)
-	kin.RUnlock()
+	childLock.RUnlock()
 	reap(child.Pid)
 	return ended
 }
 
-// reapLimit is how long the killed members of a group are awaited. Only one that hangs in the kernel takes that long.
+// reapLimit is how long reap waits. Only a process that hangs in the kernel takes that long.
 const reapLimit = 5 * time.Second
 
-// reap waits for the members of a group, which have become children of the worker when their parents ended: what they held
-// is free when they are gone, not when they are killed.
+// reap waits for the members of a group, which the worker adopted when their parents ended. Their memory is free when they are gone,
+// not when they are killed.
 func reap(group int) {
 	for end := time.Now().Add(reapLimit); time.Now().Before(end); {
-		kin.RLock()
+		childLock.RLock()
 		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
-		kin.RUnlock()
+		childLock.RUnlock()
 		if err != nil && err != syscall.EINTR {
 			return
 		}
@@ -119,8 +113,8 @@ func reap(group int) {
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
 
-// MostResident is the most resident memory in bytes that an ended process or one of its awaited children held, or 0. A process
-// starts as a copy of this one and inherits its mark, so a smaller one tells nothing.
+// MostResident is the peak resident memory in bytes of an ended process or one of its reaped children, or 0. A process starts as a
+// copy of this one and inherits its peak, so a smaller one tells nothing.
 func MostResident(ended *os.ProcessState) int64 {
 	var own syscall.Rusage
 	theirs, ok := ended.SysUsage().(*syscall.Rusage)
@@ -135,7 +129,7 @@ func outputFile() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Two descriptors share the offset; appending keeps writers of both from overwriting each other.
+	// Two descriptors share the offset; in append mode their writers do not overwrite each other.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_APPEND); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("set append mode: %w", err)

@@ -39,4 +39,4 @@ func outputFile() (*os.File, error) {
 
 func release(*os.File, int64, int64) {}
 
-func strays(mark) {}
+func killStrays(mark) {}

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,30 +18,27 @@ import (
 )
 
 const (
-	// strayLimit is how long a descendant that keeps changing its process is chased, and one that is about to end awaited.
+	// strayLimit is how long killStrays chases descendants that keep forking, and waits for exiting ones.
 	strayLimit = 2 * time.Second
-	// strayBlind is how often an orphan is looked at again whose environment is empty, perhaps because it is about to become
-	// another program.
-	strayBlind = 10
+	// strayRetries is how often it reads an empty environment again: the process may be about to become another program.
+	strayRetries = 10
 )
 
-// kin keeps the worker's children from changing while they are listed: the kernel leaves some out when one is reaped
-// meanwhile, and one that was just started is not known as a leader yet. Who lists holds it alone, who starts or reaps holds
-// it with others.
-var kin sync.RWMutex
+// childLock keeps the worker's children from changing while they are listed: the kernel leaves some out when one is reaped
+// meanwhile, and a new child is not among the leaders at once. Listing takes the write lock; starting and reaping take the read lock.
+var childLock sync.RWMutex
 
-// strays kills the descendants of a process that left its group: as orphans they have become children of the worker, which
-// is their subreaper, and they still carry one of the process's marks. Killing one may orphan others, and one that ends by
-// itself may leave others behind, so it goes on until a look finds nothing new.
-func strays(mark mark) {
+// killStrays kills the descendants of a process that left its group. The worker, their subreaper, has adopted them as orphans, and
+// they still carry one of the process's marks. A death may orphan others, so it goes on until it finds nothing new.
+func killStrays(m mark) {
 	var found orphans
-	environs := map[int]reading{}
-	blind := 0
+	environs := map[int]environ{}
+	retries := 0
 	for end := time.Now().Add(strayLimit); time.Now().Before(end); {
-		found = orphaned(mark, environs)
+		found = findOrphans(m, environs)
 		for _, pid := range found.marked {
-			// A whole group at once, of which none can get away by forking.
-			if group := group(pid); group != syscall.Getpgrp() && !leads(group) {
+			// A whole group at once, so none of it escapes by forking.
+			if group := groupOf(pid); group != syscall.Getpgrp() && !leads(group) {
 				killGroup(group, syscall.SIGKILL)
 				reap(group)
 			} else {
@@ -51,104 +50,102 @@ func strays(mark mark) {
 			for _, pid := range found.unread {
 				began := time.Now()
 				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-				environs[pid] = reading{text, err}
+				environs[pid] = environ{text, err}
 				end = end.Add(time.Since(began))
 			}
 			continue
-		case len(found.marked) > 0 || found.ended:
-		case len(found.ending) > 0 || found.blind && blind < strayBlind:
-			blind++
+		case len(found.marked) > 0 || found.reaped:
+		case len(found.exiting) > 0 || found.empty && retries < strayRetries:
+			retries++
 			time.Sleep(time.Millisecond)
 		default:
 			return
 		}
-		clear(environs) // it has another one when it becomes another program
+		clear(environs) // a process that became another program has a new one
 	}
-	for _, pid := range found.ending {
+	for _, pid := range found.exiting {
 		stuck.Store(pid, true)
 	}
 }
 
-// stuck are orphans that were about to end and did not, such as those that hang in a driver. Nobody waits for them twice.
+// stuck are orphans that exit and never end, such as those that hang in a driver. Nothing waits for them twice.
 var stuck sync.Map
 
-// orphans are what one look finds: those with the mark, those of which only the environment tells whether they have it, those
-// that are about to end and may leave children behind, whether one had ended by itself, and whether there was one whose
-// environment is empty.
+// orphans sorts the worker's orphans for one mark.
 type orphans struct {
-	marked, unread, ending []int
-	ended, blind           bool
+	marked  []int // carry the mark
+	unread  []int // only their environment can tell
+	exiting []int // may leave children behind
+	reaped  bool  // at least one had ended by itself
+	empty   bool  // at least one has an empty environment
 }
 
-// reading is what came of reading a process's environment. Whoever reads it waits for a process that maps memory in one long call
-// of the kernel, so nobody does while others want to start and reap theirs.
-type reading struct {
+// environ is the result of reading a process's environment. The read waits for a process that maps memory in one long system call,
+// so it happens outside childLock.
+type environ struct {
 	text []byte
 	err  error
 }
 
-// orphaned looks once. It goes by the numbers of processes, and by the environments that were read where these say nothing.
-func orphaned(mark mark, environs map[int]reading) (found orphans) {
-	kin.Lock()
-	defer kin.Unlock()
+// findOrphans goes by the numbers of processes, and by the environments that were read where numbers tell nothing.
+func findOrphans(m mark, environs map[int]environ) (found orphans) {
+	childLock.Lock()
+	defer childLock.Unlock()
 	for _, pid := range children() {
 		if leads(pid) {
 			continue
 		}
-		ours, theirs, known := enlisted(pid, mark)
+		ours, theirs, known := numbered(pid, m)
 		env, read := environs[pid]
 		switch {
-		case carries(env.text, []byte(processToken+"="+mark.token)) || ours && !ending(pid) || ours && away(pid):
+		case carries(env.text, m) || ours && (!exiting(pid) || endedElsewhere(pid)):
 			found.marked = append(found.marked, pid)
 		case theirs || errors.Is(env.err, fs.ErrPermission) || len(env.text) > 0:
 		case !ours && !read:
 			found.unread = append(found.unread, pid)
 		default:
-			group := group(pid)
-			state, _ := condition(pid)
-			if group == syscall.Getpgrp() || leads(group) || state == 'Z' && mark.number != 0 && !descends(pid) {
-				continue // somebody else waits for it
+			group := groupOf(pid)
+			state, _ := stateOf(pid)
+			if group == syscall.Getpgrp() || leads(group) || state == 'Z' && m.number != 0 && !descends(pid) {
+				continue // others reap it
 			}
 			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
-				found.ended = true
+				found.reaped = true
 				stuck.Delete(pid)
-			} else if !ending(pid) {
-				found.blind = found.blind || !known
-			} else if _, known := stuck.Load(pid); !known {
-				found.ending = append(found.ending, pid)
+			} else if !exiting(pid) {
+				found.empty = found.empty || !known
+			} else if _, hangs := stuck.Load(pid); !hangs {
+				found.exiting = append(found.exiting, pid)
 			}
 		}
 	}
 	return found
 }
 
-// away reports whether a process has ended in a group that is nobody's whom we know. Its own group has others that still live, perhaps,
-// of which each ends before it can be looked at.
-func away(pid int) bool {
-	if state, _ := condition(pid); state != 'Z' {
-		return false
-	}
-	group := group(pid)
-	return group != syscall.Getpgrp() && !leads(group)
+// endedElsewhere reports whether a process is a zombie in a group that no leader leads. Other members of that group may live.
+func endedElsewhere(pid int) bool {
+	state, _ := stateOf(pid)
+	group := groupOf(pid)
+	return state == 'Z' && group != syscall.Getpgrp() && !leads(group)
 }
 
-// exiting is the kernel's PF_EXITING.
-const exiting = 4
+// exitingFlag is the kernel's PF_EXITING.
+const exitingFlag = 4
 
-// ending reports whether a process has begun to end: it has no environment any more, but still its children.
-func ending(pid int) bool {
-	_, flags := condition(pid)
-	return flags&exiting != 0
+// exiting reports whether a process has begun to end: its environment is gone, but its children are still its own.
+func exiting(pid int) bool {
+	_, flags := stateOf(pid)
+	return flags&exitingFlag != 0
 }
 
 // lives reports whether a process is there and has not begun to end.
 func lives(pid int) bool {
-	state, flags := condition(pid)
-	return state != 0 && state != 'Z' && state != 'X' && flags&exiting == 0
+	state, flags := stateOf(pid)
+	return state != 0 && state != 'Z' && state != 'X' && flags&exitingFlag == 0
 }
 
-// condition is a process's state, such as Z for one that has ended and is not reaped, and its flags in the kernel.
-func condition(pid int) (state byte, flags uint64) {
+// stateOf is a process's state, such as Z for a zombie, and its flags in the kernel.
+func stateOf(pid int) (state byte, flags uint64) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // state, ppid, pgrp, session, tty, tpgid, flags
 	if len(fields) < 7 {
@@ -158,36 +155,32 @@ func condition(pid int) (state byte, flags uint64) {
 	return fields[0][0], flags
 }
 
-// leads reports whether a process is a task process that await will reap, and so the leader of a group of its own.
+// leads reports whether await will reap a process, which leads a group of its own.
 func leads(pid int) bool {
 	_, leader := leaders.Load(pid)
 	return leader
 }
 
-func carries(environ, mark []byte) bool {
-	for pair := range bytes.SplitSeq(environ, []byte{0}) {
-		if bytes.Equal(pair, mark) {
-			return true
-		}
-	}
-	return false
+// carries reports whether an environment has the token of a mark.
+func carries(environ []byte, m mark) bool {
+	return slices.Contains(strings.Split(string(environ), "\x00"), processToken+"="+m.token)
 }
 
-// gatherEvery is how often what has ended is looked for while its process lives on.
-const gatherEvery = time.Second
+// reapOrphansEvery is how often orphans are reaped while their process lives on.
+const reapOrphansEvery = time.Second
 
-// gather reaps orphans that have ended. Nobody else does before the end of the process that they come from, and one that lives on
-// may leave some with every item.
-func gather() {
+// reapOrphans reaps orphans that have ended. Otherwise they stay until the end of their process, which may leave some with every
+// item.
+func reapOrphans() {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil) != nil || info.Signo == 0 {
-		return // none has ended, as mostly
+		return // none has ended
 	}
-	kin.Lock()
-	defer kin.Unlock()
+	childLock.Lock()
+	defer childLock.Unlock()
 	for _, pid := range children() {
-		// Others were started elsewhere in this program, and are awaited there.
-		if leads(pid) || group(pid) == syscall.Getpgrp() || !descends(pid) {
+		// Other parts of this program reap their own.
+		if leads(pid) || groupOf(pid) == syscall.Getpgrp() || !descends(pid) {
 			continue
 		}
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
@@ -200,10 +193,7 @@ func children() []int {
 	var pids []int
 	files, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, file := range files {
-		list, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
+		list, _ := os.ReadFile(file)
 		for field := range bytes.FieldsSeq(list) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, pid)
@@ -213,7 +203,7 @@ func children() []int {
 	return pids
 }
 
-func group(pid int) int {
+func groupOf(pid int) int {
 	group, err := syscall.Getpgid(pid)
 	if err != nil {
 		return pid

@@ -20,7 +20,7 @@ import (
 )
 
 // What an item leaves behind and has ended is gone soon, however long the process lives, and whoever's group it was in.
-func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
+func TestReapOrphans_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"", "setsid "} {
 		t.Run(how, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, startLeader(leader, taskSpawner()))
 			worker := workerNumber()
-			require.NoError(t, enlist(leader.Process.Pid, worker, processNumber(worker)))
+			require.NoError(t, setNumbers(leader.Process.Pid, worker, processNumber(worker)))
 			fmt.Fprintln(in)
 			said, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
@@ -49,13 +49,13 @@ func TestGather_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 }
 
 // A child that a program has started by itself is the program's to await.
-func TestGather_OtherChildrenAreLeftAlone(t *testing.T) {
+func TestReapOrphans_OtherChildrenAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	child := exec.Command("true")
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, child.Start())
 	require.Eventually(t, func() bool { return !lives(child.Process.Pid) }, time.Minute, time.Millisecond)
-	gather()
+	reapOrphans()
 	require.NoError(t, child.Wait())
 }
 
@@ -114,26 +114,26 @@ func hold(t *testing.T) (pid int, waits func() bool) {
 }
 
 // A process that maps memory for seconds holds up no end of another slot's process, nor any start.
-func TestStrays_NobodyWaitsForWhatAnotherSlotLeft(t *testing.T) {
+func TestKillStrays_NobodyWaitsForWhatAnotherSlotLeft(t *testing.T) {
 	worker := workerNumber()
 	if worker == 0 {
 		skip.Because(t, skip.Kernel, "it has no numbers for processes")
 	}
 	own := mark{"own", processNumber(worker), worker}
 	pid, waits := hold(t)
-	require.NoError(t, enlist(pid, worker, processNumber(worker)))
-	strays(own)
+	require.NoError(t, setNumbers(pid, worker, processNumber(worker)))
+	killStrays(own)
 	require.True(t, waits())
 	require.True(t, lives(pid))
 }
 
 // Where the environment alone tells whose a process is, only the slot that wants to know waits.
-func TestStrays_AnEnvironmentIsReadWhileOthersStartAndEnd(t *testing.T) {
+func TestKillStrays_AnEnvironmentIsReadWhileOthersStartAndEnd(t *testing.T) {
 	pid, waits := hold(t)
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
-		strays(mark{"own", math.MaxUint64, 0})
+		killStrays(mark{"own", math.MaxUint64, 0})
 	}()
 	for range 5 {
 		other := exec.Command("true")

@@ -8,9 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Sweeper kills the descendants of its slots' task processes when this program is gone, however it died. It is a small shell that
-// waits for that; one that ends is replaced. Its methods may be called from any goroutine. Close ends it. It needs Linux; elsewhere
-// it does nothing.
+// Sweeper kills the descendants of its slots' task processes when this program dies, however it does. A small shell waits for that;
+// one that ends is replaced. Any goroutine may call its methods. Close ends it. Except on Linux it does nothing.
 type Sweeper struct {
 	token  string
 	number uint64
@@ -30,17 +29,17 @@ func NewSweeper(log *zap.Logger) *Sweeper {
 	return &Sweeper{token: rand.Text(), number: workerNumber(), log: log}
 }
 
-// SharedSweeper is that of the slots that have none of their own.
+// SharedSweeper serves the slots without a sweeper of their own.
 var SharedSweeper = sync.OnceValue(func() *Sweeper { return NewSweeper(nil) })
 
-// mark makes the marks of a process that is about to start, and sees to it that the shell runs.
-func (s *Sweeper) mark() (mark, error) {
+// newMark makes the mark of a new process and starts the shell if none runs.
+func (s *Sweeper) newMark() (mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return mark{}, errors.New("the sweeper of this slot's worker is closed; make a new worker")
-	case s.shell == nil:
+	}
+	if s.shell == nil {
 		if err := s.start(); err != nil {
 			return mark{}, err
 		}
@@ -48,14 +47,14 @@ func (s *Sweeper) mark() (mark, error) {
 	return mark{rand.Text(), processNumber(s.number), s.number}, nil
 }
 
-// Close ends the shell without a sweep and returns when it is gone. The slots have stopped; no process of theirs starts any more.
+// Close ends the shell without a sweep and returns when it is gone. The slots must have stopped before.
 func (s *Sweeper) Close() {
 	s.mu.Lock()
-	shell := s.shell
+	last := s.shell
 	s.shell, s.closed = nil, true
 	s.mu.Unlock()
-	if shell != nil {
-		shell.end()
+	if last != nil {
+		last.kill()
 	}
 	s.done.Wait()
 }

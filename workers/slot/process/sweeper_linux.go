@@ -17,7 +17,7 @@ import (
 //go:embed sweeper.sh
 var sweeperScript string
 
-// shellPause is the least time between the starts of two shells, so that one which cannot live is not started over and over.
+// shellPause is the backoff between the starts of two shells.
 const shellPause = time.Second
 
 // shell is a running sweeper.sh.
@@ -30,19 +30,19 @@ type shell struct {
 
 // start starts the shell; the caller holds the lock.
 func (s *Sweeper) start() error {
-	hold, give, err := os.Pipe()
+	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("pipe to the sweeper: %w", err)
 	}
-	defer hold.Close()
+	defer r.Close()
 	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", workerToken+"="+s.token,
 		strconv.FormatUint(s.number, 10), strconv.Itoa(syscall.Getpgrp()))
-	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, hold, &syscall.SysProcAttr{Setsid: true}
+	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, r, &syscall.SysProcAttr{Setsid: true}
 	if err := startLeader(cmd, sweeperSpawner()); err != nil {
-		give.Close()
+		w.Close()
 		return fmt.Errorf("start the sweeper, which needs /bin/sh: %w", err)
 	}
-	now := &shell{pid: cmd.Process.Pid, started: time.Now(), pipe: give}
+	now := &shell{pid: cmd.Process.Pid, started: time.Now(), pipe: w}
 	s.shell = now
 	s.done.Go(func() {
 		state := await(cmd.Process)
@@ -74,9 +74,9 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 	})
 }
 
-func (s *shell) end() {
-	kin.Lock() // a number that is known as a leader's is not reaped meanwhile
-	defer kin.Unlock()
+func (s *shell) kill() {
+	childLock.Lock() // nothing reaps a leader meanwhile
+	defer childLock.Unlock()
 	if leads(s.pid) {
 		killGroup(s.pid, syscall.SIGKILL)
 	}

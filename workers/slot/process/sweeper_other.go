@@ -6,4 +6,4 @@ type shell struct{}
 
 func (*Sweeper) start() error { return nil }
 
-func (*shell) end() {}
+func (*shell) kill() {}

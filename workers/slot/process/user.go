@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// User is a user of the system, other than the worker's, as whom a task runs.
+// User is a user of the system, other than the worker's, that runs a task.
 type User struct {
 	Name     string
 	UID, GID uint32
@@ -16,7 +16,7 @@ type User struct {
 	Home string
 }
 
-// HasHome reports whether its home is there and its own. A link does not count: somebody else may have put it there.
+// HasHome reports whether its home exists and is its own. A link does not count: another user may have made it.
 func (u *User) HasHome() bool {
 	info, err := os.Lstat(u.Home)
 	if err != nil || !info.IsDir() {
@@ -31,10 +31,8 @@ func (u *User) MakeHome() error {
 	err := os.Mkdir(u.Home, 0o700)
 	if err == nil {
 		err = os.Lchown(u.Home, int(u.UID), int(u.GID))
-	} else if u.HasHome() {
-		err = nil
 	}
-	if err != nil {
+	if err != nil && !u.HasHome() {
 		return fmt.Errorf("make the home %s of user %s: %w; remove what is there", u.Home, u.Name, err)
 	}
 	return nil

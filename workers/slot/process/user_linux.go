@@ -11,24 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conceal keeps the environment and the memory of this program, which hold the worker's credentials, from other processes of the
-// same user: task processes among them. Only who may look into anybody's, such as root, still can. The program then leaves no core
-// dump, and only root attaches a debugger.
+// conceal hides the environment and the memory of this program, which hold the worker's credentials, from other processes of the same
+// user, such as task processes. Root still sees them. The program then leaves no core dump, and only root attaches a debugger.
 func conceal() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// dropAmbient keeps the capabilities that a service manager gave the worker from what this thread starts.
+// dropAmbient withholds the capabilities that a service manager gave the worker from this thread's children.
 func dropAmbient() { unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }
 
-// dropPrivileges does so, and keeps what this thread starts from getting more by way of programs such as sudo.
+// dropPrivileges also keeps this thread's children from getting more through programs such as sudo.
 func dropPrivileges() {
 	dropAmbient()
 	unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// restrainScript lowers limits and becomes the program. A shell can, where the worker, which is another user, could not without one
-// more capability. It also sets the numbers of mark_linux.go. Shells have different letters for the same limits. The number of
-// processes and threads, which counts all of that user, keeps a task that forks without end from the host; it is far above what
-// libraries take that start a thread per processor.
+// restrainScript lowers limits, sets the numbers of mark_linux.go and becomes the program. The worker, which is another user, would
+// need one more capability for it. Shells have different letters for the same limit. The limit on processes and threads, which
+// counts all of that user, protects the host from endless forks; libraries with a thread per processor stay far below it.
 const restrainScript = `{
   ulimit -c 0
   ulimit -r 0
@@ -38,19 +36,19 @@ const restrainScript = `{
 shift 2
 exec "$@"`
 
-// restrain lets the process of another user lower its limits before it becomes the program. They hold for its descendants too.
-func restrain(cmd *exec.Cmd, mark mark) {
-	path, err := exec.LookPath(cmd.Path) // the shell's word for a program that cannot be started is not as clear
+// restrain makes the process of another user lower its limits, which its descendants inherit, before it becomes the program.
+func restrain(cmd *exec.Cmd, m mark) {
+	path, err := exec.LookPath(cmd.Path) // the shell's own message is less clear
 	if err != nil {
 		cmd.Err = err
 		return
 	}
-	number, worker := strconv.FormatUint(mark.number, 10), strconv.FormatUint(mark.worker, 10)
+	number, worker := strconv.FormatUint(m.number, 10), strconv.FormatUint(m.worker, 10)
 	cmd.Args = append([]string{"sh", "-c", restrainScript, "gpumux", number, worker, path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// needed are the capabilities without which processes of other users cannot be started, found and ended, by their numbers.
+// needed are the capabilities to start, find and end processes of other users.
 var needed = []struct {
 	number int
 	name   string
@@ -58,8 +56,8 @@ var needed = []struct {
 	{unix.CAP_SETUID, "SETUID"}, {unix.CAP_SETGID, "SETGID"}, {unix.CAP_KILL, "KILL"}, {unix.CAP_SYS_PTRACE, "SYS_PTRACE"},
 }
 
-// CheckUsers says why this program cannot run tasks as other users, or nil. It takes more than to start them: their descendants
-// have to be found and ended, also when the worker is gone.
+// CheckUsers says why this program cannot run tasks as other users, or nil. It must not only start them, but also find and end their
+// descendants, even when the worker is gone.
 func CheckUsers() error {
 	field := "CapEff:"
 	if os.Geteuid() != 0 {
