@@ -15,26 +15,26 @@ const (
 	BoardDescriptor = 4
 	// BoardSize is a board's size in bytes.
 	BoardSize = boardHead + 1<<20
-	// boardHead is where records begin: the offsets before it tell what is published and what was read.
+	// boardHead is where records begin; before it are the offsets of what is published and what was read.
 	boardHead = 64
-	// recordHead is what stands before a value.
+	// recordHead is the size of a record before its value.
 	recordHead = 56
-	// boardSkip in the place of a value's size says that the next record lies at the beginning.
+	// boardSkip instead of a value's size says that the next record is at the beginning.
 	boardSkip = math.MaxUint32
-	// maxTries is more often than any item is tried.
-	maxTries = 1 << 30
+	// maxAttempts is far above any item's attempts.
+	maxAttempts = 1 << 30
 )
 
-// Board is the worker's end of the memory that it shares with one task process, which puts results there. A nil Board has
-// none. One goroutine uses it. Nothing that the process writes there can do more harm than a wrong result of its own: what
-// is read is copied before it is judged, and the memory cannot be taken away.
+// Board is the worker's end of the memory that it shares with one task process, which puts results there. A nil Board has none. One
+// goroutine uses it. The process can do no more harm there than a wrong result of its own: records are copied before they are
+// checked, and the memory cannot shrink.
 type Board struct {
 	memory []byte
 	read   uint64
 	list   []Record
 }
 
-// NewBoard reads from memory of BoardSize bytes that is shared with a task process and stays as large as it is.
+// NewBoard reads from memory of BoardSize bytes that is shared with a task process and never shrinks.
 func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
 
 // Record is one result on a board. It owns its memory.
@@ -53,8 +53,8 @@ type Record struct {
 	Out, Peak int64
 }
 
-// Published is how far the process says that its records go. It asks memory that the process may be writing; where the
-// processor lets others see a later write before an earlier one, it lets a moment pass for what came before.
+// Published is the end of the process's records. The process may be writing that memory. On processors that reorder writes, it waits
+// a moment for the earlier ones.
 func (b *Board) Published() uint64 {
 	if b == nil {
 		return 0
@@ -66,9 +66,8 @@ func (b *Board) Published() uint64 {
 	return end
 }
 
-// Read takes the records up to the offset end, which the process told or Published gave, off the board. Records before a
-// *ProtocolError are good; the board cannot be read again after one. The list is used again by the next Read, what the records
-// hold is not.
+// Read consumes the records up to the offset end, which came from the process or Published. Records before a *ProtocolError are good;
+// after one the board cannot be read. The next Read reuses the list, but not the records' memory.
 func (b *Board) Read(end uint64) ([]Record, error) {
 	if b == nil {
 		if end > 0 {
@@ -77,7 +76,7 @@ func (b *Board) Read(end uint64) ([]Record, error) {
 		return nil, nil
 	}
 	if end <= b.read {
-		// It was read before the message came that tells of it.
+		// It was read before its message came.
 		return nil, nil
 	}
 	size := uint64(len(b.memory) - boardHead)
@@ -100,7 +99,7 @@ func (b *Board) Read(end uint64) ([]Record, error) {
 	return b.list, err
 }
 
-// records appends to list what was copied from a board, whose memory ended after the byte edge of it.
+// records appends the records of a copy from a board to list; the board's memory ended after the byte edge of the copy.
 func records(list []Record, copied []byte, edge int) ([]Record, error) {
 	for at := 0; at < len(copied); {
 		limit := len(copied)
@@ -120,7 +119,8 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 			Run: int64(binary.LittleEndian.Uint64(head[8:])), N: int(binary.LittleEndian.Uint32(head[16:])),
 			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Kind: Kind(binary.LittleEndian.Uint32(head[20:])),
 			Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
-			Busy:  seconds(head[24:]), Ended: seconds(head[32:]), Out: int64(binary.LittleEndian.Uint64(head[40:])), Peak: int64(binary.LittleEndian.Uint64(head[48:])),
+			Busy:  seconds(head[24:]), Ended: seconds(head[32:]),
+			Out: int64(binary.LittleEndian.Uint64(head[40:])), Peak: int64(binary.LittleEndian.Uint64(head[48:])),
 		}
 		if err := r.check(); err != nil {
 			return list, err
@@ -141,7 +141,7 @@ func (r *Record) check() error {
 		return broken("a record on the board has an empty value; a value has at least one byte")
 	case r.Run < 1:
 		return broken("a record on the board is of run %d; runs count from 1", r.Run)
-	case r.Attempts < 1 || r.Attempts > maxTries:
+	case r.Attempts < 1 || r.Attempts > maxAttempts:
 		return broken("a record on the board tells of %d attempts", r.Attempts)
 	case !(r.Busy >= 0) || math.IsInf(r.Busy, 0):
 		return broken("a record on the board took %v seconds", r.Busy)

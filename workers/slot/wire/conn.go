@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// startBytes is what a frame may claim before its bytes have come: a garbage length must not cost a gigabyte.
+	// startBytes is the memory that a frame gets before its bytes arrive: a garbage length must not cost a gigabyte.
 	startBytes = 1 << 20
 	// keepBytes is the largest write buffer that is kept for the next message.
 	keepBytes = 1 << 20
-	// gatherBytes is the mean size from which items are written from where they lie instead of copied into one buffer.
+	// gatherBytes is the mean size from which items are sent without a copy into the buffer.
 	gatherBytes = 4 << 10
 )
 
 // Conn is one end of the wire. One goroutine may Read while any number Write.
 //
-// A message that was read belongs to the caller: its items and values are slices of a frame of their own, which is never
-// used again. Write has copied or sent everything when it returns.
+// A message that was read belongs to the caller: its items and values are slices of a frame that nothing else uses. Write keeps nothing
+// of its message.
 type Conn struct {
 	stream io.ReadWriteCloser
 	parse  func(*header, []byte) (Message, error)
@@ -49,8 +49,8 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end of the stream, *VersionError when the first message
-// names another version, *ProtocolError for anything that is no message, and the same error again ever after.
+// Read waits for the next message. It returns io.EOF at a clean end of the stream, *VersionError when the first message names another
+// version, *ProtocolError for anything that is no message, and the same error ever after.
 func (c *Conn) Read() (Message, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -137,8 +137,7 @@ func (c *Conn) Write(m Message) error {
 	}
 	binary.BigEndian.PutUint32(buffer, uint32(size))
 	if len(bodies) > 0 && body/len(bodies) >= gatherBytes {
-		parts := make(net.Buffers, 1, len(bodies)+1)
-		parts[0] = buffer
+		parts := append(make(net.Buffers, 0, len(bodies)+1), buffer)
 		for _, b := range bodies {
 			parts = append(parts, b)
 		}

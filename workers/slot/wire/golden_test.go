@@ -90,7 +90,7 @@ func TestGolden_FramesAndMessages(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
 			frame := written(t, g.message)
-			text, err := plain(g.message)
+			text, err := marshal(g.message)
 			require.NoError(t, err)
 			if *update {
 				data, err := json.MarshalIndent(golden{g.from, g.message.kind(), text, hex.EncodeToString(frame[:4]), string(frame[4:])}, "", "  ")

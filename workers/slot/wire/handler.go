@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,36 +21,34 @@ func Func[In, Out any](f func(ctx context.Context, in In) (Out, error)) Handler 
 		if err != nil {
 			return nil, err
 		}
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(out); err != nil {
+		value, err := marshal(out)
+		if err != nil {
 			return nil, fmt.Errorf("result is a %T, which JSON cannot hold: %w", out, err)
 		}
-		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+		return value, nil
 	}
 }
 
-type running struct {
-	conn  *Conn
-	hello Hello
-	run   int64
-	n     int
+// position is where in which run the item of a Handler stands.
+type position struct {
+	*process
+	run int64
+	n   int
 }
 
-type runningKey struct{}
+type positionKey struct{}
 
-// Slot is the worker's hello: the slot, device and budget that a Handler runs with. ok is false outside of Serve.
+// Slot is the worker's hello: the Handler's slot, device and budget. ok is false outside of Serve.
 func Slot(ctx context.Context) (hello Hello, ok bool) {
-	if r, ok := ctx.Value(runningKey{}).(*running); ok {
-		return r.hello, true
+	if at, ok := ctx.Value(positionKey{}).(*position); ok {
+		return at.hello, true
 	}
 	return Hello{}, false
 }
 
 // Progress tells the worker how far the item is; value is anything that JSON holds. Outside of Serve it does nothing.
 func Progress(ctx context.Context, value any) error {
-	r, ok := ctx.Value(runningKey{}).(*running)
+	at, ok := ctx.Value(positionKey{}).(*position)
 	if !ok {
 		return nil
 	}
@@ -59,5 +56,5 @@ func Progress(ctx context.Context, value any) error {
 	if err != nil {
 		return fmt.Errorf("report progress: %w", err)
 	}
-	return r.conn.Write(ProgressReport{Run: r.run, N: r.n, Value: raw})
+	return at.conn.Write(ProgressReport{Run: at.run, N: at.n, Value: raw})
 }

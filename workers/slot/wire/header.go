@@ -2,16 +2,15 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 
 	"github.com/gpumux/gpumux"
 )
 
-// header is every field that a header may have. Fields that are not known are passed over, so that a later release of the
-// same version may add some.
+// header is every field that a header may have. It ignores others, so a later release of the same version may add some.
 type header struct {
 	Type      string          `json:"type"`
 	Version   int             `json:"version"`
@@ -47,7 +46,7 @@ type header struct {
 	Modules   []string        `json:"modules"`
 }
 
-// decode fills h from one line; only the memory of Sizes is used again.
+// decode fills h from one line and reuses the memory of Sizes.
 func (h *header) decode(line []byte) error {
 	*h = header{Sizes: h.Sizes[:0]}
 	return json.Unmarshal(line, h)
@@ -78,16 +77,15 @@ func (h *header) empty(body []byte) error {
 	return nil
 }
 
-// position checks the run and position that an answer is about.
-func (h *header) position() error {
+// checkPosition checks the run and position of an answer.
+func (h *header) checkPosition() error {
 	if h.Run < 1 || h.N < 0 {
 		return broken("%s: run %d, n %d; runs count from 1 and positions from 0", h.Type, h.Run, h.N)
 	}
 	return nil
 }
 
-// measured checks the peak of an answer.
-func (h *header) measured() error {
+func (h *header) checkPeak() error {
 	if h.Peak < 0 {
 		return broken("%s: peak is %d bytes", h.Type, h.Peak)
 	}
@@ -111,12 +109,9 @@ func fromWorker(h *header, body []byte) (Message, error) {
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Own: h.Own, Slot: h.Slot, Device: h.Device,
 			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Room: h.Room}, h.empty(body)
 	case "run":
-		items, err := h.split(body)
-		if err != nil {
-			return nil, err
-		}
-		attempts, err := optional[int](h, "attempts", h.Attempts)
-		return Run{Run: h.Run, Attempts: attempts, Items: items}, errors.Join(err, h.position())
+		items, err1 := h.split(body)
+		attempts, err2 := optional[int](h, "attempts", h.Attempts)
+		return Run{Run: h.Run, Attempts: attempts, Items: items}, cmp.Or(err1, err2, h.checkPosition())
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
@@ -146,10 +141,10 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		if len(h.Value) == 0 {
 			return nil, broken("progress: has no value")
 		}
-		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, errors.Join(h.empty(body), h.position())
+		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, cmp.Or(h.empty(body), h.checkPosition())
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
-		return Trimmed{Busy: busy}, errors.Join(err, h.empty(body))
+		return Trimmed{Busy: busy}, cmp.Or(err, h.empty(body))
 	case "cap":
 		return Cap{Framework: h.Framework, Error: h.Error, Reserved: h.Reserved, Wait: h.Wait}, h.empty(body)
 	}
@@ -157,40 +152,25 @@ func fromProcess(h *header, body []byte) (Message, error) {
 }
 
 func (h *header) results(body []byte) (Message, error) {
-	values, err := h.split(body)
-	if err != nil {
-		return nil, err
-	}
-	busy, err := optional[[]float64](h, "busy", h.Busy)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := optional[[]int](h, "attempts", h.Attempts)
-	if err != nil {
-		return nil, err
-	}
+	values, err1 := h.split(body)
+	busy, err2 := optional[[]float64](h, "busy", h.Busy)
+	attempts, err3 := optional[[]int](h, "attempts", h.Attempts)
 	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out, Peak: h.Peak,
 		Board: h.Board, Wait: h.Wait}
-	return r, errors.Join(h.position(), h.measured(), r.check())
+	return r, cmp.Or(err1, err2, err3, h.checkPosition(), h.checkPeak(), r.check())
 }
 
 func (h *header) fault(body []byte) (Message, error) {
 	if h.Fault == nil {
 		return nil, broken("fault: says nothing about what was raised")
 	}
-	attempts, err := optional[int](h, "attempts", h.Attempts)
-	if err != nil {
-		return nil, err
-	}
-	busy, err := optional[float64](h, "busy", h.Busy)
-	if err != nil {
-		return nil, err
-	}
+	attempts, err1 := optional[int](h, "attempts", h.Attempts)
+	busy, err2 := optional[float64](h, "busy", h.Busy)
 	if h.Run < 0 || h.N < 0 {
-		return nil, h.position()
+		return nil, h.checkPosition()
 	}
 	f := Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Peak: h.Peak, Board: h.Board, Raised: *h.Fault}
-	return f, errors.Join(h.measured(), h.empty(body))
+	return f, cmp.Or(err1, err2, h.checkPeak(), h.empty(body))
 }
 
 func (r *Results) check() error {
@@ -214,53 +194,45 @@ func (r *Results) check() error {
 	return nil
 }
 
-// encode appends m's header line to b and returns what follows it. The two messages of every item are written by hand.
+// encode appends m's header line to b and returns the body. It writes the two messages of every item by hand.
 func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
 	switch m := m.(type) {
 	case Run:
-		b = append(b, `{"type":"run","run":`...)
-		b = strconv.AppendInt(b, m.Run, 10)
+		b = append(b, `{"type":"run"`...)
+		b = appendField(b, "run", m.Run)
 		b = appendSizes(b, m.Items)
-		b = append(b, `,"attempts":`...)
-		b = strconv.AppendInt(b, int64(max(1, m.Attempts)), 10)
-		return append(b, "}\n"...), m.Items, whole(m, m.Items)
+		b = appendField(b, "attempts", max(1, m.Attempts))
+		return append(b, "}\n"...), m.Items, checkValues(m, m.Items)
 	case Results:
 		if err := m.check(); err != nil {
 			return nil, nil, err
 		}
-		b = append(b, `{"type":"results","run":`...)
-		b = strconv.AppendInt(b, m.Run, 10)
-		b = append(b, `,"n":`...)
-		b = strconv.AppendInt(b, int64(m.N), 10)
+		b = append(b, `{"type":"results"`...)
+		b = appendField(b, "run", m.Run)
+		b = appendField(b, "n", m.N)
 		b = appendSizes(b, m.Values)
-		b = append(b, `,"busy":`...)
-		b = appendList(b, m.Busy, appendSeconds)
+		b = appendList(b, "busy", m.Busy, appendSeconds)
 		if m.Attempts != nil {
-			b = append(b, `,"attempts":`...)
-			b = appendList(b, m.Attempts, appendInt)
+			b = appendList(b, "attempts", m.Attempts, appendInt)
 		}
 		if m.Out > 0 {
-			b = append(b, `,"out":`...)
-			b = strconv.AppendInt(b, m.Out, 10)
+			b = appendField(b, "out", m.Out)
 		}
 		if m.Peak > 0 {
-			b = append(b, `,"peak":`...)
-			b = strconv.AppendInt(b, m.Peak, 10)
+			b = appendField(b, "peak", m.Peak)
 		}
 		if m.Board > 0 {
-			b = append(b, `,"board":`...)
-			b = strconv.AppendUint(b, m.Board, 10)
+			b = appendField(b, "board", m.Board)
 		}
 		if m.Wait {
 			b = append(b, `,"wait":true`...)
 		}
 		if m.Kinds != nil {
-			b = append(b, `,"kinds":`...)
-			b = appendList(b, m.Kinds, func(b []byte, k Kind) []byte { return appendInt(b, int(k)) })
+			b = appendList(b, "kinds", m.Kinds, appendInt)
 		}
-		return append(b, "}\n"...), m.Values, whole(m, m.Values)
+		return append(b, "}\n"...), m.Values, checkValues(m, m.Values)
 	}
-	fields, err := plain(m)
+	fields, err := marshal(m)
 	if err != nil {
 		return nil, nil, broken("%s: %v", m.kind(), err)
 	}
@@ -273,16 +245,16 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 	return append(b, '\n'), nil, nil
 }
 
-// plain is JSON on one line, without the escapes that are only for web pages.
-func plain(m Message) ([]byte, error) {
+// marshal is JSON on one line, without the escapes for web pages.
+func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(m)
+	err := e.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-func whole(m Message, values []json.RawMessage) error {
+func checkValues(m Message, values []json.RawMessage) error {
 	for i, v := range values {
 		if len(v) == 0 {
 			return broken("%s: value %d is empty; a JSON value has at least one byte", m.kind(), i)
@@ -291,13 +263,20 @@ func whole(m Message, values []json.RawMessage) error {
 	return nil
 }
 
-func appendSizes(b []byte, values []json.RawMessage) []byte {
-	b = append(b, `,"sizes":`...)
-	return appendList(b, values, func(b []byte, v json.RawMessage) []byte { return appendInt(b, len(v)) })
+func appendName(b []byte, name string) []byte {
+	return append(append(append(b, `,"`...), name...), `":`...)
 }
 
-func appendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
-	b = append(b, '[')
+func appendField[T ~int | ~int64 | ~uint64](b []byte, name string, n T) []byte {
+	return appendInt(appendName(b, name), n)
+}
+
+func appendSizes(b []byte, values []json.RawMessage) []byte {
+	return appendList(b, "sizes", values, func(b []byte, v json.RawMessage) []byte { return appendInt(b, len(v)) })
+}
+
+func appendList[T any](b []byte, name string, list []T, one func([]byte, T) []byte) []byte {
+	b = append(appendName(b, name), '[')
 	for i, v := range list {
 		if i > 0 {
 			b = append(b, ',')
@@ -307,7 +286,10 @@ func appendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
 	return append(b, ']')
 }
 
-func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+func appendInt[T ~int | ~int64 | ~uint64](b []byte, n T) []byte {
+	return strconv.AppendInt(b, int64(n), 10)
+}
+
 func appendSeconds(b []byte, seconds float64) []byte {
 	return strconv.AppendFloat(b, seconds, 'f', 6, 64)
 }

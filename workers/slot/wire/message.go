@@ -41,8 +41,8 @@ type Hello struct {
 	Room int64 `json:"room,omitempty"`
 }
 
-// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next, and
-// after a Fault waits for Next.
+// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next. After a Fault it waits
+// for Next.
 type Run struct {
 	// Run numbers the runs of one process from 1.
 	Run int64 `json:"run"`
@@ -51,12 +51,12 @@ type Run struct {
 	Items    []json.RawMessage `json:"items"`
 }
 
-// Next lets the process go on after a Fault: between the two it waits, so that a worker that ends the process because of the
-// fault ends it before another item has begun. It also answers Results and Posted that wait, when the board is read.
+// Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also
+// answers Results and Posted that wait, when the board is read.
 type Next struct{}
 
-// Trim asks the process to give back memory that it does not need, when it has answered all items that it was given. Only a
-// process whose Ready says so understands it.
+// Trim asks the process to free memory that it does not need, once it has answered all its items. Only a process whose Ready says so
+// understands it.
 type Trim struct {
 	// Hard asks for caches too that cost time to fill again, such as compiled code.
 	Hard bool `json:"hard,omitempty"`
@@ -79,7 +79,7 @@ type Ready struct {
 	Batch int `json:"batch"`
 	// Trim says that the process understands Trim.
 	Trim bool `json:"trim,omitempty"`
-	// Modules are the files of the modules beside the task that it has loaded, the task's own among them, where that can be told.
+	// Modules are the files of the loaded modules beside the task and its own, where that can be told.
 	Modules []string `json:"modules,omitempty"`
 }
 
@@ -95,13 +95,13 @@ type Results struct {
 	Busy []float64 `json:"busy"`
 	// Attempts is how often each was tried; nil means once each.
 	Attempts []int `json:"attempts,omitempty"`
-	// Out is the size of the file behind standard output once the items had ended, where that is a file that the process
-	// appends to; 0 means that nothing was printed since the last message. What lies before it belongs to these items.
+	// Out is the size of the file behind standard output after the items, where the process appends to a file; 0 means that nothing
+	// was printed since the last message. What lies before it belongs to these items.
 	Out int64 `json:"out,omitempty"`
-	// Peak is the most resident memory in bytes that the process, without its descendants, held since the last peak that it told; 0
-	// means that it was not measured.
+	// Peak is the most resident memory in bytes of the process, without its descendants, since the last peak; 0 means that it was not
+	// measured.
 	Peak int64 `json:"peak,omitempty"`
-	// Board is how far the board was when this was sent: what lies before it comes first. 0 means that it was never used.
+	// Board is the end of the board when this was sent: what lies before it comes first. 0 means that it was never used.
 	Board uint64 `json:"board,omitempty"`
 	// Wait asks for a Next.
 	Wait bool `json:"wait,omitempty"`
@@ -163,6 +163,18 @@ type Trimmed struct {
 	Busy float64 `json:"busy"`
 }
 
+// Cap says, whenever a framework begins to use the slot's device, whether the framework's own limit holds.
+type Cap struct {
+	// Framework is torch, cupy, jax or tensorflow.
+	Framework string `json:"framework"`
+	// Error says why the limit does not hold. Empty: it was tried and holds.
+	Error string `json:"error,omitempty"`
+	// Reserved are the bytes that frameworks' allocators hold on all devices of the slot.
+	Reserved int64 `json:"reserved,omitempty"`
+	// Wait says that the process waits for Next, so that its memory beside Reserved can be measured.
+	Wait bool `json:"wait,omitempty"`
+}
+
 func (Hello) kind() string          { return "hello" }
 func (Run) kind() string            { return "run" }
 func (Next) kind() string           { return "next" }
@@ -175,6 +187,7 @@ func (Posted) kind() string         { return "posted" }
 func (Fault) kind() string          { return "fault" }
 func (ProgressReport) kind() string { return "progress" }
 func (Trimmed) kind() string        { return "trimmed" }
+func (Cap) kind() string            { return "cap" }
 
 // VersionError says that the two sides speak different versions. Nothing but the hello was exchanged.
 type VersionError struct{ Ours, Theirs int }
@@ -192,7 +205,6 @@ type ProtocolError struct {
 	Err error
 }
 
-// Error says what was wrong with the frame.
 func (e *ProtocolError) Error() string {
 	if e.Err != nil {
 		return "wire: " + e.Problem + ": " + e.Err.Error()
@@ -200,7 +212,6 @@ func (e *ProtocolError) Error() string {
 	return "wire: " + e.Problem
 }
 
-// Unwrap is the cause.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
 func broken(format string, args ...any) error {

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// Pair makes the two ends of a wire: the worker's, and the one that the task process inherits as Descriptor (the first of
-// exec.Cmd's ExtraFiles). Neither leaks into other processes. The caller closes process once the task process has started,
-// or the end of the stream is never seen.
+// Pair makes the two ends of a wire: the worker's, and the one that the task process inherits as Descriptor (the first of exec.Cmd's
+// ExtraFiles). Neither leaks into other processes. The caller closes process once the task process has started; otherwise the stream
+// never ends.
 func Pair() (worker *net.UnixConn, process *os.File, err error) {
-	// The lock keeps a process that starts meanwhile from inheriting the ends before they are marked.
+	// The lock keeps a process that starts now from inheriting the ends before they are close-on-exec.
 	syscall.ForkLock.RLock()
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Serve is the main of a task process written in Go: it runs the items that the worker sends with the handler that the
-// worker names, by target or else by task name. It returns nil when the worker says stop or is gone, an error when the ctx
-// ended, SIGTERM came or the wire broke. Main should exit with a status other than 0 on an error.
+// Serve is the main of a task process written in Go: it runs the worker's items with the handler that the worker names, by target or
+// else by task name. It returns nil when the worker says stop or is gone, and an error when ctx ends, SIGTERM comes or the wire
+// breaks. Main should exit with a status other than 0 on an error.
 //
 //	func main() {
 //		err := wire.Serve(context.Background(), map[string]wire.Handler{"embed": wire.Func(embed)})
@@ -55,7 +55,7 @@ func serve(ctx context.Context, socket io.ReadWriteCloser, handlers map[string]H
 	return err
 }
 
-// converse speaks the protocol until stop (nil) or an error.
+// converse speaks the protocol until stop or the end of the stream, both io.EOF, or another error.
 func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) error {
 	if err := conn.Write(ProcessHello{Version: Version, PID: os.Getpid(), Runtime: runtime.Version()}); err != nil {
 		return err
@@ -66,131 +66,120 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	}
 	hello := first.(Hello)
 	if hello.Board > 0 {
-		// This side answers in frames, which a Go program's items leave time for.
+		// A Go program answers in frames: its items leave time for that.
 		syscall.Close(BoardDescriptor)
 	}
-	handler, err := find(handlers, hello)
-	if err != nil {
+	handler := handlers[hello.Target]
+	if handler == nil {
+		handler = handlers[hello.Task]
+	}
+	if handler == nil {
+		err := fmt.Errorf("this program has no task %q; it has: %s", hello.Target, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
 		return errors.Join(err, conn.Write(Fault{Raised: Raised{Class: string(gpumux.BadInput), Message: err.Error()}}))
 	}
 	if err := conn.Write(Ready{Trim: true}); err != nil {
 		return err
 	}
-	c := conversation{conn: conn, hello: hello, handler: handler, out: openOutput(), peaks: peaks{told: hello.Device == "CPU"}}
-	defer c.out.close()
-	for goesOn := true; goesOn; {
-		if goesOn, err = c.next(ctx); err != nil {
+	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput(), peaks: peaks{supported: hello.Device == "CPU"}}
+	defer p.output.close()
+	for {
+		m, err := p.next()
+		if err != nil {
 			return err
+		}
+		switch m := m.(type) {
+		case Trim:
+			begin := time.Now()
+			debug.FreeOSMemory()
+			err = conn.Write(Trimmed{Busy: time.Since(begin).Seconds()})
+		case Run:
+			err = p.run(ctx, m)
+		default:
+			return io.EOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// process is the state of a task process after the hellos.
+type process struct {
+	conn    *Conn
+	hello   Hello
+	handler Handler
+	output  *output
+	peaks   peaks
+	queue   []Message // read while a fault waited for its Next
+}
+
+// next is the oldest message that was not handled yet.
+func (p *process) next() (m Message, err error) {
+	if len(p.queue) == 0 {
+		return p.conn.Read()
+	}
+	m, p.queue = p.queue[0], p.queue[1:]
+	return m, nil
+}
+
+// run answers the items of a run, one after the other.
+func (p *process) run(ctx context.Context, run Run) error {
+	for n, item := range run.Items {
+		answer := p.answer(context.WithValue(ctx, positionKey{}, &position{p, run.Run, n}), item, run, n)
+		if err := p.conn.Write(answer); err != nil {
+			return err
+		}
+		if _, fault := answer.(Fault); fault {
+			if err := p.awaitNext(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// conversation is converse after its handshake.
-type conversation struct {
-	conn    *Conn
-	hello   Hello
-	handler Handler
-	out     *printed
-	peaks   peaks
-	// ahead are messages that came before their turn.
-	ahead []Message
-}
-
-// next does what the next message asks for; false says that the worker wants to end.
-func (c *conversation) next(ctx context.Context) (goesOn bool, err error) {
-	var m Message
-	if len(c.ahead) > 0 {
-		m, c.ahead = c.ahead[0], c.ahead[1:]
-	} else if m, err = c.conn.Read(); err != nil {
-		return false, err
-	}
-	switch m := m.(type) {
-	case Trim:
-		begin := time.Now()
-		debug.FreeOSMemory()
-		return true, c.conn.Write(Trimmed{Busy: time.Since(begin).Seconds()})
-	case Run:
-		return c.run(ctx, m)
-	}
-	return false, nil
-}
-
-func (c *conversation) run(ctx context.Context, run Run) (goesOn bool, err error) {
-	for n, item := range run.Items {
-		at := &running{conn: c.conn, hello: c.hello, run: run.Run, n: n}
-		began := time.Now()
-		answer := at.item(context.WithValue(ctx, runningKey{}, at), c.handler, item, max(1, run.Attempts))
-		answer = note(answer, c.out.grown(), c.peaks.of(began))
-		if err := c.conn.Write(answer); err != nil {
-			return false, err
+// awaitNext follows a fault, after which the worker may end this process: no item begins before Next.
+func (p *process) awaitNext() error {
+	for {
+		m, err := p.conn.Read()
+		if err != nil {
+			return err
 		}
-		// After a fault the worker may end this process; until it says otherwise no item begins.
-		for _, wait := answer.(Fault); wait; {
-			m, err := c.conn.Read()
-			if err != nil {
-				return false, err
-			}
-			switch m.(type) {
-			case Next:
-				wait = false
-			case Run, Trim:
-				c.ahead = append(c.ahead, m)
-			default:
-				return false, nil
-			}
+		switch m.(type) {
+		case Next:
+			return nil
+		case Run, Trim:
+			p.queue = append(p.queue, m)
+		default:
+			return io.EOF
 		}
 	}
 	return true, nil
 }
 
-func find(handlers map[string]Handler, hello Hello) (Handler, error) {
-	for _, name := range []string{hello.Target, hello.Task} {
-		if h := handlers[name]; h != nil {
-			return h, nil
-		}
-	}
-	return nil, fmt.Errorf("this program has no task %q; it has: %s",
-		hello.Target, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
-}
-
-// item tries one item up to attempts times and says what it came to.
-func (at *running) item(ctx context.Context, handler Handler, item json.RawMessage, attempts int) Message {
+// answer tries an item up to run.Attempts times.
+func (p *process) answer(ctx context.Context, item json.RawMessage, run Run, n int) Message {
 	begin := time.Now()
-	for tried := 1; ; tried++ {
-		value, err := call(ctx, handler, item)
+	for attempt := 1; ; attempt++ {
+		value, err := call(ctx, p.handler, item)
 		if err == nil && len(value)+maxHeader > MaxFrame {
 			err = fmt.Errorf("result has %d bytes, the wire carries at most %d; write it to a file and return its path", len(value), MaxFrame)
 		}
-		busy := time.Since(begin).Seconds()
-		switch {
-		case err == nil:
-			r := Results{Run: at.run, N: at.n, Values: []json.RawMessage{value}, Busy: []float64{busy}}
-			if tried > 1 {
-				r.Attempts = []int{tried}
-			}
-			return r
-		case tried >= attempts || ctx.Err() != nil:
-			f := Fault{Run: at.run, N: at.n, Busy: busy, Raised: raised(err)}
-			if tried > 1 {
-				f.Attempts = tried
-			}
+		if err != nil && attempt < run.Attempts && ctx.Err() == nil {
+			continue
+		}
+		busy, out, peak := time.Since(begin).Seconds(), p.output.grown(), p.peaks.measure(begin)
+		f := Fault{Run: run.Run, N: n, Busy: busy, Out: out, Peak: peak}
+		r := Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out, Peak: peak}
+		if attempt > 1 {
+			f.Attempts, r.Attempts = attempt, []int{attempt}
+		}
+		if err != nil {
+			f.Raised = raised(err)
 			return f
 		}
+		return r
 	}
-}
-
-// note adds to an answer where the output ends and what was held, each 0 when there is nothing to say.
-func note(m Message, out, peak int64) Message {
-	switch answer := m.(type) {
-	case Results:
-		answer.Out, answer.Peak = out, peak
-		return answer
-	case Fault:
-		answer.Out, answer.Peak = out, peak
-		return answer
-	}
-	return m
 }
 
 // maxHeader is more than the header of a single result ever takes.

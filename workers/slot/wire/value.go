@@ -125,7 +125,7 @@ func (e element) list(b []byte, shape []int, data []byte) (text, rest []byte) {
 	return append(b, ']'), data
 }
 
-// appendFloat writes a number as Python does: the shortest digits that give it back, never without a point or an exponent.
+// appendFloat writes a number as Python does: the shortest digits that round-trip, with a point or an exponent.
 func appendFloat(b []byte, x float64) []byte {
 	switch size := math.Abs(x); {
 	case math.IsNaN(x):
