@@ -1,10 +1,11 @@
-// Package diagnosis says what ended an item: from evidence, which is an exception or the death of a process with its last output, to
-// a fault with its kind, its sizes and a hint. It is pure: it asks no system, and keeps nothing.
+// Package diagnosis turns evidence, an exception or the death of a process with its last output, into a fault with its kind, its sizes
+// and a hint. It asks no system, keeps no state and runs nothing by itself.
 package diagnosis
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// ClosedWire is how a process breaks the protocol whose wire ends while it lives.
+// ClosedWire says how a process broke the protocol when its wire ends while it lives.
 const ClosedWire = "the task process closed its wire and went on, which is not the task's own to close"
 
 // Deaf is how one does that was told more than it reads.
@@ -21,7 +22,7 @@ const Deaf = "it asks for more than it reads"
 // WireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
 const WireLost = 64
 
-// Evidence is everything that is known about how an item ended badly. The zero value of a field means "not seen".
+// Evidence is all that is known about a failed item. The zero value of a field means "not seen".
 type Evidence struct {
 	// Class and Message are the exception that ended the item; Class is empty when the process died or fell silent instead.
 	// With TimedOut, Message says which limit was passed.
@@ -34,7 +35,7 @@ type Evidence struct {
 	Loading bool
 	// Target is the Python function that the task names, as in the worker's file.
 	Target string
-	// Silent is the program that ended before it had said a word on the wire.
+	// Silent is the program, if it ended before its first message.
 	Silent string
 	// Command says that the task is a plain program, which reports a failure of its own by a non-zero exit status.
 	Command bool
@@ -43,12 +44,12 @@ type Evidence struct {
 	ExitCode   int
 	Signal     syscall.Signal
 	CoreDumped bool
-	// OOMKills is by how much the cgroup's oom_kill counter moved while the item ran.
+	// OOMKills is the increase of the cgroup's oom_kill counter while the item ran.
 	OOMKills int
-	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes; Lent says that the budget was more than
-	// the slot's own, since the neighbours waited.
+	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes; Lent says that the budget included that of
+	// idle neighbours.
 	OverBudget bool
-	// HostLeft is what the host had left in bytes when the watch ended the process, which held the most of all there; 0: it did not.
+	// HostLeft is the host's free bytes when the watch ended the process, which held the most of all there; 0: it did not.
 	HostLeft     int64
 	Lent         bool
 	Peak, Budget int64
@@ -58,23 +59,13 @@ type Evidence struct {
 	Protocol string
 	// Tail is the last output of the process.
 	Tail string
-	// MPS says that the process was a client of an MPS server, which it shared with its neighbours.
+	// MPS says that the process shared an MPS server with its neighbours.
 	MPS bool
 	// OnCPU says that the slot's device is the CPU, whose memory is the host's.
 	OnCPU bool
 }
 
-// Raised is the evidence that an exception is.
-func Raised(r wire.Raised) *Evidence {
-	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
-}
-
-// Broken is the evidence of a process that speaks, but not the protocol.
-func Broken(format string, args ...any) *Evidence {
-	return &Evidence{Protocol: fmt.Sprintf(format, args...)}
-}
-
-// Diagnosis is what the evidence comes to, and what it means for the process, the device and the neighbours.
+// Diagnosis is the fault, and what it means for the process, the device and the neighbours.
 type Diagnosis struct {
 	// Fault has Kind, Message, Class, Exit, the sizes and Hint set. Budget is the framework's own cap when the slot has none.
 	Fault gpumux.Fault
@@ -84,13 +75,13 @@ type Diagnosis struct {
 	Device bool
 	// MPSWide says that every client of the same MPS server is ruined too, idle ones included.
 	MPSWide bool
-	// Blameless says that nothing the item did explains the fault, so that trying it again costs it no attempt.
+	// Blameless says that nothing the item did explains the fault, so a retry costs it no attempt.
 	Blameless bool
 	either    bool
 }
 
-// Diagnose classifies a failed item. It never fails: what no rule knows is the user's exception when there is one, and a
-// crash otherwise. Successful items are not evidence: a framework may print that memory ran out and go on.
+// Diagnose classifies a failed item. What no rule knows is the user's exception when there is one, and a crash otherwise. It is not for
+// successful items: a framework may print that memory ran out and go on.
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {
@@ -112,8 +103,8 @@ func Diagnose(e Evidence) Diagnosis {
 	return d
 }
 
-// judge weighs the evidence from the surest down: what the worker itself did to the process, what the exception says, what
-// the dead process left in its output, and last the bare way in which it died.
+// judge uses the surest evidence first: what the worker did to the process, then the exception, then the output of the dead process,
+// last its exit status.
 func judge(e Evidence) Diagnosis {
 	raised := e.exceptions()
 	switch {
@@ -123,7 +114,7 @@ func judge(e Evidence) Diagnosis {
 		return plain(gpumux.HostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
 			gpumux.Size(e.HostLeft), gpumux.Size(e.Peak)))
 	case e.OverBudget:
-		if f, ok := find(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
+		if f, ok := match(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
 			return f.diagnosis()
 		}
 		whose := "the slot's budget"
@@ -134,7 +125,7 @@ func judge(e Evidence) Diagnosis {
 			gpumux.Size(e.Peak), whose, gpumux.Size(e.Budget)))
 	case e.TimedOut:
 		d := plain(gpumux.Timeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
-		f, ok := find(e.printed(), 0, always(e))
+		f, ok := match(e.printed(), 0, always(e))
 		d.Device = ok && f.rule.device
 		return d
 	case len(raised) > 0:
@@ -145,13 +136,13 @@ func judge(e Evidence) Diagnosis {
 	return plain(gpumux.Crash, cmp.Or(oneLine(e.Protocol), "the task process gave neither a result nor a reason"))
 }
 
-// fromException classifies what was raised in a process that could still say so.
+// fromException classifies an exception that the process reported.
 func fromException(e Evidence, raised []subject) Diagnosis {
-	f, ok := find(raised, e.Code, always(e))
+	f, ok := match(raised, e.Code, always(e))
 	if ok && (f.rule.weak || f.rule.kind == gpumux.DeviceOOM) {
-		// The framework may only know that some call failed, and a ruined context can look like a lack of memory. What CUDA
-		// or NCCL printed on the way says why.
-		if sure, found := find(e.printed(), 0, func(r *rule) bool {
+		// The framework may only know that some call failed, and a ruined context can look like a lack of memory. The output of CUDA
+		// or NCCL says why.
+		if sure, found := match(e.printed(), 0, func(r *rule) bool {
 			return !r.weak && (r.poisoned || f.rule.weak && r.kind.Memory())
 		}); found {
 			sharper := sure.diagnosis()
@@ -164,12 +155,12 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 	}
 	d := plain(gpumux.TaskError, cmp.Or(oneLine(e.Message), e.Class))
 	d.Fault.Class = e.Class
-	// An exception that hides what ruined the device's context would let the next item fail for it.
-	_, d.Poisoned = find(e.printed(), 0, func(r *rule) bool { return r.poisoned && !r.weak })
+	// An exception may hide what ruined the device's context; the next item would fail.
+	_, d.Poisoned = match(e.printed(), 0, func(r *rule) bool { return r.poisoned && !r.weak })
 	return d
 }
 
-// fromDeath classifies the end of a process that could not say why.
+// fromDeath classifies the end of a process that reported nothing.
 func fromDeath(e Evidence) Diagnosis {
 	sig, shell := deadlySignal(e)
 	if sig == syscall.SIGKILL && e.OOMKills > 0 {
@@ -177,37 +168,35 @@ func fromDeath(e Evidence) Diagnosis {
 	}
 	ended := sig != 0 || e.ExitCode != 0
 	if ended {
-		// A process that ended well may have caught what it printed.
-		if f, ok := find(e.printed(), 0, always(e)); ok {
+		// A process that ended well may have handled what it printed.
+		if f, ok := match(e.printed(), 0, always(e)); ok {
 			return f.diagnosis()
 		}
 	}
 	if e.OOMKills > 0 {
 		return plain(gpumux.HostOOM, "the kernel killed a child of the task process because its host memory ran out")
 	}
-	words, class := lastWords(e.Tail)
+	message, class := lastMessage(e.Tail)
 	var d Diagnosis
 	switch {
 	case e.Command && !ended:
 		return plain(gpumux.TaskError, cmp.Or(oneLine(e.Protocol), "the command ended well but gave no result"))
 	case e.Command && sig == 0:
-		d = plain(gpumux.TaskError, cmp.Or(words, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
+		d = plain(gpumux.TaskError, cmp.Or(message, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
 	case sig != 0 && !shell:
-		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+after(words))
+		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+detail(message))
 	case e.Silent != "":
 		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
-			after(cmp.Or(words, lastLine(e.Tail)))))
+			detail(cmp.Or(message, lastLine(e.Tail)))))
 	case e.Loading && !shell && e.ExitCode != WireLost:
-		module := "the task's module"
-		if place, _, ok := strings.Cut(e.Target, ":"); ok {
-			module = place
-		}
+		module, _, _ := strings.Cut(e.Target, ":")
+		module = cmp.Or(module, "the task's module")
 		d = plain(gpumux.Crash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
-			after(cmp.Or(words, lastLine(e.Tail), e.Protocol))))
+			detail(cmp.Or(message, lastLine(e.Tail), e.Protocol))))
 	case !ended:
-		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+after(e.Protocol))
+		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+detail(e.Protocol))
 	default:
-		d = plain(gpumux.Crash, "the task process ended with "+exitText(e)+after(cmp.Or(words, lastLine(e.Tail), e.Protocol)))
+		d = plain(gpumux.Crash, "the task process ended with "+exitText(e)+detail(cmp.Or(message, lastLine(e.Tail), e.Protocol)))
 	}
 	d.Fault.Class = class
 	return d
@@ -217,14 +206,14 @@ func plain(kind gpumux.Kind, message string) Diagnosis {
 	return Diagnosis{Fault: gpumux.Fault{Kind: kind, Message: message}}
 }
 
-// always admits every rule whose conditions outside of the text hold.
+// always admits every rule whose other conditions hold.
 func always(e Evidence) func(*rule) bool {
 	return func(r *rule) bool { return !r.killed || e.OOMKills > 0 }
 }
 
 const (
-	// readMost is how many bytes of one exception's message the rules read, readAll of all messages of a chain: what a failed item
-	// says must not cost more than running it. The ends of a message are read, where frameworks and those who quote them say why.
+	// readMost is how many bytes of one exception's message the rules read, readAll of all messages of a chain, so a diagnosis costs
+	// less than an item. They read the ends of a message, where frameworks and those who quote them say why.
 	readMost, readAll = 4 << 10, 16 << 10
 	// readChain is how many links of a chain are read, readClass how many bytes of a class.
 	readChain, readClass = 32, 256
@@ -234,10 +223,10 @@ const (
 func (e Evidence) exceptions() []subject {
 	chain := e.Chain[:min(len(e.Chain), readChain)]
 	most := min(readMost, readAll/(len(chain)+1))
-	var out []subject
 	if e.Class != "" || e.Message != "" || e.Code != 0 {
-		out = append(out, subject{class: ends(e.Class, readClass), text: ends(e.Message, most)})
+		chain = slices.Insert(slices.Clone(chain), 0, wire.Cause{Class: e.Class, Message: e.Message})
 	}
+	var out []subject
 	for _, x := range chain {
 		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, most)})
 	}

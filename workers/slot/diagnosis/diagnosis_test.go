@@ -85,14 +85,14 @@ func TestDiagnose_Frameworks(t *testing.T) {
 func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	decides := map[*rule]bool{}
 	note := func(subjects []subject, e Evidence) {
-		f, ok := find(subjects, e.Code, always(e))
+		f, ok := match(subjects, e.Code, always(e))
 		if !ok {
 			return
 		}
 		decides[f.rule] = true
 		if f.rule.class == nil && f.subject.text != "" && e.Code == 0 {
 			e.Tail = f.subject.text
-			printed, ok := find(e.printed(), 0, always(e))
+			printed, ok := match(e.printed(), 0, always(e))
 			require.True(t, ok, "nothing found in a tail of %q", e.Tail)
 			require.Same(t, f.rule, printed.rule, e.Tail)
 		}
@@ -104,7 +104,7 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	// What the file does not have: the same errors by number alone, and by the name that the driver gives them.
 	for i := range rules {
 		for _, code := range rules[i].codes {
-			f, ok := find([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
+			f, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
 			require.True(t, ok, "code %d", code)
 			require.Contains(t, f.rule.codes, code)
 			decides[f.rule] = true
@@ -121,11 +121,11 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 		"vk::Device::allocateMemory: ErrorOutOfDeviceMemory":                         "Vulkan",
 		"ERROR: Unexpected bus error. insufficient shared memory (shm)":              "shared memory",
 	} {
-		f, ok := find([]subject{{text: text}}, 0, always(Evidence{}))
+		f, ok := match([]subject{{text: text}}, 0, always(Evidence{}))
 		require.True(t, ok, text)
 		require.Equal(t, stack, f.rule.stack, text)
 		decides[f.rule] = true
-		require.NotEmpty(t, ominous(text), text)
+		require.NotEmpty(t, relevantLines(text), text)
 	}
 	for i := range rules {
 		require.True(t, decides[&rules[i]], "no case decides rule %d of %s: %v %v", i, rules[i].stack, rules[i].class, rules[i].text)
@@ -168,13 +168,13 @@ func TestDiagnose_CUDANames(t *testing.T) {
 		911: {"CUDA_ERROR_EXTERNAL_DEVICE", "cudaErrorExternalDevice"},
 		999: {"CUDA_ERROR_UNKNOWN", "cudaErrorUnknown", "CUDA error: unknown error"},
 	} {
-		byCode, ok := find([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
+		byCode, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
 		require.True(t, ok, code)
 		for _, text := range append(texts, fmt.Sprintf("[%d] Call to cuMemcpyDtoH results in UNKNOWN_CUDA_ERROR", code), fmt.Sprintf("CUDA error %d at kernel.cu:3", code)) {
-			f, ok := find([]subject{{class: "RuntimeError", text: "x: " + text + "\ny"}}, 0, always(Evidence{}))
+			f, ok := match([]subject{{class: "RuntimeError", text: "x: " + text + "\ny"}}, 0, always(Evidence{}))
 			require.True(t, ok, text)
 			require.Same(t, byCode.rule, f.rule, text)
-			f, ok = find(Evidence{Tail: "a\nx: " + text + "\nb\n"}.printed(), 0, always(Evidence{}))
+			f, ok = match(Evidence{Tail: "a\nx: " + text + "\nb\n"}.printed(), 0, always(Evidence{}))
 			require.True(t, ok, text)
 			require.Same(t, byCode.rule, f.rule, text)
 			require.Equal(t, "x: "+text, f.diagnosis().Fault.Message)

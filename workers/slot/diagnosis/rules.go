@@ -8,23 +8,23 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// rule says what one spelling of one framework's error means.
+// rule says what one wording of a framework's error means.
 type rule struct {
 	// stack is the framework or library that speaks so.
 	stack string
 	// codes are CUDA error numbers that say the same.
 	codes []int
-	// class and text are matched together; nil matches anything. A rule with a class never reads the tail as a whole.
+	// class and text must both match; nil matches anything. A rule with a class never reads the tail as a whole.
 	class, text *pattern
 	kind        gpumux.Kind
 	// poisoned: the process can use the device no more. device: the device is suspect. mpsWide: under MPS the neighbours are
 	// ruined too. blameless: the item did nothing.
 	poisoned, device, mpsWide, blameless bool
-	// weak: the words fit several causes; what the process printed may tell which.
+	// weak: the text fits several causes; the output may tell which.
 	weak bool
 	// killed: holds only when the kernel's counter of memory kills moved.
 	killed bool
-	// either: the framework has the same words for the host's memory.
+	// either: the framework says the same of the host's memory.
 	either bool
 	// hint replaces the general hint of the kind.
 	hint string
@@ -147,15 +147,15 @@ var rules = []rule{
 	{stack: "CUDA", codes: []int{999}, text: re(`CUDA error: unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
 }
 
-// subject is one text that the rules are tried against.
+// subject is one text that the rules read.
 type subject struct {
 	class, text string
-	// calm is the tail without what frameworks log while all is well.
+	// calm is a tail without progress logs.
 	calm string
 	tail bool
 }
 
-// finding is a rule that holds, with the text that it read and the place in it, or the number, that says so.
+// finding is a rule that matches, with the text and the offset in it, or the error number.
 type finding struct {
 	rule    *rule
 	subject subject
@@ -164,14 +164,11 @@ type finding struct {
 	code    int
 }
 
-// find tries the admitted rules in order, each against all subjects. The code is that of the first subject.
-func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) {
-	texts := make([]struct{ all, calm words }, len(subjects))
+// match tries the admitted rules in order, each against all subjects. The code is that of the first subject.
+func match(subjects []subject, code int, admit func(*rule) bool) (finding, bool) {
+	texts := make([]struct{ all, calm scanned }, len(subjects))
 	for i, s := range subjects {
-		texts[i].all = wordsIn(s.text)
-		if s.tail {
-			texts[i].calm = wordsIn(s.calm)
-		}
+		texts[i].all, texts[i].calm = scan(s.text), scan(s.calm)
 	}
 	for i := range rules {
 		r := &rules[i]
@@ -183,7 +180,7 @@ func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) 
 			if s.tail && r.kind.Memory() {
 				text = texts[j].calm
 			}
-			if at, ok := r.holds(s, text); ok {
+			if at, ok := r.matches(s, text); ok {
 				return finding{rule: r, subject: s, text: text.text, at: at}, true
 			}
 			if j == 0 && code != 0 && slices.Contains(r.codes, code) && !otherCodes.MatchString(s.class) {
@@ -197,16 +194,15 @@ func find(subjects []subject, code int, admit func(*rule) bool) (finding, bool) 
 // otherCodes are the classes whose numbers are not CUDA's own.
 var otherCodes = re(`cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvrtc`)
 
-// holds says whether the rule describes the subject, whose text it reads, and where its words stand: in a tail the last ones, nearest
-// to the end.
-func (r *rule) holds(s subject, t words) (at int, ok bool) {
+// matches reports whether the rule describes the subject with this text, and at which offset: in a tail at the last one.
+func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	if r.class != nil && (s.tail || !r.class.MatchString(s.class)) {
 		return 0, false
 	}
 	if r.text == nil {
 		return 0, true
 	}
-	if r.text.may(t.small) {
+	if r.text.mayMatch(t.small) {
 		if found := r.text.FindAllStringIndex(t.text, -1); found != nil {
 			if s.tail {
 				return found[len(found)-1][0], true
@@ -222,7 +218,7 @@ func (r *rule) holds(s subject, t words) (at int, ok bool) {
 	return 0, false
 }
 
-// diagnosis fills in what the rule says, with the framework's words and sizes.
+// diagnosis is what the rule says, with the framework's message and sizes.
 func (f finding) diagnosis() Diagnosis {
 	text := f.text
 	start := strings.LastIndexByte(text[:f.at], '\n') + 1
@@ -230,9 +226,9 @@ func (f finding) diagnosis() Diagnosis {
 	d.Fault.Class = f.subject.class
 	switch {
 	case d.Fault.Message == "":
-		d.Fault.Message = f.wordless()
+		d.Fault.Message = f.message()
 	case f.code != 0:
-		// The number may say something else than the words.
+		// The number may say something else than the message.
 		d.Fault.Message += fmt.Sprintf(" (CUDA error %d)", f.code)
 	}
 	d.Fault.Hint = f.rule.hint
@@ -240,15 +236,15 @@ func (f finding) diagnosis() Diagnosis {
 	d.either = f.rule.either
 	if f.rule.kind.Memory() {
 		if f.subject.tail {
-			text = around(text, f.at)
+			text = excerpt(text, f.at)
 		}
 		readSizes(&d.Fault, text)
 	}
 	return d
 }
 
-// wordless is the message for an exception that has none.
-func (f finding) wordless() string {
+// message is for an exception that has none.
+func (f finding) message() string {
 	switch {
 	case f.rule.kind == gpumux.DeviceOOM:
 		return "out of device memory (" + f.rule.stack + ")"

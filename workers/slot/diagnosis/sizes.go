@@ -57,15 +57,14 @@ var tensorTypes = map[string]int64{
 	"int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
 }
 
-func patterns(list ...string) []*regexp.Regexp {
-	out := make([]*regexp.Regexp, len(list))
-	for i, p := range list {
-		out[i] = regexp.MustCompile(p)
+func patterns(list ...string) (out []*regexp.Regexp) {
+	for _, p := range list {
+		out = append(out, regexp.MustCompile(p))
 	}
 	return out
 }
 
-// readSizes takes what the framework says of sizes; what it leaves out stays 0. Budget is the framework's own cap.
+// readSizes reads the sizes in the framework's message; what it leaves out stays 0. Budget is the framework's own cap.
 func readSizes(f *gpumux.Fault, text string) {
 	f.Requested, f.Total = firstSize(requestedWords, text), firstSize(totalWords, text)
 	f.Free, f.Budget = firstSize(freeWords, text), firstSize(allowedWords, text)
@@ -88,15 +87,8 @@ func firstSize(words []*regexp.Regexp, text string) int64 {
 
 // bytesOf reads an amount; 0 when it is none. A bare unit such as R's "Gb" is binary.
 func bytesOf(text string) int64 {
-	s := strings.ReplaceAll(text, ",", "")
-	s = strings.TrimSuffix(strings.TrimSpace(s), "bytes")
-	if bare, ok := strings.CutSuffix(s, "b"); ok {
-		s = bare
-	}
-	n, err := gpumux.ParseSize(strings.TrimSpace(s))
-	if err != nil {
-		return 0
-	}
+	text = strings.TrimSuffix(strings.TrimSpace(strings.ReplaceAll(text, ",", "")), "bytes")
+	n, _ := gpumux.ParseSize(strings.TrimSpace(strings.TrimSuffix(text, "b")))
 	return int64(n)
 }
 
@@ -105,7 +97,7 @@ func tensorBytes(shape, kind string) int64 {
 	n := tensorTypes[kind]
 	for dim := range strings.SplitSeq(shape, ",") {
 		if dim = strings.TrimSpace(dim); dim == "" {
-			continue
+			continue // a scalar
 		}
 		d, err := strconv.ParseInt(dim, 10, 64)
 		if err != nil || d > 0 && n > (1<<62)/d {
@@ -116,20 +108,12 @@ func tensorBytes(shape, kind string) int64 {
 	return n
 }
 
-// around is the part of a tail that belongs to the words at an offset: a few lines before, where a lower layer names the
-// size, and a few after.
-func around(text string, at int) string {
-	start, end := at, at
+// excerpt is the part of a tail about an offset: a few lines before, where a lower layer names the size, and a few after.
+func excerpt(text string, at int) string {
+	start := at
 	for range 3 {
 		start = max(0, strings.LastIndexByte(text[:start], '\n'))
 	}
-	for range 6 {
-		next := strings.IndexByte(text[end:], '\n')
-		if next < 0 {
-			end = len(text)
-			break
-		}
-		end += next + 1
-	}
-	return text[start:end]
+	lines := strings.SplitAfterN(text[at:], "\n", 7)
+	return text[start:at] + strings.Join(lines[:min(len(lines), 6)], "")
 }

@@ -15,38 +15,38 @@ import (
 // maxMessage bounds a message, in bytes; the whole text is in the traceback or the tail.
 const maxMessage = 400
 
-// printed are the exceptions whose tracebacks stand in the tail, the last one first, and then the tail as a whole.
+// printed are the exceptions with a traceback in the tail, the last one first, and then the tail as a whole.
 func (e Evidence) printed() []subject {
 	if e.Tail == "" {
 		return nil
 	}
 	out := tracebacks(e.Tail)
 	slices.Reverse(out)
-	text := ominous(e.Tail)
+	text := relevantLines(e.Tail)
 	return append(out, subject{text: text, calm: progressLog.ReplaceAllString(text, ""), tail: true})
 }
 
-// omens are words of which each rule's text needs one, in small letters.
-var omens = []string{
+// keywords has at least one word of every text that a rule matches, in small letters.
+var keywords = []string{
 	"memory", "error", "fail", "alloc", "assert", "illegal", "misaligned", "launch", "context", "address", "counter", "stack",
 	"mps", "device", "bus", "oom", "exhausted", "killed", "unexpectedly", "terminated", "sigkill", "resource", "kernel",
 	"toolchain", "driver", "initialized", "lost", "cuda", "cudnn",
 }
 
-// ominous keeps the lines that some rule may be about. It makes a failing item that prints a lot cheap to diagnose.
-func ominous(text string) string {
+// relevantLines keeps the lines that a rule may match, so a failing item that prints a lot is cheap to diagnose.
+func relevantLines(text string) string {
 	var b strings.Builder
-	small := strings.Split(strings.ToLower(text), "\n")
-	for i, line := range strings.Split(text, "\n") {
-		if slices.ContainsFunc(omens, func(omen string) bool { return strings.Contains(small[i], omen) }) {
+	for line := range strings.SplitSeq(text, "\n") {
+		small := strings.ToLower(line)
+		if slices.ContainsFunc(keywords, func(word string) bool { return strings.Contains(small, word) }) {
 			b.WriteString(line + "\n")
 		}
 	}
 	return b.String()
 }
 
-// progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may tell of an allocation that failed and was
-// then made smaller, so no memory rule reads it.
+// progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be about a failed allocation that a smaller one
+// replaced, so no memory rule reads it.
 var progressLog = regexp.MustCompile(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
 
 // raisedLine is the line that ends a Python traceback.
@@ -60,7 +60,7 @@ func tracebacks(tail string) []subject {
 		if !strings.HasPrefix(lines[i], "Traceback (most recent call last)") {
 			continue
 		}
-		for i++; i < len(lines) && (lines[i] == "" || lines[i][0] == ' '); i++ {
+		for i++; i < len(lines) && (lines[i] == "" || lines[i][0] == ' '); i++ { // its frames
 		}
 		if i == len(lines) {
 			break
@@ -79,32 +79,32 @@ func tracebacks(tail string) []subject {
 	return out
 }
 
-// epitaphs are the lines in which a runtime says why it ends, the most telling first.
-var epitaphs = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^Fatal Python error: .*$`),                                     // CPython, faulthandler
-	regexp.MustCompile(`(?m)^terminate called after throwing an instance of .*(?:\n.*)?$`), // the C++ library
-	regexp.MustCompile(`(?m)^.*: [F] .*\.cc:\d+\] .*$|^F\d{4} .*\.cc:\d+\] .*$`),           // absl and glog
-	regexp.MustCompile(`(?m)^.*(?:GGML_ASSERT\(|: Assertion .* failed|Check failed: ).*$`), // assert, ggml, XLA
-	regexp.MustCompile(`(?m)^(?:panic|fatal error): .*$|^thread '.*' panicked at .*$`),     // Go, Rust
-	regexp.MustCompile(`(?m)^ERROR: .*$|^Error in .*(?:\n.*)?$|^Error: .*$`),               // Julia, R
-}
+// deathLines are the lines in which a runtime says why it ends, the most telling first.
+var deathLines = patterns(
+	`(?m)^Fatal Python error: .*$`,                                     // CPython, faulthandler
+	`(?m)^terminate called after throwing an instance of .*(?:\n.*)?$`, // the C++ library
+	`(?m)^.*: [F] .*\.cc:\d+\] .*$|^F\d{4} .*\.cc:\d+\] .*$`,           // absl and glog
+	`(?m)^.*(?:GGML_ASSERT\(|: Assertion .* failed|Check failed: ).*$`, // assert, ggml, XLA
+	`(?m)^(?:panic|fatal error): .*$|^thread '.*' panicked at .*$`,     // Go, Rust
+	`(?m)^ERROR: .*$|^Error in .*(?:\n.*)?$|^Error: .*$`,               // Julia, R
+)
 
 // pythonFrame is the innermost frame that faulthandler prints.
 var pythonFrame = regexp.MustCompile(`File "([^"]+)", line (\d+) in (\S+)`)
 
-// lastWords is what the dead process said of its own end, in one line, and the class of its last exception if it raised one.
-func lastWords(tail string) (words, class string) {
-	for i, epitaph := range epitaphs {
-		at := epitaph.FindAllStringIndex(tail, -1)
+// lastMessage is what the process said of its own end, in one line, and the class of its last exception if it raised one.
+func lastMessage(tail string) (message, class string) {
+	for i, pattern := range deathLines {
+		at := pattern.FindAllStringIndex(tail, -1)
 		if at == nil {
 			continue
 		}
 		span := at[len(at)-1]
-		words = oneLine(strings.Join(strings.Fields(tail[span[0]:span[1]]), " "))
+		message = oneLine(strings.Join(strings.Fields(tail[span[0]:span[1]]), " "))
 		if m := pythonFrame.FindStringSubmatch(tail[span[0]:]); i == 0 && m != nil {
-			words += fmt.Sprintf(" in %s (%s:%s)", m[3], m[1], m[2])
+			message += fmt.Sprintf(" in %s (%s:%s)", m[3], m[1], m[2])
 		}
-		return words, ""
+		return message, ""
 	}
 	if raised := tracebacks(tail); len(raised) > 0 {
 		last := raised[len(raised)-1]
@@ -114,8 +114,8 @@ func lastWords(tail string) (words, class string) {
 }
 
 func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return oneLine(lines[len(lines)-1])
+	text = strings.TrimSpace(text)
+	return oneLine(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // oneLine is the first line with something in it, cut when it is long.
@@ -127,12 +127,12 @@ func oneLine(text string) string {
 	return text
 }
 
-// after joins what is known on top, if anything.
-func after(words string) string {
-	if words == "" {
+// detail is a text to follow a message, if there is any.
+func detail(text string) string {
+	if text == "" {
 		return ""
 	}
-	return ": " + oneLine(words)
+	return ": " + oneLine(text)
 }
 
 // exitText is how the process ended, such as "exit status 3" or "signal SIGSEGV (core dumped)".
@@ -151,7 +151,7 @@ func exitText(e Evidence) string {
 	}
 }
 
-// deadlySignal is the signal that ended the process, or with shell the one that a shell between reports as 128 and its number.
+// deadlySignal is the signal that ended the process, or with shell the one that a shell in between reports as 128 plus its number.
 func deadlySignal(e Evidence) (sig syscall.Signal, shell bool) {
 	if e.Signal != 0 {
 		return e.Signal, false

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// words is a text as the rules read it: in small letters too, and with the CUDA errors that it gives by their numbers.
-type words struct {
+// scanned is a text with what the rules need of it: small letters, and its CUDA error numbers.
+type scanned struct {
 	text, small string
 	numbers     []numberAt
 }
 
 type numberAt struct{ code, at int }
 
-func wordsIn(text string) words {
-	w := words{text: text, small: strings.ToLower(text)}
-	if !numbered.may(w.small) {
+func scan(text string) scanned {
+	w := scanned{text: text, small: strings.ToLower(text)}
+	if !numbered.mayMatch(w.small) {
 		return w
 	}
 	for _, m := range numbered.FindAllStringSubmatchIndex(text, -1) {
@@ -28,17 +28,17 @@ func wordsIn(text string) words {
 	return w
 }
 
-// numbered are the ways in which libraries write a CUDA error by its number.
+// numbered matches a CUDA error that a library gives by its number.
 var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:error|failure)(?: code)?[ :=(]{1,3}(\d{1,3})\b`)
 
-// pattern is a regular expression with words, in small letters, of which every text that it matches has one. Looking for words is a
-// thousand times faster than matching. Without words any text may match.
+// pattern is a regular expression with words in small letters: every text that it matches has one of them. A search for words is a
+// thousand times faster than a match. Without words any text may match.
 type pattern struct {
 	*regexp.Regexp
 	words []string
 }
 
-// re is a pattern that takes small and capital letters for the same.
+// re is a pattern that ignores case.
 func re(text string) *pattern {
 	text = `(?i)` + text
 	parsed, err := syntax.Parse(text, syntax.Perl)
@@ -48,12 +48,12 @@ func re(text string) *pattern {
 	return &pattern{regexp.MustCompile(text), wordsOf(parsed.Simplify())}
 }
 
-// may reports whether a text can match; small is the text in small letters.
-func (p *pattern) may(small string) bool {
+// mayMatch reports whether a text can match; small is the text in small letters.
+func (p *pattern) mayMatch(small string) bool {
 	return len(p.words) == 0 || slices.ContainsFunc(p.words, func(word string) bool { return strings.Contains(small, word) })
 }
 
-// wordsOf are the words of which each match has one, or none where a match needs no certain word.
+// wordsOf are words of which every match has one, or none where there are no such words.
 func wordsOf(e *syntax.Regexp) []string {
 	switch e.Op {
 	case syntax.OpLiteral:
@@ -61,7 +61,7 @@ func wordsOf(e *syntax.Regexp) []string {
 	case syntax.OpCapture, syntax.OpPlus:
 		return wordsOf(e.Sub[0])
 	case syntax.OpConcat:
-		// The part that is the rarest to be seen: the one whose shortest word is the longest.
+		// The rarest part: the one whose shortest word is the longest.
 		var best []string
 		for _, part := range e.Sub {
 			if words := wordsOf(part); shortest(words) > shortest(best) {
