@@ -2,19 +2,17 @@ package metrics
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 )
 
-// instruments take the Temporal SDK's metrics and hand them to Prometheus, under the SDK's names; timers are histograms in seconds.
-// The SDK tags one name differently in different places, so that a series is a name with its tags, made when it is first used.
+// instruments hand the Temporal SDK's metrics to Prometheus, under the SDK's names; timers are histograms in seconds. The SDK gives
+// one name different tags in different places, so a series is a name with its tags, made at its first use.
 type instruments struct {
 	tags   map[string]string
 	series *series
@@ -22,97 +20,70 @@ type instruments struct {
 
 type series struct {
 	mu  sync.Mutex
-	all map[string]*measured
-}
-
-// measured is one series. Of a counter or gauge it holds a float's bits; of a timer counts by bucket, and the sum in seconds.
-type measured struct {
-	desc    *prometheus.Desc
-	labels  []string
-	kind    prometheus.ValueType // 0: a histogram
-	value   atomic.Uint64
-	buckets []atomic.Uint64
+	all map[string]prometheus.Collector
 }
 
 // buckets are the upper bounds of timers, in seconds; polls last up to a minute.
 var buckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 600}
 
-func newInstruments() *instruments { return &instruments{series: &series{all: map[string]*measured{}}} }
+func newInstruments() *instruments {
+	return &instruments{series: &series{all: map[string]prometheus.Collector{}}}
+}
 
 // WithTags implements client.MetricsHandler.
 func (m *instruments) WithTags(tags map[string]string) client.MetricsHandler {
-	all := maps.Clone(m.tags)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{}
+	maps.Copy(all, m.tags)
 	maps.Copy(all, tags)
 	return &instruments{all, m.series}
 }
 
 // Counter implements client.MetricsHandler.
 func (m *instruments) Counter(name string) client.MetricsCounter {
-	return addition{m.find(name, prometheus.CounterValue)}
+	return counter{get(m, strings.TrimSuffix(name, "_total")+"_total", func(o prometheus.Opts) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts(o))
+	})}
 }
 
 // Gauge implements client.MetricsHandler.
 func (m *instruments) Gauge(name string) client.MetricsGauge {
-	return setting{m.find(name, prometheus.GaugeValue)}
+	return gauge{get(m, name, func(o prometheus.Opts) prometheus.Gauge { return prometheus.NewGauge(prometheus.GaugeOpts(o)) })}
 }
 
 // Timer implements client.MetricsHandler.
-func (m *instruments) Timer(name string) client.MetricsTimer { return duration{m.find(name, 0)} }
+func (m *instruments) Timer(name string) client.MetricsTimer {
+	return timer{get(m, name+"_seconds", func(o prometheus.Opts) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: o.Name, Help: o.Help, ConstLabels: o.ConstLabels, Buckets: buckets})
+	})}
+}
 
 type (
-	addition struct{ *measured }
-	setting  struct{ *measured }
-	duration struct{ *measured }
+	counter struct{ prometheus.Counter }
+	gauge   struct{ prometheus.Gauge }
+	timer   struct{ prometheus.Histogram }
 )
 
-func (a addition) Inc(n int64)      { a.add(float64(n)) }
-func (s setting) Update(to float64) { s.value.Store(math.Float64bits(to)) }
-func (d duration) Record(t time.Duration) {
-	at, _ := slices.BinarySearch(buckets, t.Seconds())
-	d.buckets[at].Add(1)
-	d.add(t.Seconds())
-}
+func (c counter) Inc(n int64)          { c.Add(float64(n)) }
+func (g gauge) Update(to float64)      { g.Set(to) }
+func (t timer) Record(d time.Duration) { t.Observe(d.Seconds()) }
 
-func (m *measured) add(n float64) {
-	for {
-		before := m.value.Load()
-		if m.value.CompareAndSwap(before, math.Float64bits(math.Float64frombits(before)+n)) {
-			return
-		}
-	}
-}
-
-func (m *instruments) find(name string, kind prometheus.ValueType) *measured {
-	names := slices.Sorted(maps.Keys(m.tags))
-	labels := make([]string, len(names))
+// get is the series of a name with the tags of m.
+func get[T prometheus.Collector](m *instruments, name string, create func(prometheus.Opts) T) T {
 	key := name
-	for i, each := range names {
-		labels[i] = m.tags[each]
-		key += "\x00" + each + "\x00" + labels[i]
+	for _, tag := range slices.Sorted(maps.Keys(m.tags)) {
+		key += "\x00" + tag + "\x00" + m.tags[tag]
 	}
-	s := m.series
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.all[key]
-	if found == nil {
-		if kind == prometheus.CounterValue {
-			name = strings.TrimSuffix(name, "_total") + "_total"
-		} else if kind == 0 {
-			name += "_seconds"
-		}
-		found = &measured{
-			desc: prometheus.NewDesc(name, "Of the Temporal SDK.", names, nil), labels: labels, kind: kind,
-			buckets: make([]atomic.Uint64, len(buckets)+1),
-		}
-		s.all[key] = found
+	m.series.mu.Lock()
+	defer m.series.mu.Unlock()
+	found, ok := m.series.all[key].(T)
+	if !ok {
+		found = create(prometheus.Opts{Name: name, Help: "Of the Temporal SDK.", ConstLabels: m.tags})
+		m.series.all[key] = found
 	}
 	return found
 }
 
-// Describe implements prometheus.Collector: which series there are is not known before.
+// Describe implements prometheus.Collector: the series are not known in advance.
 func (m *instruments) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -121,18 +92,6 @@ func (m *instruments) Collect(to chan<- prometheus.Metric) {
 	all := slices.Collect(maps.Values(m.series.all))
 	m.series.mu.Unlock()
 	for _, each := range all {
-		value := math.Float64frombits(each.value.Load())
-		if each.kind != 0 {
-			to <- prometheus.MustNewConstMetric(each.desc, each.kind, value, each.labels...)
-			continue
-		}
-		upTo, count := map[float64]uint64{}, uint64(0)
-		for i := range each.buckets {
-			count += each.buckets[i].Load()
-			if i < len(buckets) {
-				upTo[buckets[i]] = count
-			}
-		}
-		to <- prometheus.MustNewConstHistogram(each.desc, count, value, upTo, each.labels...)
+		each.Collect(to)
 	}
 }

@@ -25,22 +25,21 @@ import (
 )
 
 const (
-	// scrapeLimit is the time after which a scrape is refused, as when a driver does not answer; scrapesMost how many may wait.
+	// scrapeLimit is the timeout of a scrape, as when a driver does not answer; scrapesMost how many may run at a time.
 	scrapeLimit = 10 * time.Second
 	scrapesMost = 4
 )
 
-// Metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served,
-// and counting costs next to nothing.
+// Metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served.
 type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
-	// version is what the worker says of itself, health why it cannot do its work, or nil.
+	// version is the worker's, health says why it cannot do its work, or nil.
 	version string
 	health  func() error
 
-	mu     sync.Mutex // not held while a slot, a pool or the driver is asked
+	mu     sync.Mutex // not held during calls of a slot, a pool or the driver
 	slots  []Slot
 	pools  []*pool.Pool
 	Faults map[faulty]int64
@@ -49,7 +48,7 @@ type Metrics struct {
 	ended  chan struct{}
 }
 
-// Slot is a slot of which the metrics tell.
+// Slot is a slot in the metrics.
 type Slot struct {
 	Pool, Name, Device string
 	Runs               *slot.Slot
@@ -102,7 +101,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
 	}))
-	mux.HandleFunc("GET /healthz", m.well)
+	mux.HandleFunc("GET /healthz", m.healthz)
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
 		defer close(m.ended)
@@ -115,11 +114,11 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	return url, nil
 }
 
-// SDK takes the metrics of a Temporal client.
+// SDK is for the metrics of a Temporal client.
 func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
-// well answers 200 while this worker can do its work, else 503 with the reasons, a line each. It asks nobody.
-func (m *Metrics) well(to http.ResponseWriter, _ *http.Request) {
+// healthz answers 200 while this worker can do its work, else 503 with the reasons, a line each.
+func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
 	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	to.Header().Set("Cache-Control", "no-store")
 	if err := m.health(); err != nil {
@@ -143,7 +142,7 @@ func (m *Metrics) Stop(ctx context.Context) error {
 	return err
 }
 
-// gauges reads a worker's slots and devices when somebody asks.
+// gauges reads a worker's slots and devices at each scrape.
 type gauges struct {
 	*Metrics
 	devices []gpu.Device
@@ -199,7 +198,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.Pool, c.Name)
 		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.Pool, c.Name)
 		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.Pool, c.Name)
-		// A counter that is not there before it is 1 never rises for Prometheus.
+		// For Prometheus a counter that first appears as 1 never rose.
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.Pool, c.Name, reason)
 		}
