@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// claimFor is how long a group is kept from others for a call that wants it whole, and each further time twice as long up to
-	// claimMost, so that long calls get to their end too. In between others have it for claimRest times as long.
+	// claimFor is how long a claim keeps a group from others. Each further claim lasts twice as long, up to claimMost, so long calls end
+	// within one. In between others have the group for claimRest times as long.
 	claimFor  = time.Minute
 	claimMost = time.Hour
 	claimRest = 3
 )
 
-// claim keeps a group from others for the sake of a call that wants it whole. The pool's lock guards it.
+// claim keeps a group from others for a call that wants it whole. The pool's lock guards it.
 type claim struct {
-	who   *waiter // nil once the claim has lapsed
-	term  time.Duration
-	rests bool // others have the group for now
-	timer *time.Timer
+	owner  *waiter // nil once the claim has lapsed
+	term   time.Duration
+	paused bool // others have the group for now
+	timer  *time.Timer
 }
 
-// claimed reports whether a group is kept from others; the caller holds the lock.
+// claimed reports whether a claim keeps a group from others; the caller holds the lock.
 func (p *Pool) claimed(group string) bool {
 	c := p.claims[group]
-	return c != nil && c.who != nil
+	return c != nil && c.owner != nil
 }
 
-// clear gives a waiter the first slot of a group in which nobody is left, and all others with it. Until then it claims the group
-// with the fewest calls, and another one where a claim has lapsed. The caller holds the lock.
-func (p *Pool) clear(w *waiter) *Handle {
+// chooseGroup picks a group without calls and returns its first slot with all others beside it. Until there is one it claims the
+// group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
+func (p *Pool) chooseGroup(w *waiter) *Handle {
 	group, load := "", map[string]int{}
 	for _, h := range p.handles {
 		if h.busy {
@@ -42,14 +42,14 @@ func (p *Pool) clear(w *waiter) *Handle {
 	}
 	for _, h := range p.handles {
 		c := p.claims[h.Group]
-		if c != nil && c.who == w {
-			if !p.off(h) {
+		if c != nil && c.owner == w {
+			if !p.isCordoned(h.Group) {
 				group = h.Group
 				break
 			}
 			p.unclaim(h.Group)
 		}
-		if p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.off(h) || c != nil && c.rests && load[h.Group] > 0 {
+		if p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.isCordoned(h.Group) || c != nil && c.paused && load[h.Group] > 0 {
 			continue
 		}
 		if group == "" || load[h.Group] < load[group] {
@@ -79,55 +79,50 @@ func (p *Pool) clear(w *waiter) *Handle {
 	return first
 }
 
-// claim keeps a group for a waiter, unless it has it already; the caller holds the lock.
+// claim keeps a group for a waiter, unless somebody claims it; the caller holds the lock.
 func (p *Pool) claim(group string, w *waiter) {
 	c := p.claims[group]
 	switch {
 	case c == nil:
 		c = &claim{term: claimFor}
 		p.claims[group] = c
-	case c.who != nil:
+	case c.owner != nil:
 		return
 	default:
 		c.term = min(2*c.term, claimMost)
 	}
-	c.who = w
+	c.owner = w
 	c.timer = time.AfterFunc(c.term, func() { p.lapse(group, c) })
 }
 
-// lapse lets others have a group that did not get free in time, as beside a call that hangs.
+// lapse gives others a group that did not get free in time, as beside a call that hangs.
 func (p *Pool) lapse(group string, c *claim) {
-	p.mu.Lock()
-	if p.claims[group] != c {
-		p.mu.Unlock()
-		return
-	}
-	w, rest := c.who, claimRest*c.term
-	c.who, c.rests = nil, true
-	c.timer = time.AfterFunc(rest, func() { p.resume(group, c) })
-	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
-	p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-		zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
-		zap.Duration("again", rest))
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
+	p.update(func() {
+		if p.claims[group] != c {
+			return
+		}
+		w, pause := c.owner, claimRest*c.term
+		c.owner, c.paused = nil, true
+		c.timer = time.AfterFunc(pause, func() { p.resume(group, c) })
+		p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
+		p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
+			zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
+			zap.Duration("again", pause))
+	})
 }
 
 // resume lets calls claim a group again.
 func (p *Pool) resume(group string, c *claim) {
-	p.mu.Lock()
-	if p.claims[group] != c {
-		p.mu.Unlock()
-		return
-	}
-	c.rests = false
-	p.grant()
-	if c.who == nil && p.claims[group] == c {
-		delete(p.claims, group)
-	}
-	p.mu.Unlock()
-	p.Changed()
+	p.update(func() {
+		if p.claims[group] != c {
+			return
+		}
+		c.paused = false
+		p.grant()
+		if c.owner == nil && p.claims[group] == c {
+			delete(p.claims, group)
+		}
+	})
 }
 
 // unclaim ends the claim on a group, if there is one; the caller holds the lock.
@@ -138,10 +133,10 @@ func (p *Pool) unclaim(group string) {
 	}
 }
 
-// disclaim gives up a group that a waiter was to have whole; the caller holds the lock.
-func (p *Pool) disclaim(w *waiter) {
+// unclaimAll ends a waiter's claims; the caller holds the lock.
+func (p *Pool) unclaimAll(w *waiter) {
 	for group, c := range p.claims {
-		if c.who == w {
+		if c.owner == w {
 			p.unclaim(group)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// Slot is what a pool hands out; *slot.Slot is one. Run blocks until the call is over and is called by one holder at a time;
-// the others may be called at any time, and Stop more than once.
+// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run, which blocks until the call is over. The other
+// methods may be called at any time, and Stop more than once.
 type Slot interface {
 	Run(ctx context.Context, call slot.Call) error
 	Clear(ctx context.Context) error
@@ -27,8 +27,8 @@ type Slot interface {
 // ErrStopped ends calls when the worker stops.
 var ErrStopped = errors.New("the worker stops")
 
-// Pool hands the slots of one pool to calls: calls that are pinned to a device first, since they can run nowhere else, then
-// first come, first served. It never decides what Temporal is asked for, nor how many slots there are.
+// Pool gives the slots of one pool to calls: first to calls that are pinned to a device, since they can run nowhere else, then in
+// order of arrival.
 type Pool struct {
 	Name string
 	// Changed is called without the lock whenever the answers of Slots and Free may have changed.
@@ -37,12 +37,12 @@ type Pool struct {
 
 	mu       sync.Mutex // guards what follows
 	handles  []*Handle
-	open     int               // calls that a group runs at a time
-	kept     int               // processes that a group keeps
-	vacating sync.WaitGroup    // processes that end because they are too many
+	open     int               // the most calls of a group at a time
+	kept     int               // the most processes of a group
+	evicting sync.WaitGroup    // surplus processes that end
 	waiting  []*waiter         // in order of arrival
-	claims   map[string]*claim // of calls that want a whole group, by group
-	cordoned map[string]string // why, by group
+	claims   map[string]*claim // by group
+	cordoned map[string]string // the reason, by group
 	stopped  error
 }
 
@@ -51,29 +51,29 @@ type Handle struct {
 	Slot
 	Group   string
 	busy    bool
-	leaving bool   // its process ends because it is one too many
-	warm    string // the task of which the last item finished here, if the process was not ended by the pool since
-	// Peak, where there is one, takes what items held.
+	evicted bool   // its surplus process ends
+	warm    string // the task of the last item that finished here, unless the pool has ended the process since
+	// Peak, where there is one, observes what items held.
 	Peak *Peak
-	// Model is what the group's devices are.
+	// Model names the group's devices.
 	Model string
-	// Memory is the budget of a call that has the group whole. Limits are the environment of a process that takes the allowance of each
-	// device beside its data, and the room that is left there for its framework, in a slot or with the group whole.
+	// Memory is the budget of a call with the whole group. Limits are the environment of a process, in a slot or with the whole group,
+	// and the room on each device for its framework when the process takes the allowance beside its data.
 	Memory gpumux.Size
 	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
-	// Beside are the other slots of the group while a call has the group whole.
+	// Beside are the other slots of the group while a call has the whole group.
 	Beside []*Handle
 }
 
 // waiter is a call that waits for a slot; group is empty when any will do. Whole asks for every slot of one group.
 type waiter struct {
-	task  string
-	group string
-	whole bool
-	turn  chan turn // buffered, so that a grant never blocks
+	task   string
+	group  string
+	whole  bool
+	answer chan answer // buffered, so a grant never blocks
 }
 
-type turn struct {
+type answer struct {
 	handle *Handle
 	err    error
 }
@@ -86,63 +86,68 @@ func New(name string, handles []*Handle) *Pool {
 	}
 }
 
-// Acquire waits for a slot: one whose process is loaded with the task if there is a choice. A whole group is kept from others
-// from the moment it is asked for, so that it gets free however much work waits, but not for ever. It fails when ctx ends, when the
-// pool stops, and with a device_lost fault when every device that would do is cordoned.
+// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group is kept from others for a while, so it gets
+// free however much work waits. Acquire fails when ctx ends, when the pool stops, and with a device_lost fault when every suitable
+// device is cordoned.
 func (p *Pool) Acquire(ctx context.Context, task, group string, whole bool) (*Handle, error) {
-	w := &waiter{task: task, group: group, whole: whole, turn: make(chan turn, 1)}
+	w := &waiter{task: task, group: group, whole: whole, answer: make(chan answer, 1)}
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case t := <-w.turn:
+	case a := <-w.answer:
 		p.Changed()
-		return t.handle, t.err
+		return a.handle, a.err
 	case <-ctx.Done():
 	}
-	p.mu.Lock()
-	p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })
-	select {
-	case t := <-w.turn: // granted at the same moment
-		if t.handle != nil {
-			t.handle.release()
+	p.update(func() {
+		p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })
+		select {
+		case a := <-w.answer: // granted at the same moment
+			if a.handle != nil {
+				a.handle.release()
+			}
+		default:
+			p.unclaimAll(w)
 		}
-	default:
-		p.disclaim(w)
-	}
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
+	})
 	return nil, context.Cause(ctx)
 }
 
-// Release takes a slot back.
-func (p *Pool) Release(h *Handle) {
+// update changes the pool under its lock, serves the waiting calls and calls Changed.
+func (p *Pool) update(change func()) {
 	p.mu.Lock()
-	given := append([]*Handle{h}, h.Beside...)
-	h.release()
-	for _, each := range given {
-		// One that still reclaims waits for a process that was killed and does not end.
-		if p.stopped == nil && each.State() == slot.Reclaiming || each == h && p.surplus(h) {
-			p.vacate(each)
-		}
-	}
+	change()
 	p.grant()
 	p.mu.Unlock()
 	p.Changed()
 }
 
-// release makes a slot free, and those beside it; the caller holds the pool's lock.
+// Release frees a slot.
+func (p *Pool) Release(h *Handle) {
+	p.update(func() {
+		freed := append([]*Handle{h}, h.Beside...)
+		h.release()
+		for _, each := range freed {
+			// One that still reclaims waits for a killed process that does not end.
+			if p.stopped == nil && each.State() == slot.Reclaiming || each == h && p.surplus(h) {
+				p.evict(each)
+			}
+		}
+	})
+}
+
+// release frees a slot and those beside it; the caller holds the pool's lock.
 func (h *Handle) release() {
-	h.busy, h.leaving = false, false
+	h.busy, h.evicted = false, false
 	for _, other := range h.Beside {
 		other.busy = false
 	}
 	h.Beside = nil
 }
 
-// Busy is how many slots run calls, with those that a call has to itself.
+// Busy is how many slots run calls, with all of a group that a call has to itself.
 func (p *Pool) Busy() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +159,7 @@ func (p *Pool) Busy() (n int) {
 	return n
 }
 
-// grant serves who can be served; the caller holds the lock.
+// grant serves the waiting calls that can be served; the caller holds the lock.
 func (p *Pool) grant() {
 	for _, pinned := range []bool{true, false} {
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
@@ -162,27 +167,27 @@ func (p *Pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.group); err != nil {
-				p.disclaim(w)
-				w.turn <- turn{err: err}
+				p.unclaimAll(w)
+				w.answer <- answer{err: err}
 				return true
 			}
 			var h *Handle
 			if w.whole {
-				h = p.clear(w)
+				h = p.chooseGroup(w)
 			} else {
-				h = p.best(w)
+				h = p.choose(w)
 			}
 			if h == nil {
 				return false
 			}
 			h.busy = true
-			w.turn <- turn{handle: h}
+			w.answer <- answer{handle: h}
 			return true
 		})
 	}
 }
 
-// refusal says why no slot can ever do for now.
+// refusal says why no slot can serve a group's calls for now.
 func (p *Pool) refusal(group string) error {
 	if p.stopped != nil {
 		return p.stopped
@@ -192,11 +197,10 @@ func (p *Pool) refusal(group string) error {
 		if group != "" && h.Group != group {
 			continue
 		}
-		w, bad := p.cordoned[h.Group]
-		if !bad {
+		if !p.isCordoned(h.Group) {
 			return nil
 		}
-		why = h.Group + " is cordoned: " + w
+		why = h.Group + " is cordoned: " + p.cordoned[h.Group]
 	}
 	return &gpumux.Fault{
 		Kind: gpumux.DeviceLost, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
@@ -204,22 +208,22 @@ func (p *Pool) refusal(group string) error {
 	}
 }
 
-// best chooses among the free slots: a process that has the task, then no process, then one with another task; among equals
-// the device that does least, so that load spreads.
-func (p *Pool) best(w *waiter) *Handle {
+// choose picks a free slot: one whose process has the task, then one without a process, then one with another task; among equals the
+// one on the least busy device.
+func (p *Pool) choose(w *waiter) *Handle {
 	load := map[string]int{}
 	for _, h := range p.handles {
-		if h.busy && !h.leaving {
+		if h.busy && !h.evicted {
 			load[h.Group]++
 		}
 	}
 	var best *Handle
 	var least [2]int
 	for _, h := range p.handles {
-		if h.busy || load[h.Group] >= p.open || p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.off(h) {
+		if h.busy || load[h.Group] >= p.open || p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.isCordoned(h.Group) {
 			continue
 		}
-		cost := [2]int{effort(h, w.task), load[h.Group]}
+		cost := [2]int{startCost(h, w.task), load[h.Group]}
 		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
 			best, least = h, cost
 		}
@@ -227,45 +231,37 @@ func (p *Pool) best(w *waiter) *Handle {
 	return best
 }
 
-// effort orders slots by how much has to happen before they can run the task.
-func effort(h *Handle, task string) int {
+// startCost orders slots by the steps before they can run the task.
+func startCost(h *Handle, task string) int {
 	loaded := h.Task()
-	switch h.State() {
-	case slot.Backoff:
+	switch state := h.State(); {
+	case state == slot.Backoff:
 		return 4
-	case slot.Poisoned, slot.Reclaiming:
+	case state == slot.Poisoned || state == slot.Reclaiming:
 		return 3
-	case slot.Vacant:
+	case state == slot.Vacant || loaded == "":
 		return 1
-	}
-	switch loaded {
-	case task:
+	case loaded == task:
 		return 0
-	case "":
-		return 1
 	}
 	return 2
 }
 
 // Cordon keeps new calls off a group of devices; calls that run there go on. It reports whether that is new.
-func (p *Pool) Cordon(group, why string) bool {
-	p.mu.Lock()
-	_, already := p.cordoned[group]
-	p.cordoned[group] = why
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
-	return !already
+func (p *Pool) Cordon(group, why string) (fresh bool) {
+	p.update(func() {
+		fresh = !p.isCordoned(group)
+		p.cordoned[group] = why
+	})
+	return fresh
 }
 
 // Uncordon ends a cordon. It reports whether there was one.
-func (p *Pool) Uncordon(group string) bool {
-	p.mu.Lock()
-	_, was := p.cordoned[group]
-	delete(p.cordoned, group)
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
+func (p *Pool) Uncordon(group string) (was bool) {
+	p.update(func() {
+		was = p.isCordoned(group)
+		delete(p.cordoned, group)
+	})
 	return was
 }
 
@@ -273,14 +269,13 @@ func (p *Pool) Uncordon(group string) bool {
 func (p *Pool) Cordoned(group string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, bad := p.cordoned[group]
-	return bad
+	return p.isCordoned(group)
 }
 
-// off reports whether a slot is cordoned; the caller holds the lock.
-func (p *Pool) off(h *Handle) bool {
-	_, bad := p.cordoned[h.Group]
-	return bad
+// isCordoned is Cordoned for a caller with the lock.
+func (p *Pool) isCordoned(group string) bool {
+	_, cordoned := p.cordoned[group]
+	return cordoned
 }
 
 // Slots is the number of slots that may be used: of a group, or of all.
@@ -301,14 +296,14 @@ func (p *Pool) count(group string) (slots, free int) {
 	defer p.mu.Unlock()
 	all, busy, unused := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, h := range p.handles {
-		if p.off(h) || group != "" && h.Group != group {
+		if p.isCordoned(h.Group) || group != "" && h.Group != group {
 			continue
 		}
 		all[h.Group]++
 		switch {
 		case !h.busy:
 			unused[h.Group]++
-		case !h.leaving:
+		case !h.evicted:
 			busy[h.Group]++
 		}
 	}
@@ -337,13 +332,13 @@ func (p *Pool) Stop(ctx context.Context) error {
 		all.Go(func() { errs[i] = h.Stop(ctx) })
 	}
 	all.Wait()
-	vacated := make(chan struct{})
+	evicted := make(chan struct{})
 	go func() {
-		defer close(vacated)
-		p.vacating.Wait()
+		defer close(evicted)
+		p.evicting.Wait()
 	}()
 	select {
-	case <-vacated:
+	case <-evicted:
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("stop pool %s: a process that was one too many has not ended: %w", p.Name, context.Cause(ctx)))
 	}
@@ -356,7 +351,7 @@ type Peak struct {
 	most int64
 }
 
-// Take takes in what one item held.
+// Take observes what one item held.
 func (p *Peak) Take(held int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

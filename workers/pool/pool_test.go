@@ -265,7 +265,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Free("A")})
 	p.Release(held[0])
 	p.Release(held[1])
-	p.vacating.Wait()
+	p.evicting.Wait()
 	require.Empty(t, got)
 	require.Equal(t, slot.Vacant, held[0].State())
 	require.Equal(t, slot.Vacant, held[1].State())
@@ -282,10 +282,10 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	// Fewer calls at a time, with the processes kept.
 	p.Resize(1, 2)
 	p.Release(next)
-	p.vacating.Wait()
+	p.evicting.Wait()
 	require.Equal(t, slot.Ready, next.State())
 	p.Resize(1, 1) // one of them is free now, and ends
-	p.vacating.Wait()
+	p.evicting.Wait()
 	require.Equal(t, slot.Vacant, next.State())
 	require.NoError(t, p.Stop(t.Context()))
 	for _, f := range fakes {
@@ -296,7 +296,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	p, fakes := fakePool(6, "A")
 	loaded := func() (n int) {
-		p.vacating.Wait()
+		p.evicting.Wait()
 		for _, f := range fakes {
 			if f.State() == slot.Ready {
 				n++
@@ -431,7 +431,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	p.Resize(2, 2)
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
-	p.vacating.Wait()
+	p.evicting.Wait()
 	require.Equal(t, 4, p.Free(""))
 }
 

@@ -6,45 +6,43 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// Resize lets each group run so many calls at a time, and keep so many processes. More calls than that go on to their end; then
-// a process that is one too many is ended, so that its memory is free.
+// Resize lets each group run so many calls at a time, and keep so many processes. Running calls go on to their end; then a surplus
+// process ends, so its memory is free.
 func (p *Pool) Resize(open, kept int) {
-	p.mu.Lock()
-	p.open, p.kept = open, kept
-	for _, h := range p.handles {
-		if !h.busy && p.surplus(h) {
-			p.vacate(h)
+	p.update(func() {
+		p.open, p.kept = open, kept
+		for _, h := range p.handles {
+			if !h.busy && p.surplus(h) {
+				p.evict(h)
+			}
 		}
-	}
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
+	})
 }
 
-// surplus reports whether a slot has a process which its group is not to keep; the caller holds the lock.
+// surplus reports whether a slot has a process above the number that its group keeps; the caller holds the lock.
 func (p *Pool) surplus(h *Handle) bool {
 	if p.kept >= len(p.handles) || p.stopped != nil || h.State() == slot.Vacant {
 		return false
 	}
 	held := 0
 	for _, other := range p.handles {
-		if other.Group == h.Group && !other.leaving && (other.busy || other.State() != slot.Vacant) {
+		if other.Group == h.Group && !other.evicted && (other.busy || other.State() != slot.Vacant) {
 			held++
 		}
 	}
 	return held > p.kept
 }
 
-// vacate ends the process of a free slot; the caller holds the lock.
-func (p *Pool) vacate(h *Handle) {
-	h.busy, h.leaving, h.warm = true, true, ""
-	p.vacating.Go(func() {
+// evict ends the process of a free slot; the caller holds the lock.
+func (p *Pool) evict(h *Handle) {
+	h.busy, h.evicted, h.warm = true, true, ""
+	p.evicting.Go(func() {
 		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
 		p.Release(h)
 	})
 }
 
-// SetWarm notes that a slot has finished an item of a task.
+// SetWarm records that a slot has finished an item of a task.
 func (p *Pool) SetWarm(h *Handle, task string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
