@@ -1,7 +1,7 @@
 // Package contact ends calls before the Temporal server gives their chunks to another worker.
 //
-// It owns the question whether worker and server see each other, and the contexts that end when they do not. It never touches a
-// process, and never ends the worker: calls run again when the server is back. Run stops with its context.
+// It owns the worker's lease, which the server renews with each answer, and the contexts that end with it. It never touches a process
+// and never ends the worker: calls run again when the server is back. Run stops with its context.
 package contact
 
 import (
@@ -16,47 +16,46 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// The server hands a chunk on gpumux.HeartbeatTimeout after the last heartbeat that it got. When the server last answered, that
-// heartbeat was at most gpumux.HeartbeatEvery old: the SDK holds one back for that long after another. So what runs here must end
-// gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery after the last answer; a second is kept for the ending itself.
+// The server gives a chunk to another worker gpumux.HeartbeatTimeout after its last heartbeat. At the server's last answer that
+// heartbeat was at most gpumux.HeartbeatEvery old: the SDK holds one back for so long after another. So calls must end
+// gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery after the last answer, less a second for the end itself.
 const (
 	// Lease is how long calls run on after the server last answered.
-	Lease = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
-	// askEvery is how often the server is asked whether it is there, askLimit how long the answer may take.
+	Lease = gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery - time.Second
+	// askEvery is the pause between two questions to the server, askLimit the longest wait for an answer.
 	askEvery = time.Second
 	askLimit = Lease / 4
-	// pause is the time without a turn from which a worker was stopped, rather than the server away.
+	// pause is the time without a sign of this program from which it was stopped, rather than the server away.
 	pause = askEvery + askLimit + time.Second
-	// steady is the age of the last answer up to which the way to the server counts as clear: what the server handed out came at
-	// once, and did not spend a part of its time under way.
+	// steady is the age of the last answer up to which the connection counts as good: a chunk arrived at once.
 	steady = askEvery + 500*time.Millisecond
-	// openPoll is how long the server keeps a request for work open: what it gave to one that was open when contact was lost may
-	// have gone to others since.
+	// openPoll is how long the server keeps a request for work open. A chunk for a request from before contact was lost may have gone
+	// to others since.
 	openPoll = 70 * time.Second
 )
 
-// errSilence ends calls when worker and server lose sight of each other.
+// errSilence ends calls with the lease.
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives this chunk to "+
 	"another worker, so it ends here: %w", slot.ErrLapsed)
 
 // Contact knows when the server last answered. Its methods may be called from any goroutine.
 type Contact struct {
 	ask func(context.Context) error
-	// now is a clock that goes on while this program, or the whole system, stands still.
+	// now is a clock that does not stop with this program or the system.
 	now func() time.Duration
 	log *zap.Logger
 
 	mu   sync.Mutex // guards what follows
 	ctx  context.Context
 	lose context.CancelCauseFunc
-	// answered is when the last question that got an answer was asked, awake when the worker was last seen to run.
+	// answered is when the last answered question was asked, awake when this program last ran.
 	answered, awake time.Duration
 	lost            bool
-	// lapsed is when calls were last given up, halted when an answer last came after more than steady; 0 before.
-	lapsed, halted time.Duration
+	// lapsed is when the lease last ended, late when an answer last came after more than steady; 0 before.
+	lapsed, late time.Duration
 }
 
-// New begins as if the server had just answered. Ask asks whether it is there; now is Uptime, or a test's own clock.
+// New begins as if the server had just answered. Ask asks the server for a sign of life; now is Uptime, or a test's own clock.
 func New(ask func(context.Context) error, now func() time.Duration, log *zap.Logger) *Contact {
 	k := &Contact{ask: ask, now: now, log: log, answered: now(), awake: now()}
 	k.ctx, k.lose = context.WithCancelCause(context.Background())
@@ -67,7 +66,7 @@ func New(ask func(context.Context) error, now func() time.Duration, log *zap.Log
 func (k *Contact) Held() context.Context {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look()
+	k.expire()
 	if k.lost {
 		gone, lose := context.WithCancelCause(context.Background())
 		lose(errSilence)
@@ -76,36 +75,36 @@ func (k *Contact) Held() context.Context {
 	return k.ctx
 }
 
-// Check is why what has taken held must end, or nil. It asks the clock, since this program may have been stopped until now.
+// Check is why the holder of a context of Held must end, or nil. It asks the clock, since this program may have been stopped until now.
 func (k *Contact) Check(held context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look()
+	k.expire()
 	return context.Cause(held)
 }
 
-// Silence is how long ago the last question that got an answer was asked.
+// Silence is the age of the last answered question.
 func (k *Contact) Silence() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.now() - k.answered
 }
 
-// Doubt reports whether a chunk that arrives now may have been handed on already.
+// Doubt reports whether a chunk that arrives now may already be another worker's.
 func (k *Contact) Doubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look()
+	k.expire()
 	now := k.now()
 	within := func(since, limit time.Duration) bool { return since > 0 && now-since < limit }
-	return within(k.lapsed, openPoll) || within(k.halted, contract.HeartbeatTimeout) || now-k.answered > steady
+	return within(k.lapsed, openPoll) || within(k.late, gpumux.HeartbeatTimeout) || now-k.answered > steady
 }
 
-// Run asks until ctx ends.
+// Run asks the server until ctx ends.
 func (k *Contact) Run(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	// When the lease ends while an answer is awaited, calls end all the same.
+	// The lease may end during the wait for an answer.
 	deadline := time.NewTimer(Lease)
 	defer deadline.Stop()
 	answers := make(chan error)
@@ -119,9 +118,9 @@ func (k *Contact) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-deadline.C:
-			k.turn()
+			k.touch()
 		case <-ask:
-			asked, asking = k.turn(), true
+			asked, asking = k.touch(), true
 			go func() {
 				limited, cancel := context.WithTimeout(ctx, askLimit)
 				defer cancel()
@@ -133,27 +132,27 @@ func (k *Contact) Run(ctx context.Context) {
 			}()
 		case err := <-answers:
 			asking = false
-			if left := k.answer(asked, err); left > 0 {
+			if left := k.renew(asked, err); left > 0 {
 				deadline.Reset(left + time.Millisecond)
 			}
 		}
 	}
 }
 
-// turn notes that this program runs.
-func (k *Contact) turn() (now time.Duration) {
+// touch records that this program runs.
+func (k *Contact) touch() (now time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look()
+	k.expire()
 	k.awake = k.now()
 	return k.awake
 }
 
-// answer takes in what came of a question that was asked at a time, and returns how long calls may run on.
-func (k *Contact) answer(asked time.Duration, err error) (left time.Duration) {
+// renew renews the lease if a question of this time was answered, and returns how long calls may run on.
+func (k *Contact) renew(asked time.Duration, err error) (left time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look()
+	k.expire()
 	k.awake = k.now()
 	left = asked + Lease - k.awake
 	if err != nil || left <= 0 {
@@ -164,14 +163,14 @@ func (k *Contact) answer(asked time.Duration, err error) (left time.Duration) {
 		k.log.Info("the Temporal server answers again")
 	}
 	if k.awake-k.answered > steady {
-		k.halted = k.awake
+		k.late = k.awake
 	}
 	k.answered = asked
 	return left
 }
 
-// look gives up what is held once the lease is over; the caller holds the lock.
-func (k *Contact) look() {
+// expire ends the contexts of Held when the lease is over; the caller holds the lock.
+func (k *Contact) expire() {
 	now := k.now()
 	silent := now - k.answered
 	if k.lost || silent <= Lease {

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,27 +27,29 @@ type Driver interface {
 // Guard keeps new calls off devices that failed, and lets them back when the driver says that they work again.
 type Guard struct {
 	health Driver
-	pools  []guarded
-	every  time.Duration // between two looks at cordoned devices
+	groups []guarded
+	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
 
 	mu      sync.Mutex
 	suspect map[string]gpu.Action // by UUID: what an event asked for
 }
 
-// New looks at cordoned devices every so often.
+// New makes a guard that checks cordoned devices every so often.
 func New(driver Driver, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{health: driver, every: every, log: log, suspect: map[string]gpu.Action{}}
 }
 
-// Add has it guard a pool on groups of devices, before it runs.
+// Add guards a pool's groups of devices. Call it before Run.
 func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
-	g.pools = append(g.pools, guarded{p, groups})
+	for _, group := range groups {
+		g.groups = append(g.groups, guarded{p, group})
+	}
 }
 
 type guarded struct {
-	pool   *pool.Pool
-	groups []config.Group
+	pool *pool.Pool
+	config.Group
 }
 
 // Run watches until ctx ends.
@@ -54,7 +57,7 @@ func (g *Guard) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		if err := g.health.Watch(ctx, g.event); err != nil {
+		if err := g.health.Watch(ctx, g.observe); err != nil {
 			g.log.Warn("device events are not watched; failures are seen only when a task meets them", zap.Error(err))
 		}
 	})
@@ -65,16 +68,16 @@ func (g *Guard) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			g.look()
+			g.recheck()
 		}
 	}
 }
 
-func (g *Guard) event(e gpu.Event) {
+func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
-		g.look()
+		g.recheck()
 		return
 	}
 	if !e.Action.Cordon() {
@@ -88,22 +91,18 @@ func (g *Guard) event(e gpu.Event) {
 	g.mu.Lock()
 	g.suspect[e.UUID] = e.Action
 	g.mu.Unlock()
-	for _, p := range g.pools {
-		for _, group := range p.groups {
-			if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-				g.cordon(p.pool, group.Name, why)
-			}
+	for _, group := range g.groups {
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
+			g.cordon(group.pool, group.Name, why)
 		}
 	}
 }
 
-// Lost is called when a task met a lost device. The CPU is never lost.
+// Lost reports that a task met a lost device. The CPU is never lost.
 func (g *Guard) Lost(p *pool.Pool, name, why string) {
-	for _, in := range g.pools {
-		for _, group := range in.groups {
-			if in.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
-				g.cordon(p, name, why)
-			}
+	for _, group := range g.groups {
+		if group.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
+			g.cordon(p, name, why)
 		}
 	}
 }
@@ -114,46 +113,34 @@ func (g *Guard) cordon(p *pool.Pool, name, why string) {
 	}
 }
 
-// look restores what answers again.
-func (g *Guard) look() {
-	for _, p := range g.pools {
-		for _, group := range p.groups {
-			if p.pool.Cordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.sick) && p.pool.Uncordon(group.Name) {
-				g.log.Info("device works again", zap.String(logkey.Pool, p.pool.Name), zap.String(logkey.Device, group.Name))
-			}
+// recheck uncordons the devices that work again.
+func (g *Guard) recheck() {
+	for _, group := range g.groups {
+		p := group.pool
+		if p.Cordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.failed) && p.Uncordon(group.Name) {
+			g.log.Info("device works again", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group.Name))
 		}
 	}
 }
 
-// sick asks the driver. A driver that can not tell what a device needs leaves one that asked for a reset cordoned: only a
-// restart of the worker, after the reset, takes it back.
-func (g *Guard) sick(d gpu.Device) bool {
+// failed asks the driver whether a device must stay cordoned. If the driver cannot tell, a device that needed a reset stays so: only a
+// restart of the worker, after the reset, brings it back.
+func (g *Guard) failed(d gpu.Device) bool {
 	if _, err := g.health.Status(d.UUID); err != nil {
 		return true
 	}
-	parent := d.UUID
-	if d.Parent != "" {
-		parent = d.Parent
-	}
-	g.mu.Lock()
-	asked := g.suspect[d.UUID]
-	if hard(g.suspect[parent]) {
-		asked = g.suspect[parent]
-	}
-	g.mu.Unlock()
+	parent := cmp.Or(d.Parent, d.UUID)
 	action, err := g.health.Recovery(parent)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return hard(asked)
-	case err != nil:
-		return true
-	case action.Cordon():
+		return hard(g.suspect[d.UUID]) || hard(g.suspect[parent])
+	case err != nil || action.Cordon():
 		return true
 	}
-	g.mu.Lock()
 	delete(g.suspect, d.UUID)
 	delete(g.suspect, parent)
-	g.mu.Unlock()
 	return false
 }
 

@@ -78,10 +78,10 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, h, p := testGuard(t)
-			g.event(gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 48, Action: test.event})
+			g.observe(gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 48, Action: test.event})
 			require.True(t, p.Cordoned("MIG-b"))
 			h.status, h.recovery, h.unknown = test.status, test.recovery, test.unknown
-			g.look()
+			g.recheck()
 			require.Equal(t, test.restored, !p.Cordoned("MIG-b"))
 		})
 	}
@@ -91,7 +91,7 @@ func TestGuard_ACallThatMetALostDevice(t *testing.T) {
 	g, _, p := testGuard(t)
 	g.Lost(p, "GPU-a", "gone")
 	require.True(t, p.Cordoned("GPU-a"))
-	g.event(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
+	g.observe(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
 	require.False(t, p.Cordoned("GPU-a"))
 
 	cpu := pool.New("cpu", []*pool.Handle{{Slot: slottest.New(), Group: gpu.CPU}})
