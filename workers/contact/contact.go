@@ -16,12 +16,12 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// The server gives a chunk to another worker gpumux.HeartbeatTimeout after its last heartbeat. At the server's last answer that
-// heartbeat was at most gpumux.HeartbeatEvery old: the SDK holds one back for so long after another. So calls must end
-// gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery after the last answer, less a second for the end itself.
+// The server gives a chunk to another worker contract.HeartbeatTimeout after its last heartbeat. At the server's last answer that
+// heartbeat was at most contract.HeartbeatEvery old: the SDK holds one back for so long after another. So calls must end
+// contract.HeartbeatTimeout - contract.HeartbeatEvery after the last answer, less a second for the end itself.
 const (
 	// Lease is how long calls run on after the server last answered.
-	Lease = gpumux.HeartbeatTimeout - gpumux.HeartbeatEvery - time.Second
+	Lease = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
 	// askEvery is the pause between two questions to the server, askLimit the longest wait for an answer.
 	askEvery = time.Second
 	askLimit = Lease / 4
@@ -97,7 +97,7 @@ func (k *Contact) Doubt() bool {
 	k.expire()
 	now := k.now()
 	within := func(since, limit time.Duration) bool { return since > 0 && now-since < limit }
-	return within(k.lapsed, openPoll) || within(k.late, gpumux.HeartbeatTimeout) || now-k.answered > steady
+	return within(k.lapsed, openPoll) || within(k.late, contract.HeartbeatTimeout) || now-k.answered > steady
 }
 
 // Run asks the server until ctx ends.

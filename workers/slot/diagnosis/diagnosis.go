@@ -65,6 +65,16 @@ type Evidence struct {
 	OnCPU bool
 }
 
+// Raised is the evidence that an exception is.
+func Raised(r wire.Raised) *Evidence {
+	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
+}
+
+// Broken is the evidence of a process that speaks, but not the protocol.
+func Broken(format string, args ...any) *Evidence {
+	return &Evidence{Protocol: fmt.Sprintf(format, args...)}
+}
+
 // Diagnosis is the fault, and what it means for the process, the device and the neighbours.
 type Diagnosis struct {
 	// Fault has Kind, Message, Class, Exit, the sizes and Hint set. Budget is the framework's own cap when the slot has none.

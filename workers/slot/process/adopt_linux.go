@@ -23,7 +23,7 @@ func (p *Process) Adopt(pid int) error {
 		p.mark.number = 0 // it keeps the template's
 	}
 	if err := p.cgroup.add(pid); err != nil {
-		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
+		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
 	}
 	p.expose()
 	return nil

@@ -62,7 +62,7 @@ func New(o Options) (*Process, error) {
 	p := &Process{o: o, mark: m, Out: out, Exited: make(chan struct{})}
 	if o.Cgroups != nil {
 		if p.cgroup, err = o.Cgroups.create(o.Memory); err != nil {
-			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
+			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
 		}
 	}
 	return p, nil
@@ -205,6 +205,10 @@ func (p *Process) Destroy() {
 	}
 }
 
+// LingerHint is the next step where a killed process does not end.
+const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
+	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
+
 // linger runs again and again during the wait for a killed process.
 func (p *Process) linger() {
 	switch {
@@ -219,6 +223,16 @@ func (p *Process) linger() {
 func (p *Process) Kill() {
 	p.Destroy()
 	p.release()
+}
+
+// Scarce reports whether the worker or its machine ran out of something that comes back when others let go of it.
+func Scarce(err error) bool {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }
 
 // ProgramError says that the system did not start the program.

@@ -154,7 +154,6 @@ func (p *process) awaitNext() error {
 			return io.EOF
 		}
 	}
-	return true, nil
 }
 
 // answer tries an item up to run.Attempts times.
