@@ -151,10 +151,10 @@ def slow(x):
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, 2*time.Millisecond)
-	template := f.pid()
-	require.NoError(t, syscall.Kill(template, syscall.SIGKILL))
+	parent := f.pid()
+	require.NoError(t, syscall.Kill(parent, syscall.SIGKILL))
 	wait.For(t, func() bool {
-		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", template)) })
+		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", parent)) })
 	}, time.Minute, 2*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
 	err := <-ended
