@@ -13,31 +13,30 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// allowances are what this worker measured, for each model of device and each task, that a process takes beside its data: on a GPU
-// the CUDA context, code and workspaces, on the CPU what the idle process holds once the task is loaded.
+// allowances are the measured memory of a process beside its data, for each model of device and each task: on a GPU the CUDA context,
+// code and workspaces, on the CPU the idle process with the task loaded.
 type allowances struct {
 	log *zap.Logger
 
-	mu    sync.Mutex
-	known map[taken]gpumux.Size
-	told  map[string]bool
+	mu       sync.Mutex
+	measured map[allowanceKey]gpumux.Size
+	logged   map[string]bool
 }
 
-// taken is what an allowance is of.
-type taken struct{ model, task string }
+type allowanceKey struct{ model, task string }
 
 func newAllowances(log *zap.Logger) *allowances {
-	return &allowances{log: log, known: map[taken]gpumux.Size{}, told: map[string]bool{}}
+	return &allowances{log: log, measured: map[allowanceKey]gpumux.Size{}, logged: map[string]bool{}}
 }
 
-// of is what a process of the task takes on one device of the model, 0 before it was measured.
-func (a *allowances) of(model, task string) gpumux.Size {
+// get is the allowance of a task's process on one device of the model, 0 before it was measured.
+func (a *allowances) get(model, task string) gpumux.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.known[taken{model, task}]
+	return a.measured[allowanceKey{model, task}]
 }
 
-// loaded takes in what the idle process of a task holds.
+// loaded observes the idle process of a task.
 func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 	if bytes <= 0 {
 		return
@@ -51,39 +50,41 @@ func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 	}
 }
 
-// capped takes in what a framework's own limit came to in a slot of so many devices.
-func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
+// capped observes a framework's own limit in a slot of so many devices.
+func (a *allowances) capped(pool, model string, devices int, c slot.Cap) {
 	if c.Context > 0 {
 		a.set(model, c.Task, gpumux.Size(c.Context)/gpumux.Size(devices))
 	}
-	fields := []zap.Field{zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework)}
-	switch {
-	case !a.first(pool, c.Task, c.Framework+c.Error):
-	case c.Error != "":
-		a.log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(fields, zap.String(logkey.Why, c.Error))...)
-	case c.Context > 0:
-		a.log.Info("the framework's own limit was tried and holds", append(fields, zap.Stringer("context", gpumux.Size(c.Context)))...)
-	default:
-		a.log.Info("the framework's own limit was tried and holds", fields...)
+	if !a.first(pool, c.Task, c.Framework+c.Error) {
+		return
 	}
+	log := a.log.With(zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework))
+	if c.Error != "" {
+		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String(logkey.Why, c.Error))
+		return
+	}
+	if c.Context > 0 {
+		log = log.With(zap.Stringer("context", gpumux.Size(c.Context)))
+	}
+	log.Info("the framework's own limit was tried and holds")
 }
 
-// first reports whether this is said for the first time.
+// first reports whether this is to be logged for the first time.
 func (a *allowances) first(words ...string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := fmt.Sprint(words)
-	was := a.told[key]
-	a.told[key] = true
+	was := a.logged[key]
+	a.logged[key] = true
 	return !was
 }
 
-// set takes in a measurement. One that differs by less than an eighth changes nothing, so that processes are not limited anew for it.
+// set records a measurement. One that differs by less than an eighth changes nothing, so running processes keep their limits.
 func (a *allowances) set(model, task string, now gpumux.Size) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := a.known[taken{model, task}]
-	if max(now-before, before-now) > before/8 {
-		a.known[taken{model, task}] = now
+	key := allowanceKey{model, task}
+	if before := a.measured[key]; max(now-before, before-now) > before/8 {
+		a.measured[key] = now
 	}
 }

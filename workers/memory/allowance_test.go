@@ -118,7 +118,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	require.NoError(t, err)
 	var done slot.Done
 	call := slot.Call{
-		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.of(Model(c.device), "takes")),
+		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
 		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
 		Done:  func(d slot.Done) { done = d },
 	}
@@ -139,21 +139,21 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Equal(t, "300MiB", lines[0].ContextMap()["context"])
 	require.Equal(t, "torch", lines[0].ContextMap()["framework"])
-	require.EqualValues(t, 300<<20, c.allowances.of(c.device.Name, "takes"))
+	require.EqualValues(t, 300<<20, c.allowances.get(c.device.Name, "takes"))
 
 	require.NoError(t, c.slot.Clear(t.Context()))
 	how, limit = c.takes(t, 7818)
 	require.Equal(t, "refused", how)
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
-	require.Zero(t, c.allowances.of("another model", "takes"))
+	require.Zero(t, c.allowances.get("another model", "takes"))
 }
 
 // A model that was loaded with the task belongs to the framework, not to the context.
 func TestAllowance_WithoutWhatIsResident(t *testing.T) {
 	c := newCUDA(t, true, true)
 	c.takes(t, 1)
-	require.EqualValues(t, 300<<20, c.allowances.of(c.device.Name, "takes"))
+	require.EqualValues(t, 300<<20, c.allowances.get(c.device.Name, "takes"))
 }
 
 func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
@@ -178,6 +178,6 @@ func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	})
 	_, err := run(s, b.task("one"), 1)
 	require.NoError(t, err)
-	require.InDelta(t, 115<<20, int64(a.of(gpu.CPU, "one")), 12<<20, "the value and the interpreter")
+	require.InDelta(t, 115<<20, int64(a.get(gpu.CPU, "one")), 12<<20, "the value and the interpreter")
 	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
 }

@@ -21,7 +21,7 @@ type Enforcer struct {
 	placements []config.Placement
 	devices    *gpu.Inventory
 	log        *zap.Logger
-	// hostPIDs says that the driver's process numbers are ours.
+	// hostPIDs says that the driver's process numbers are this namespace's.
 	hostPIDs   bool
 	sweeper    *process.Sweeper
 	watch      *watch
@@ -31,10 +31,10 @@ type Enforcer struct {
 	mu       sync.RWMutex     // guards what follows
 	broken   map[string]error // means on the CPU that do not hold, by name
 	enforced map[string]means // by pool
-	unseen   map[string]bool  // devices on which the driver does not list processes that use them
+	unseen   map[string]bool  // devices whose processes the driver does not list
 }
 
-// New is for the pools that were placed on the devices. Probes end what they leave with the sweeper. Run and Prove are to follow.
+// New is for the pools on these devices. The sweeper ends what probes leave. Call Run and Prove next.
 func New(placements []config.Placement, devices *gpu.Inventory, sweeper *process.Sweeper, log *zap.Logger) *Enforcer {
 	e := &Enforcer{
 		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), sweeper: sweeper, allowances: newAllowances(log),
@@ -51,10 +51,10 @@ func New(placements []config.Placement, devices *gpu.Inventory, sweeper *process
 	return e
 }
 
-// Run reads what processes hold, and ends those over their budget, until ctx ends.
+// Run measures processes, and ends those over their budget, until ctx ends.
 func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 
-// Confine adds to the options of a slot what keeps its processes within their budget.
+// Confine adds the means of the pool to the options of a slot.
 func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
 	model := Model(g.Devices[0])
 	o.Watch, o.Cgroups = e.watch, e.cgroups
@@ -62,22 +62,22 @@ func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) 
 	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {
-			e.overlooked(g)
+			e.setUnlisted(g)
 		}
 	}
 }
 
-// Allowance is what a process of the task takes on one device of the model beside its data, in bytes; 0 before it was measured.
-func (e *Enforcer) Allowance(model, task string) gpumux.Size { return e.allowances.of(model, task) }
+// Allowance is the memory of a task's process on one device of the model beside its data, in bytes; 0 before it was measured.
+func (e *Enforcer) Allowance(model, task string) gpumux.Size { return e.allowances.get(model, task) }
 
-// Means is what keeps the slots of a pool within their budget, strongest first, as people read it.
+// Means is what keeps the slots of a pool within their budget: strongest first, as text for people.
 func (e *Enforcer) Means(pool string) []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.enforced[pool].list
 }
 
-// Model is what allowances go by: the name of a GPU, or "cpu".
+// Model is the key of allowances: the name of a GPU, or the CPU's UUID.
 func Model(d gpu.Device) string {
 	if d.Kind == gpu.KindCPU {
 		return gpu.CPU

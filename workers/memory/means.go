@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,10 +14,10 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// means are what keeps the slots of a pool within their budget, strongest first, as people read it.
+// means keep the slots of a pool within their budget: strongest first, as text for people.
 type means struct {
 	list []string
-	// lack says what is missing, for pools whose budget nothing enforces for every kind of task.
+	// lack says what is missing where nothing enforces the budget for every kind of task.
 	lack string
 }
 
@@ -27,19 +28,19 @@ const (
 	meansCaps   = "framework caps"
 )
 
-// means finds out what is in force for a pool. The caller holds the lock.
-func (e *Enforcer) means(p config.Placement) means {
+// inForce is the means of a pool. The caller holds the lock.
+func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Memory == 0 {
 		return means{}
 	}
 	var m means
-	watched := fmt.Sprintf("%s every %s", meansWatch, watchNear)
+	rounds := fmt.Sprintf("%s every %s", meansWatch, watchNear)
 	if onCPU(p) {
 		if e.cgroups != nil && e.broken[meansCgroup] == nil {
 			m.list = append(m.list, meansCgroup)
 		}
 		if err := e.broken[meansWatch]; err == nil {
-			m.list = append(m.list, watched)
+			m.list = append(m.list, rounds)
 		} else {
 			m.lack = err.Error()
 		}
@@ -49,14 +50,14 @@ func (e *Enforcer) means(p config.Placement) means {
 		m.list = append(m.list, "MIG")
 	}
 	m.list = append(m.list, meansCaps)
-	if m.lack = e.blind(p); m.lack == "" {
-		m.list = append(m.list, watched)
+	if m.lack = e.unwatched(p); m.lack == "" {
+		m.list = append(m.list, rounds)
 	}
 	return m
 }
 
-// blind says why the memory of processes on a pool's devices cannot be watched, or nothing.
-func (e *Enforcer) blind(p config.Placement) string {
+// unwatched says why the memory of processes on a pool's devices cannot be watched, or nothing.
+func (e *Enforcer) unwatched(p config.Placement) string {
 	if !e.hostPIDs {
 		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
 			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
@@ -65,11 +66,9 @@ func (e *Enforcer) blind(p config.Placement) string {
 		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
 			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
 	}
-	for _, g := range p.Groups {
-		for _, d := range g.Devices {
-			if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
-				return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
-			}
+	for _, d := range devices(p) {
+		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
+			return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
 		}
 	}
 	return ""
@@ -77,22 +76,22 @@ func (e *Enforcer) blind(p config.Placement) string {
 
 // unlisted is a device of a pool on which the driver does not list the processes that use it.
 func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
-	for _, g := range p.Groups {
-		for _, d := range g.Devices {
-			if e.unseen[d.UUID] {
-				return d, true
-			}
+	for _, d := range devices(p) {
+		if e.unseen[d.UUID] {
+			return d, true
 		}
 	}
 	return gpu.Device{}, false
 }
 
-// overlooked takes in that a process of a group uses its devices and that the driver does not list it: whatever its version promises,
-// no budget is watched there. It is said once.
-func (e *Enforcer) overlooked(in config.Group) {
+func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
+
+// setUnlisted records that a process uses a group's devices and the driver does not list it: whatever the driver's version promises,
+// no budget is watched there. It says so once.
+func (e *Enforcer) setUnlisted(in config.Group) {
 	for _, d := range in.Devices {
 		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
-			return // it lists nobody now, which the watch says and which may pass
+			return // it lists no process now, which the watch reports and which may pass
 		}
 	}
 	e.mu.Lock()
@@ -107,37 +106,38 @@ func (e *Enforcer) overlooked(in config.Group) {
 	}
 	for _, p := range e.placements {
 		if _, found := e.unlisted(p); found && p.Memory > 0 {
-			e.enforced[p.Name] = e.means(p) // it asks no driver, which could keep the lock
-			e.sayPool(p)
+			e.enforced[p.Name] = e.inForce(p) // asks no driver under the lock
+			e.reportPool(p)
 		}
 	}
 }
 
-// tell takes in which means on the CPU are broken, and tells the operator what keeps each pool within its budget, and whether the
+// report records which means on the CPU are broken, and tells the operator what keeps each pool within its budget, and whether the
 // devices have room for it now.
-func (e *Enforcer) tell(broken map[string]error) {
+func (e *Enforcer) report(broken map[string]error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.broken = broken
 	for _, p := range e.placements {
-		e.enforced[p.Name] = e.means(p)
+		e.enforced[p.Name] = e.inForce(p)
 		if p.Memory > 0 {
-			e.sayPool(p)
-			e.sayRoom(p)
+			e.reportPool(p)
+			e.reportRoom(p)
 		}
 	}
-	for _, want := range budgets(e.placements) {
-		status, err := e.devices.Status(want.device.UUID)
-		if err != nil || status.Memory.Total == 0 || uint64(want.bytes) <= status.Memory.Free {
+	wanted := budgets(e.placements)
+	for _, uuid := range slices.Sorted(maps.Keys(wanted)) {
+		status, err := e.devices.Status(uuid)
+		if err != nil || status.Memory.Total == 0 || uint64(wanted[uuid]) <= status.Memory.Free {
 			continue
 		}
-		e.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", want.bytes, gpumux.Size(status.Memory.Free)),
-			zap.String(logkey.Device, want.device.UUID), zap.String(logkey.Why, "something else holds memory there; end it, or lower memory or slots"))
+		e.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", wanted[uuid], gpumux.Size(status.Memory.Free)),
+			zap.String(logkey.Device, uuid), zap.String(logkey.Why, "something else holds memory there; end it, or lower memory or slots"))
 	}
 }
 
-// sayPool says what keeps a pool within its budget.
-func (e *Enforcer) sayPool(p config.Placement) {
+// reportPool says what keeps a pool within its budget.
+func (e *Enforcer) reportPool(p config.Placement) {
 	m := e.enforced[p.Name]
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	switch {
@@ -154,8 +154,8 @@ func (e *Enforcer) sayPool(p config.Placement) {
 	}
 }
 
-// sayRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
-func (e *Enforcer) sayRoom(p config.Placement) {
+// reportRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
+func (e *Enforcer) reportRoom(p config.Placement) {
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
 	if !onCPU(p) && per <= ContextRoom {
 		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
@@ -163,24 +163,13 @@ func (e *Enforcer) sayRoom(p config.Placement) {
 	}
 }
 
-// wanted is the sum of the budgets on a device.
-type wanted struct {
-	device gpu.Device
-	bytes  gpumux.Size
-}
-
-func budgets(placements []config.Placement) []wanted {
-	var list []wanted
+// budgets is the sum of the budgets on each device, by UUID.
+func budgets(placements []config.Placement) map[string]gpumux.Size {
+	sums := map[string]gpumux.Size{}
 	for _, p := range placements {
-		for _, g := range p.Groups {
-			for _, d := range g.Devices {
-				at := slices.IndexFunc(list, func(w wanted) bool { return w.device.UUID == d.UUID })
-				if at < 0 {
-					at, list = len(list), append(list, wanted{device: d})
-				}
-				list[at].bytes += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Least())
-			}
+		for _, d := range devices(p) {
+			sums[d.UUID] += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Least())
 		}
 	}
-	return list
+	return sums
 }

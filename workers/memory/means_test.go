@@ -34,7 +34,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func
 	if change != nil {
 		change(e)
 	}
-	e.tell(nil)
+	e.report(nil)
 	return e.Means(p.Name), seen
 }
 
@@ -97,21 +97,21 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	c.machine.Update(func(s *gputest.State) { s.PIDShift = 100_000 })
 	c.takes(t, 1)
 	require.True(t, c.cap.Unseen)
-	require.Zero(t, c.allowances.of(c.device.Name, "takes"), "nothing was measured")
+	require.Zero(t, c.allowances.get(c.device.Name, "takes"), "nothing was measured")
 
 	e, seen := enforcer(t, c.inventory,
 		config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30},
 		config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
 		config.Pool{Name: "free", Devices: gpu.Selection{"0"}})
-	e.tell(nil)
+	e.report(nil)
 	seen.TakeAll()
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
-	e.overlooked(e.placements[0].Groups[0])
+	e.setUnlisted(e.placements[0].Groups[0])
 	require.Empty(t, seen.All(), "a driver that does not answer hides nothing")
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = false })
 	for range 2 {
-		e.overlooked(e.placements[0].Groups[0])
+		e.setUnlisted(e.placements[0].Groups[0])
 	}
 	require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
 	require.Equal(t, []string{"watch every 100ms"}, e.Means("cpu"))
@@ -129,9 +129,9 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 
 func TestMeans_BudgetsOfAllPoolsAddUpOnADevice(t *testing.T) {
 	a, b := gpu.Device{UUID: "a"}, gpu.Device{UUID: "b"}
-	list := budgets([]config.Placement{
+	sums := budgets([]config.Placement{
 		{Pool: config.Pool{Slots: 2, GPUsPerSlot: 2, Memory: 8 << 30}, Groups: []config.Group{{Devices: []gpu.Device{a, b}}}},
 		{Pool: config.Pool{Slots: 3, GPUsPerSlot: 1, Memory: 1 << 30}, Groups: []config.Group{{Devices: []gpu.Device{b}}}},
 	})
-	require.Equal(t, []wanted{{a, 8 << 30}, {b, gpumux.Size(11 << 30)}}, list)
+	require.Equal(t, map[string]gpumux.Size{"a": 8 << 30, "b": 11 << 30}, sums)
 }

@@ -17,18 +17,16 @@ import (
 )
 
 const (
-	// probeBudget is what a probe may hold, probeTakes what it takes, probeHolds for how long.
+	// probeBudget is a probe's budget, probeTakes what it takes, probeHolds for how long.
 	probeBudget = 24 << 20
 	probeTakes  = 48 << 20
 	probeHolds  = 3 * time.Second
 	probeLimit  = 15 * time.Second
 )
 
-// Prove finds out what keeps each pool within its budget, and tells the operator. On the CPU each means is tried: a throw-away process
-// takes more than a small budget. What does not end it is not counted on, and said. Run has to run beside it.
-func (e *Enforcer) Prove(ctx context.Context) {
-	e.tell(e.prove(ctx))
-}
+// Prove finds out what keeps each pool within its budget, and tells the operator. On the CPU it tries each means: a throw-away process
+// takes more than a small budget. A means that does not end it counts as broken. Run must run beside it.
+func (e *Enforcer) Prove(ctx context.Context) { e.report(e.prove(ctx)) }
 
 // prove has the error of each means on the CPU that did not end its process.
 func (e *Enforcer) prove(ctx context.Context) map[string]error {
@@ -61,15 +59,15 @@ func (e *Enforcer) prove(ctx context.Context) map[string]error {
 	return broken
 }
 
-// errUntried says that a probe took no memory, which proves nothing.
+// errUntried says that a probe took no memory, so it proves nothing.
 var errUntried = errors.New("the throw-away process, which needs sh, head, tail and wc, took no memory")
 
-// probe lets a process in a slot of its own take more than its budget, and says why it was not ended for it.
+// probe lets a process in a slot of its own exceed its budget, and says why it was not ended.
 func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	o.Name, o.Device, o.Memory, o.Grace = "probe", gpu.CPU, probeBudget, time.Second
 	s := slot.New(o)
 	defer s.Stop(context.WithoutCancel(ctx))
-	// tail holds all of a line until it ends, which it does after a while.
+	// tail holds a whole line in memory until it ends.
 	task := launch.Task{Name: "probe", Text: true, Command: []string{"/bin/sh", "-c",
 		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`,
 			probeTakes, int(probeHolds.Seconds()))}}
@@ -80,7 +78,7 @@ func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	case errors.As(err, &fault) && fault.Kind == gpumux.Budget:
 		return nil
 	case errors.As(err, &fault) && fault.Kind == gpumux.Timeout:
-		// It is too slow a machine where taking a little takes so long; with all of it the process would have ended by itself.
+		// The machine is too slow; with all its memory the process would have ended by itself.
 		return fmt.Errorf("%w within %s: %w", errUntried, limit, fault)
 	case failed != nil:
 		return fmt.Errorf("%w: %w", errUntried, failed)

@@ -7,15 +7,15 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// A reserveShare of the host's memory, between leastReserve and mostReserve, is kept free of task processes: below that the kernel
-// would soon choose what to end, and may choose anything.
+// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free of task processes: below that the kernel would
+// soon kill any process of its choice.
 const (
 	reserveShare = 16
 	leastReserve = 256 << 20
 	mostReserve  = 2 << 30
 )
 
-// hostMemory reads the host's memory, or that of the worker's container. Nil where what is free cannot be told from what could be had.
+// hostMemory reads the host's memory, or that of the worker's container. It is nil where the system does not tell what is available.
 func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -26,9 +26,9 @@ func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	}
 }
 
-// relieve ends the task process that holds most when the host runs out of memory, whatever its device, and reports whether that is
-// near. One that holds less than the reserve is not what the host lacks. The caller holds the lock.
-func (w *watch) relieve() (near bool) {
+// protectHost ends the largest task process when the host runs out of memory, whatever its device, and reports whether that is near. A
+// process below the reserve is not to blame. The caller holds the lock.
+func (w *watch) protectHost() (near bool) {
 	if w.host == nil {
 		return false
 	}
@@ -40,20 +40,20 @@ func (w *watch) relieve() (near bool) {
 	if host.Free >= reserve {
 		return true
 	}
-	var most *follower
+	var largest *watched
 	held := reserve
-	for f := range w.follower {
+	for f := range w.processes {
 		switch tree := w.census.Tree(f.pid); {
 		case tree == nil || f.closed:
-		case f.fired:
-			return true // its memory is on its way back
+		case f.ended:
+			return true // its memory is soon free
 		case tree.Sum() > held:
-			most, held = f, tree.Sum()
+			largest, held = f, tree.Sum()
 		}
 	}
-	if most != nil {
-		most.fired = true
-		most.over(session.Over{Held: int64(held), Left: int64(host.Free)})
+	if largest != nil {
+		largest.ended = true
+		largest.over(slot.Over{Held: int64(held), Left: int64(host.Free)})
 	}
 	return true
 }

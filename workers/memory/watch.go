@@ -17,60 +17,60 @@ import (
 )
 
 const (
-	// watchNear is the time between two readings while a busy process holds more than nearShare of its budget, watchFar while
-	// all hold less, watchIdle while no items run and at the most.
+	// watchNear is the pause between two rounds while a busy process holds more than nearShare of its budget, watchFar while all hold
+	// less, watchIdle while no items run and at the most.
 	watchNear = 100 * time.Millisecond
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// watchCost bounds what readings cost: the time between two is at least so many times what one takes, or nearCost times
-	// while a process holds more than tightShare of its budget.
+	// watchCost bounds the cost of rounds: the pause is at least so many times the duration of one, or nearCost times while a process
+	// holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
-	// sharedCost is how many times longer than its own reading the next look at shared pages waits, which takes long, or grownCost
-	// when the process holds more by grownShare of its budget than it did then.
+	// sharedCost bounds the cost of measuring shared pages in the same way, or grownCost when the process has grown by grownShare of
+	// its budget since.
 	sharedCost, grownCost = 50, 10
 	grownShare            = 0.125
 )
 
-// memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, and may be asked by many at once.
+// memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, to many callers at once.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the session.Watch of a worker: one goroutine reads the memory of all its task processes, on the CPU their resident
-// memory, on a GPU what the driver says that they hold there.
+// watch is the slot.Watch of a worker: one goroutine measures all its task processes, on the CPU by their resident memory, on a GPU by
+// the driver's numbers.
 type watch struct {
 	devices memories
-	// hostPIDs says that the driver's process numbers are ours.
+	// hostPIDs says that the driver's process numbers are this namespace's.
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
-	// proportional is gpu.Proportional. It waits where a process takes memory in one long call of the kernel.
+	// proportional is gpu.Proportional. It waits for a process that takes memory in one long system call.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host    func() (gpu.Memory, error)
 	readers sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows and every field of a follower that is not fixed
-	census   *gpu.Census
-	follower map[*follower]bool
-	asleep   bool
-	cost     time.Duration // about the least that a round takes, with its readings
-	readings map[string]*reading
-	blind    map[string]bool
+	mu        sync.Mutex // guards what follows and every field of a watched that is not fixed
+	census    *gpu.Census
+	processes map[*watched]bool
+	asleep    bool
+	cost      time.Duration // about the least duration of a round, with its readings
+	readings  map[string]*reading
+	warned    map[string]bool
 }
 
-// reading is what the driver said last of a device: what each process holds on it. Awaited says that a round has asked for the next.
+// reading is the driver's last answer for a device: what each process holds on it. Pending says that a round has asked for the next.
 type reading struct {
 	began   time.Time
 	took    time.Duration
 	held    map[int]uint64
-	awaited bool
+	pending bool
 }
 
-// follower is one process that is followed.
-type follower struct {
+// watched is one process of the watch.
+type watched struct {
 	w      *watch
 	pid    int
 	cpu    bool
@@ -78,59 +78,59 @@ type follower struct {
 	budget int64
 	over   func(session.Over)
 
-	busy, closed, fired bool
-	held, peak          int64 // bytes
-	counted             int64 // what it held with shared pages once for each process
-	others              []int // its descendants as of the last round
-	// own is the share of its resident memory that is its own, as of the last look at shared pages.
-	own  float64
-	last look
-	// looking says that shared pages are looked at now.
-	looking bool
+	busy, closed bool
+	ended        bool  // for its memory
+	held, peak   int64 // bytes
+	counted      int64 // held, with shared pages once for each process
+	others       []int // its descendants as of the last round
+	// own is the share of its resident memory without shared pages, as of the last sample.
+	own      float64
+	last     sharedSample
+	sampling bool
 }
 
-// look is a look at shared pages: when it ended, how long it took, and what was held by a count that has them once for each process.
-type look struct {
+// sharedSample measured shared pages: when it ended, its duration, and what the process held with shared pages once for each process.
+type sharedSample struct {
 	at   time.Time
 	took time.Duration
 	held int64
 }
 
-// due reports whether it is time for another look at a process that holds so much by now.
-func (l look) due(now time.Time, held, budget int64) bool {
-	wait := sharedCost * l.took
-	if float64(held-l.held) >= grownShare*float64(budget) {
-		wait = grownCost * l.took
+// due reports whether it is time for another sample of a process that holds so much by now.
+func (s sharedSample) due(now time.Time, held, budget int64) bool {
+	wait := sharedCost * s.took
+	if float64(held-s.held) >= grownShare*float64(budget) {
+		wait = grownCost * s.took
 	}
-	return now.Sub(l.at) >= wait
+	return now.Sub(s.at) >= wait
 }
 
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
-		census: gpu.NewCensus(), follower: map[*follower]bool{}, readings: map[string]*reading{}, blind: map[string]bool{},
+		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{},
 		proportional: gpu.Proportional,
 	}
 }
 
-// Follow implements session.Watch.
-func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
-	f := &follower{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
+// Follow implements slot.Watch.
+func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(slot.Over)) slot.Watched {
+	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
 	w.mu.Lock()
 	w.census.Follow(pid)
-	w.follower[f] = true
+	w.processes[f] = true
 	for _, uuid := range f.uuids {
 		if !f.cpu && w.readings[uuid] == nil {
 			w.readings[uuid] = &reading{}
 		}
 	}
-	w.rouse()
+	w.wakeUp()
 	w.mu.Unlock()
 	return f
 }
 
-// rouse starts the readings again, or makes them frequent; the caller holds the lock.
-func (w *watch) rouse() {
+// wakeUp starts the rounds again, or makes them frequent; the caller holds the lock.
+func (w *watch) wakeUp() {
 	if w.asleep {
 		w.asleep = false
 		select {
@@ -140,7 +140,7 @@ func (w *watch) rouse() {
 	}
 }
 
-// run reads until ctx ends.
+// run runs rounds until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.readers.Wait()
 	timer := time.NewTimer(time.Hour)
@@ -160,39 +160,40 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round reads once and says when to read again; 0 means that nothing is followed. It waits neither for a driver nor for a process.
+// round measures once and returns the pause before the next round; 0 means that there is no process. It waits neither for a driver nor
+// for a process.
 func (w *watch) round() time.Duration {
 	began := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.follower) == 0 {
+	if len(w.processes) == 0 {
 		w.asleep = true
 		return 0
 	}
 	if err := w.census.Round(); err != nil {
-		w.complain("processes", "the memory of task processes cannot be read", err)
+		w.warnOnce("processes", "the memory of task processes cannot be read", err)
 	}
 	busy, pressure := false, 0.0
-	for f := range w.follower {
+	for f := range w.processes {
 		busy = busy || f.busy
 		if f.cpu {
-			f.look()
+			f.sumUp()
 		}
 		if f.budget > 0 {
 			pressure = max(pressure, float64(f.held)/float64(f.budget))
 		}
 	}
-	if took := time.Since(began) + w.ask(); w.cost == 0 || took < w.cost {
+	if took := time.Since(began) + w.readDevices(); w.cost == 0 || took < w.cost {
 		w.cost = took
 	} else {
-		// Most of a round that took much longer was waiting for a processor.
+		// A round that took much longer mostly waited for a processor.
 		w.cost = min(took, w.cost*17/16)
 	}
 	w.asleep = !busy
 	switch {
 	case !busy:
 		return watchIdle
-	case w.relieve():
+	case w.protectHost():
 		return watchNear
 	case pressure >= tightShare:
 		return min(watchIdle, max(watchNear, nearCost*w.cost))
@@ -202,26 +203,26 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// ask has the devices of all followers read, each by one goroutine at a time, and says how long that took the last time. The caller
-// holds the lock.
-func (w *watch) ask() (took time.Duration) {
+// readDevices reads the devices in use in the background, each by one goroutine at a time, and returns how long that took the last
+// time. The caller holds the lock.
+func (w *watch) readDevices() (took time.Duration) {
 	if !w.hostPIDs {
 		return 0
 	}
 	for uuid, r := range w.readings {
 		if !w.used(uuid) {
-			r.held = nil // numbers of processes are given again
+			r.held = nil // process numbers are used again
 			continue
 		}
 		took += r.took
-		if r.awaited {
+		if r.pending {
 			continue
 		}
-		r.awaited = true
+		r.pending = true
 		w.readers.Go(func() {
 			w.read(uuid)
 			w.mu.Lock()
-			r.awaited = false
+			r.pending = false
 			w.mu.Unlock()
 		})
 	}
@@ -229,7 +230,7 @@ func (w *watch) ask() (took time.Duration) {
 }
 
 func (w *watch) used(uuid string) bool {
-	for f := range w.follower {
+	for f := range w.processes {
 		if slices.Contains(f.uuids, uuid) {
 			return true
 		}
@@ -237,8 +238,7 @@ func (w *watch) used(uuid string) bool {
 	return false
 }
 
-// read asks the driver what each process holds on a device, and looks at those that are followed there. Of a device of which the
-// driver says nothing the last reading stands.
+// read asks the driver what each process holds on a device, and measures its processes. Without an answer the last reading stands.
 func (w *watch) read(uuid string) {
 	began := time.Now()
 	held, err := w.devices.ProcessMemory(uuid)
@@ -248,29 +248,29 @@ func (w *watch) read(uuid string) {
 	r := w.readings[uuid]
 	switch {
 	case err == nil:
-		delete(w.blind, uuid)
+		delete(w.warned, uuid)
 		if began.Before(r.began) {
 			return
 		}
 		r.began, r.took, r.held = began, took, held
 	case errors.Is(err, gpu.ErrSilent):
-		w.complain(uuid, "the driver does not answer what processes hold", err)
+		w.warnOnce(uuid, "the driver does not answer what processes hold", err)
 		return
 	default:
 		r.held = nil
-		if !errors.Is(err, gpu.ErrLost) { // the guard speaks of lost devices
-			w.complain(uuid, "the driver does not tell what processes hold", err)
+		if !errors.Is(err, gpu.ErrLost) { // the guard reports lost devices
+			w.warnOnce(uuid, "the driver does not tell what processes hold", err)
 		}
 	}
-	for f := range w.follower {
+	for f := range w.processes {
 		if slices.Contains(f.uuids, uuid) {
-			f.look()
+			f.sumUp()
 		}
 	}
 }
 
-// look takes in the readings that there are of one process. The caller holds the lock.
-func (f *follower) look() {
+// sumUp adds up the last readings of one process. The caller holds the lock.
+func (f *watched) sumUp() {
 	tree := f.w.census.Tree(f.pid)
 	if tree == nil || f.closed {
 		return
@@ -282,7 +282,7 @@ func (f *follower) look() {
 		}
 	}
 	if f.cpu {
-		f.take(int64(tree.Sum()))
+		f.observe(int64(tree.Sum()))
 		return
 	}
 	var sum int64
@@ -293,66 +293,66 @@ func (f *follower) look() {
 			sum += int64(held[pid])
 		}
 	}
-	f.take(sum)
+	f.observe(sum)
 }
 
-// take takes in a reading and ends a process over its budget. The caller holds the lock.
-func (f *follower) take(held int64) {
+// observe records a measurement and ends a process over its budget. The caller holds the lock.
+func (f *watched) observe(held int64) {
 	f.counted, f.held = held, int64(float64(held)*f.own)
 	f.peak = max(f.peak, f.held)
-	if f.budget == 0 || held <= f.budget || f.fired {
+	if f.budget == 0 || held <= f.budget || f.ended {
 		return
 	}
 	if !f.cpu {
 		f.end(held)
 		return
 	}
-	// Shared pages count once for each process until here, where it matters.
-	if began := time.Now(); !f.looking && f.last.due(began, held, f.budget) {
-		f.looking = true
-		go f.weigh(began, append([]int{f.pid}, f.others...))
+	// Until here shared pages count once for each process.
+	if began := time.Now(); !f.sampling && f.last.due(began, held, f.budget) {
+		f.sampling = true
+		go f.sample(began, append([]int{f.pid}, f.others...))
 	}
 }
 
-// weigh looks at shared pages and ends a process that is over its budget without them, if it still was with them in the last round.
-func (f *follower) weigh(began time.Time, pids []int) {
+// sample measures shared pages and ends a process that is over its budget without them, if it still was with them in the last round.
+func (f *watched) sample(began time.Time, pids []int) {
 	own := int64(f.w.proportional(pids...))
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	now := time.Now()
-	f.looking, f.last = false, look{at: now, took: now.Sub(began), held: f.counted}
+	f.sampling, f.last = false, sharedSample{at: now, took: now.Sub(began), held: f.counted}
 	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
-	if !f.closed && !f.fired && own > f.budget && f.counted > f.budget {
+	if !f.closed && !f.ended && own > f.budget && f.counted > f.budget {
 		f.end(own)
 	}
 }
 
 // end ends the process; the caller holds the lock.
-func (f *follower) end(held int64) {
-	f.fired, f.peak = true, max(f.peak, held)
-	f.over(session.Over{Held: held})
+func (f *watched) end(held int64) {
+	f.ended, f.peak = true, max(f.peak, held)
+	f.over(slot.Over{Held: held})
 }
 
-// complain says a thing once, until it has been well again. The caller holds the lock.
-func (w *watch) complain(about, what string, err error) {
-	if !w.blind[about] {
-		w.blind[about] = true
+// warnOnce logs a failure once, until it has passed. The caller holds the lock.
+func (w *watch) warnOnce(about, what string, err error) {
+	if !w.warned[about] {
+		w.warned[about] = true
 		w.log.Warn(what+"; their budget is left to the other means", zap.String(logkey.Device, about), zap.Error(err))
 	}
 }
 
-// Busy implements session.Watched.
-func (f *follower) Busy(busy bool) {
+// Busy implements slot.Watched.
+func (f *watched) Busy(busy bool) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	f.busy = busy
 	if busy {
-		f.w.rouse()
+		f.w.wakeUp()
 	}
 }
 
-// Held implements session.Watched. On the CPU it is read now, over the processes that are known; on a GPU it is the last reading.
-func (f *follower) Held() int64 {
+// Held implements slot.Watched. On the CPU it measures the known processes now; on a GPU it is the last reading.
+func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if f.cpu && !f.closed {
@@ -361,8 +361,8 @@ func (f *follower) Held() int64 {
 	return f.held
 }
 
-// Measure implements session.Watched. Where the driver does not answer it is the last reading.
-func (f *follower) Measure() int64 {
+// Measure implements slot.Watched. Without an answer of the driver it is the last reading.
+func (f *watched) Measure() int64 {
 	if !f.cpu && f.w.hostPIDs {
 		var all sync.WaitGroup
 		for _, uuid := range f.uuids {
@@ -373,8 +373,8 @@ func (f *follower) Measure() int64 {
 	return f.Held()
 }
 
-// Peak implements session.Watched.
-func (f *follower) Peak() int64 {
+// Peak implements slot.Watched.
+func (f *watched) Peak() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	peak := f.peak
@@ -382,13 +382,13 @@ func (f *follower) Peak() int64 {
 	return peak
 }
 
-// Close implements session.Watched.
-func (f *follower) Close() {
+// Close implements slot.Watched.
+func (f *watched) Close() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if !f.closed {
 		f.closed = true
 		f.w.census.Forget(f.pid)
-		delete(f.w.follower, f)
+		delete(f.w.processes, f)
 	}
 }

@@ -105,7 +105,7 @@ func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
 	t.Cleanup(func() {
 		cancel()
 		all.Wait()
-		require.Empty(t, b.watch.follower, "every process was let go")
+		require.Empty(t, b.watch.processes, "every process was let go")
 	})
 	return b
 }
@@ -162,7 +162,7 @@ func (b *workbench) sees(bytes int64) string {
 	seen := func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for f := range b.follower {
+		for f := range b.processes {
 			if f.peak >= bytes {
 				return true
 			}
@@ -268,7 +268,7 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 			case <-tick.C:
 			}
 			b.mu.Lock()
-			followed := slices.Collect(maps.Keys(b.follower))
+			followed := slices.Collect(maps.Keys(b.processes))
 			b.mu.Unlock()
 			for _, f := range followed {
 				f.Peak()
@@ -323,13 +323,13 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 	const budget, whole = 64 << 10, 1 << 30
 	for name, test := range map[string]struct {
 		own       uint64
-		meanwhile func(f *follower)
+		meanwhile func(f *watched)
 		ended     bool
 	}{
 		"over its budget":                  {own: whole, ended: true},
 		"over it with what is not its own": {own: budget},
-		"let go meanwhile":                 {own: whole, meanwhile: func(f *follower) { f.Close() }},
-		"it has given memory back":         {own: whole, meanwhile: func(f *follower) { f.w.mu.Lock(); f.counted = budget; f.w.mu.Unlock() }},
+		"let go meanwhile":                 {own: whole, meanwhile: func(f *watched) { f.Close() }},
+		"it has given memory back":         {own: whole, meanwhile: func(f *watched) { f.w.mu.Lock(); f.counted = budget; f.w.mu.Unlock() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,8 +340,8 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
 			over := make(chan int64, 1)
-			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o session.Over) { over <- o.Held }).(*follower)
-			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})
+			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o slot.Over) { over <- o.Held }).(*watched)
+			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(slot.Over) {})
 			// A program that has just begun holds little.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
 			require.Equal(t, []int{cmd.Process.Pid}, <-looks)
@@ -359,7 +359,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 				test.meanwhile(f)
 			}
 			close(holds)
-			require.Eventually(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !f.looking }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return !f.sampling }, time.Minute, time.Millisecond)
 			require.Equal(t, test.ended, len(over) == 1)
 		})
 	}
@@ -367,7 +367,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 
 func TestWatch_LooksAgainSoonerAtWhatGrows(t *testing.T) {
 	at := time.Now()
-	last := look{at: at, took: time.Second, held: 30 << 20}
+	last := sharedSample{at: at, took: time.Second, held: 30 << 20}
 	const budget = 24 << 20
 	for _, c := range []struct {
 		after time.Duration
@@ -382,7 +382,7 @@ func TestWatch_LooksAgainSoonerAtWhatGrows(t *testing.T) {
 	} {
 		require.Equal(t, c.due, last.due(at.Add(c.after), c.held, budget), c)
 	}
-	require.True(t, look{}.due(at, 25<<20, budget), "the first")
+	require.True(t, sharedSample{}.due(at, 25<<20, budget), "the first")
 }
 
 func TestWatch_EndsACommandToo(t *testing.T) {
@@ -546,8 +546,8 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	devices := &drivers{hangs: map[string]chan struct{}{"GPU-1": hangs}, asked: map[string]int{}, held: map[int]uint64{pid: 9 << 30}}
 	w := newWatch(devices, true, zap.NewNop())
 	ended := make(chan string, 3)
-	follow := func(device string, budget gpumux.Size) *follower {
-		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*follower)
+	follow := func(device string, budget gpumux.Size) *watched {
+		return w.Follow(device, pid, budget, func(slot.Over) { ended <- device }).(*watched)
 	}
 	follow("GPU-1", 8<<30)
 	w.round() // hangs
