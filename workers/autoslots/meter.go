@@ -8,45 +8,44 @@ import (
 )
 
 const (
-	// atWork is the share of the slots that must be at work for time to count; not all, because of many one is often between two
-	// chunks.
+	// atWork is the share of the slots that must work for time to count; of many, one is often between two chunks.
 	atWork = 7.0 / 8
-	// stretchLeast is the least time that is looked at on its own, so that short items cost little.
+	// stretchLeast is the least length of a stretch, so short items cost little.
 	stretchLeast = 5 * time.Millisecond
-	// stretches is how many of them each slot must have brought to a measurement.
+	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
-	// hungry is how many times longer than a measurement the slots may lack work before that is told.
+	// hungry is how many times longer than a measurement the slots may lack work before the meter reports that.
 	hungry = 20
 )
 
-// meter measures what the slots of a pool get done: items per second of one task, while all slots have work.
+// meter measures the throughput of a pool: items per second of one task, while all slots have work.
 //
-// Only time counts in which all slots are at work on the task: none waits for a chunk or starts its process, none is left that
-// should go, no other task runs beside it and no device is taken whole. A stretch is the time from one result of a slot to a later
-// one of the same call. Its items count as far as its time did, so that neither the size of chunks nor a lack of work shows.
+// Time counts only while all slots work on the task: none waits for a chunk, starts its process or is surplus, no other task runs
+// beside it and no call has a whole device. A stretch is the time from one result of a slot to a later one of the same call. Its items
+// count in proportion to its valid time, so neither the size of chunks nor a lack of work distorts the rate.
 type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.
 	length time.Duration
-	// measured takes each measurement; one that comes before the last was fetched waits and gets longer.
+	// measured gets each measurement; one that ends before the last was read goes on and gets longer.
 	measured chan measurement
 
 	mu      sync.Mutex // guards what follows, and every field of a Stint
 	task    string
-	want    int // slots that are to be at work
+	want    int // slots that should work
 	epoch   int
 	stints  map[*Stint]bool
-	peaks   map[string]int64 // the most bytes that an item of a task held
-	last    time.Time        // when a call of the task ended last
+	peaks   map[string]int64 // the most bytes of an item, by task
+	last    time.Time        // the end of the task's last call
 	paused  time.Duration    // the longest time without one since the last measurement
-	at      time.Time        // up to when valid and lack are summed
+	at      time.Time        // the end of what valid and lack sum up
 	valid   float64          // seconds that count
 	base    float64          // valid at the last reset
 	settled bool             // as many stretches have ended since as there are slots
 
-	// Of the measurement to be: valid as it began, stretches, and items.
+	// Of the measurement in progress: valid at its beginning, stretches, and items.
 	from  float64
-	parts int
+	ended int
 	items float64
 	lack  float64 // seconds in which slots had no work
 }
@@ -57,9 +56,9 @@ type measurement struct {
 	task  string
 	want  int
 	rate  float64
-	// paused is the longest time since the last measurement in which nothing of the task ran.
+	// paused is the longest time without a call of the task since the last measurement.
 	paused time.Duration
-	// hungry says that there was no rate to be had for want of work.
+	// hungry says that there is no rate for lack of work.
 	hungry bool
 }
 
@@ -70,9 +69,9 @@ type Stint struct {
 	handle *pool.Handle
 	task   string
 	whole  bool
-	warm   bool // a result has come from this process
+	warm   bool // this process has given a result
 	start  time.Time
-	valid  float64 // of the meter as the stretch began
+	valid  float64 // of the meter at the stretch's beginning
 	items  int
 	peak   int64
 }
@@ -81,13 +80,13 @@ func newMeter(length time.Duration) *meter {
 	return &meter{now: time.Now, length: length, measured: make(chan measurement, 1), stints: map[*Stint]bool{}, peaks: map[string]int64{}}
 }
 
-// begin is called before a call runs in its place. A nil Stint measures nothing.
-func (m *meter) begin(p *pool.Pool, h *pool.Handle, task string, whole bool) *Stint {
+// newStint is called before a call runs in its slot. A nil Stint measures nothing.
+func (m *meter) newStint(p *pool.Pool, h *pool.Handle, task string, whole bool) *Stint {
 	s := &Stint{m: m, pool: p, handle: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sum()
-	m.adopt(s)
+	m.advance()
+	m.switchTo(s)
 	if task == m.task && !m.runs(task) && !m.last.IsZero() {
 		m.paused = max(m.paused, m.at.Sub(m.last))
 	}
@@ -96,7 +95,7 @@ func (m *meter) begin(p *pool.Pool, h *pool.Handle, task string, whole bool) *St
 	return s
 }
 
-// Done is called with every result, and the bytes that its item held at most, where that is known.
+// Done is called with every result, and the peak bytes of its item where that is known.
 func (s *Stint) Done(peak int64) {
 	if s == nil || s.whole {
 		return
@@ -117,10 +116,10 @@ func (s *Stint) Done(peak int64) {
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	s.m.sum()
-	s.m.adopt(s)
+	s.m.advance()
+	s.m.switchTo(s)
 	if s.warm {
-		s.m.count(s)
+		s.m.add(s)
 	}
 	s.warm = true
 	s.stretch()
@@ -133,9 +132,9 @@ func (s *Stint) End() {
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	s.m.sum()
+	s.m.advance()
 	if s.warm && s.items > 0 {
-		s.m.count(s)
+		s.m.add(s)
 	}
 	delete(s.m.stints, s)
 	if s.task == s.m.task {
@@ -143,56 +142,48 @@ func (s *Stint) End() {
 	}
 }
 
-// stretch begins the next one; the caller holds the lock and has called sum.
+// stretch begins the next one; the caller holds the lock and has called advance.
 func (s *Stint) stretch() {
 	s.start, s.valid, s.items = s.m.at, s.m.valid, 0
 }
 
-// reset begins anew with so many slots.
+// reset begins anew with another number of slots.
 func (m *meter) reset(want int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sum()
-	m.want = want
-	m.restart()
-}
-
-// follow resets when the number of slots is another.
-func (m *meter) follow(want int) {
-	m.mu.Lock()
-	same := want == m.want
-	m.mu.Unlock()
-	if !same {
-		m.reset(want)
+	if want != m.want {
+		m.advance()
+		m.want = want
+		m.restart()
 	}
 }
 
-// peak is the most bytes that an item of a task held; 0 when it was not measured.
+// peak is the most bytes of a task's item; 0 when that was not measured.
 func (m *meter) peak(task string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.peaks[task]
 }
 
-// restart forgets the measurement to be; the caller holds the lock and has called sum.
+// restart drops the measurement in progress; the caller holds the lock and has called advance.
 func (m *meter) restart() {
 	m.epoch++
 	m.base, m.settled = m.valid, false
 	m.clear()
 }
 
-func (m *meter) clear() { m.from, m.parts, m.items, m.lack = m.valid, 0, 0, 0 }
+func (m *meter) clear() { m.from, m.ended, m.items, m.lack = m.valid, 0, 0, 0 }
 
-// current reports whether a measurement is of the present slots and task.
+// current reports whether a measurement is of the present number of slots and task.
 func (m *meter) current(of measurement) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return of.epoch == m.epoch
 }
 
-// adopt makes a Stint's task the one that is measured when nothing of the present one has run for a while. The caller holds the
-// lock and has called sum.
-func (m *meter) adopt(s *Stint) {
+// switchTo makes a Stint's task the measured one when the present one has not run for a while. The caller holds the lock and has called
+// advance.
+func (m *meter) switchTo(s *Stint) {
 	if s.task == m.task || s.whole {
 		return
 	}
@@ -213,8 +204,8 @@ func (m *meter) runs(task string) bool {
 	return false
 }
 
-// sum brings the sums up to now; the caller holds the lock.
-func (m *meter) sum() {
+// advance brings the sums up to now; the caller holds the lock.
+func (m *meter) advance() {
 	now := m.now()
 	passed := now.Sub(m.at).Seconds()
 	m.at = now
@@ -238,13 +229,13 @@ func (m *meter) sum() {
 	}
 }
 
-// count takes in a stretch that has ended; the caller holds the lock and has called sum.
-func (m *meter) count(s *Stint) {
+// add adds a stretch that has ended; the caller holds the lock and has called advance.
+func (m *meter) add(s *Stint) {
 	if s.task != m.task {
 		return
 	}
 	if m.lack > hungry*m.length.Seconds() && m.lack > 2*(m.valid-m.from) {
-		m.tell(measurement{hungry: true})
+		m.publish(measurement{hungry: true})
 		return
 	}
 	share := 1.0 // a stretch without length is the rest of a micro-batch
@@ -254,23 +245,23 @@ func (m *meter) count(s *Stint) {
 	if share == 0 {
 		return
 	}
-	m.parts++
+	m.ended++
 	m.items += share * float64(s.items)
 	if !m.settled {
-		// What a measurement counts too much of items that ran as it began, it lacks of those that run as it ends, except after
-		// a reset.
-		if m.settled = m.parts >= m.want; m.settled {
+		// A measurement counts too much of the items at its beginning and too little of those at its end. After a reset only the
+		// latter holds.
+		if m.settled = m.ended >= m.want; m.settled {
 			m.clear()
 		}
 		return
 	}
-	if passed := m.valid - m.from; passed >= m.length.Seconds() && m.parts >= stretches*m.want {
-		m.tell(measurement{rate: m.items / passed})
+	if passed := m.valid - m.from; passed >= m.length.Seconds() && m.ended >= stretches*m.want {
+		m.publish(measurement{rate: m.items / passed})
 	}
 }
 
-// tell hands a measurement on, unless the last one still waits.
-func (m *meter) tell(found measurement) {
+// publish sends a measurement, unless the last one still waits.
+func (m *meter) publish(found measurement) {
 	found.epoch, found.task, found.want, found.paused = m.epoch, m.task, m.want, m.paused
 	select {
 	case m.measured <- found:

@@ -6,36 +6,34 @@ import (
 )
 
 const (
-	// gain is by how much more slots must raise the throughput to be worth it. A number that was found stays while it brings at
-	// least keep more than fewer: the gap between the two keeps it from going back and forth.
+	// gain is the least factor by which more slots must raise the throughput. A number in use stays while it brings at least the factor
+	// keep over fewer slots: the gap between the two avoids oscillation.
 	gain, keep = 1.08, 1.03
-	// inRow is how many measurements are made in a row, mostRows how many such rows of a number there are before a doubtful
-	// comparison is decided as it looks.
+	// inRow is the number of measurements in a row, mostRows the most such rows of a number before a doubtful comparison is decided.
 	inRow, mostRows = 3, 7
-	// apart is how many standard errors a comparison must be away from doubt to end early; leastSpread is the least spread of
-	// measurements that it reckons with, because a few may agree by chance.
+	// apart is how many standard errors a clear result is away from doubt; leastSpread is the least assumed spread of measurements,
+	// because a few may agree by chance.
 	apart, leastSpread = 2.0, 0.03
-	// firstRest and lastRest are the measurements between two looks at the neighbouring numbers; the time doubles each time.
+	// firstRest and lastRest are the measurements between two tries of the neighbouring numbers; the pause doubles each time.
 	firstRest, lastRest = 120, 1920
-	// drift is the change of throughput, up or down, after which the task is taken for another.
+	// drift is the change of throughput, up or down, after which the search begins anew.
 	drift = 1.4
 )
 
-// search finds the number of slots per device that gives the most throughput, and the smallest of those that give about as
-// much. It is told one measurement after the other, each of the number that slots asks for: it doubles while that brings
-// enough, narrows down between what was too few and what was too many, then rests and looks at the neighbours from time to
-// time. It is one task's, and not safe for concurrent use.
+// search finds the smallest number of slots per device with about the most throughput. It observes one measurement after the other,
+// each of the number that slots asks for. It doubles the number while that brings enough, narrows it down between too few and too many,
+// then rests and tries the neighbours from time to time. It is one task's, and for one goroutine.
 type search struct {
 	// bound is the largest number.
 	bound int
-	// room limits a larger number to what there is memory for now. Default: all have room.
+	// room limits a larger number by the free memory. Default: no limit.
 	room func(from, to int) int
 
-	at, trial, now int // the number in use, the one that is tried or 0, and the one that is measured
-	low, high      int // fewer than at that are too few, more that bring no more; 0 and bound+1 where unknown
-	topped         bool
+	at, trial, now int  // the number in use, the one on trial or 0, and the one that is measured
+	low, high      int  // too few, and enough that more bring nothing; 0 and bound+1 where unknown
+	bounded        bool // high is known
 	downFirst      bool
-	looking        bool // low and high only mark the neighbours
+	revisiting     bool // low and high only mark the neighbours
 	left           int  // measurements until the row ends
 	rates          map[int][]float64
 	known          map[int]float64 // the throughput of every number in this search
@@ -45,23 +43,23 @@ type search struct {
 	reference   float64 // the throughput as the rest began
 }
 
-// newSearch begins with a number of slots that is in use already.
+// newSearch begins with the number of slots in use.
 func newSearch(from, bound int) *search {
 	s := &search{bound: bound, at: min(max(1, from), bound), rests: firstRest}
 	s.reset()
 	return s
 }
 
-// reset forgets what was measured, and looks both ways from the number in use.
+// reset forgets all measurements, and searches both ways from the number in use.
 func (s *search) reset() {
-	s.low, s.high, s.topped, s.looking, s.resting = 0, s.bound+1, false, false, false
+	s.low, s.high, s.bounded, s.revisiting, s.resting = 0, s.bound+1, false, false, false
 	s.downFirst = s.at > 1
 	s.known = map[int]float64{}
-	s.again()
+	s.remeasure()
 }
 
-// again measures the number in use anew, without what is being tried.
-func (s *search) again() {
+// remeasure drops the trial and measures the number in use anew.
+func (s *search) remeasure() {
 	s.trial, s.now, s.left = 0, s.at, inRow
 	s.rates = map[int][]float64{}
 }
@@ -76,8 +74,8 @@ func (s *search) best() int     { return s.at }
 // most is the larger of the number in use and the one that is tried.
 func (s *search) most() int { return max(s.at, s.trial) }
 
-// take takes in a measurement of the throughput with the present number of slots.
-func (s *search) take(rate float64) {
+// observe records a measurement of the throughput with the present number of slots.
+func (s *search) observe(rate float64) {
 	if rate <= 0 {
 		return
 	}
@@ -85,7 +83,7 @@ func (s *search) take(rate float64) {
 	s.known[s.now] = math.Exp(median(s.rates[s.now]))
 	switch s.left--; {
 	case s.resting:
-		s.idle()
+		s.observeAtRest()
 	case s.left > 0:
 	case s.trial == 0:
 		s.choose()
@@ -94,8 +92,8 @@ func (s *search) take(rate float64) {
 	}
 }
 
-// idle is a measurement at rest.
-func (s *search) idle() {
+// observeAtRest begins anew when the throughput has drifted, and tries the neighbours when the rest is over.
+func (s *search) observeAtRest() {
 	const recent = 2*inRow - 1
 	rates := s.rates[s.at]
 	s.rates[s.at] = rates[max(0, len(rates)-recent):]
@@ -108,13 +106,13 @@ func (s *search) idle() {
 	case s.rest >= s.rests:
 		s.rests = min(2*s.rests, lastRest)
 		step := s.step()
-		s.low, s.high, s.topped = max(0, s.at-2*step), min(s.bound+1, s.at+2*step), true
-		s.looking, s.resting = true, false
+		s.low, s.high, s.bounded = max(0, s.at-2*step), min(s.bound+1, s.at+2*step), true
+		s.revisiting, s.resting = true, false
 		s.choose()
 	}
 }
 
-// step is how close two numbers are that need not be told apart.
+// step is the distance of two numbers that need no comparison.
 func (s *search) step() int { return max(1, s.at/4) }
 
 // choose picks the number to try next, or rests.
@@ -126,8 +124,8 @@ func (s *search) choose() {
 	next := down
 	if !s.downFirst || down == 0 {
 		s.downFirst = false
-		if up := s.up(); up > 0 {
-			next = up
+		if more := s.larger(); more > 0 {
+			next = more
 		}
 	}
 	rates := s.rates[s.at]
@@ -140,10 +138,10 @@ func (s *search) choose() {
 	s.trial, s.now, s.left = next, next, inRow
 }
 
-// up is a larger number worth trying, or 0.
-func (s *search) up() int {
+// larger is a larger number worth trying, or 0.
+func (s *search) larger() int {
 	want := min(2*s.at, s.bound)
-	if s.topped {
+	if s.bounded {
 		want = s.at + (s.high-s.at)/2
 		if s.high-s.at <= s.step() {
 			return 0
@@ -153,25 +151,25 @@ func (s *search) up() int {
 		want = s.room(s.at, want)
 	}
 	if want <= s.at {
-		s.high, s.topped = s.at+1, true
+		s.high, s.bounded = s.at+1, true
 		return 0
 	}
 	return want
 }
 
-// compare ends a row of a trial: the larger number is worth it, or is not, or more has to be measured.
+// compare ends a row of a trial: it decides, or asks for another row.
 func (s *search) compare() {
 	small, large, least := s.rates[s.at], s.rates[s.trial], gain
 	if s.trial < s.at {
 		small, large = large, small
-		if s.looking {
+		if s.revisiting {
 			least = keep
 		}
 	}
 	above := median(large) - median(small) - math.Log(least)
 	doubt := apart * standardError(small, large)
 	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
-		// Turn about, two rows of each, so that a drift of the items' cost is not taken for the slots'.
+		// The two numbers alternate, so a drift of the items' cost does not look like an effect of the slots.
 		if a < t {
 			s.now = s.at
 		} else if t < a {
@@ -190,17 +188,17 @@ func (s *search) decide(worth bool) {
 	case up && worth:
 		s.low, s.at = s.at, s.trial
 	case up:
-		s.high, s.topped = s.trial, true
+		s.high, s.bounded = s.trial, true
 	case worth:
 		s.low = s.trial
 	default:
-		s.high, s.topped, s.at = s.at, true, s.trial
+		s.high, s.bounded, s.at = s.at, true, s.trial
 	}
-	if moved := s.at == s.trial; moved && s.looking {
-		// It is not where it was: the neighbours' neighbours are open again.
-		s.looking = false
+	if moved := s.at == s.trial; moved && s.revisiting {
+		// It has moved, so the neighbours' neighbours are open again.
+		s.revisiting = false
 		if up {
-			s.high, s.topped = s.bound+1, false
+			s.high, s.bounded = s.bound+1, false
 		} else {
 			s.low = 0
 		}
@@ -216,14 +214,14 @@ func (s *search) starve() {
 	}
 }
 
-// pause drops a trial that waited too long for its next measurement: the items are no longer the same.
+// pause drops a trial that waited too long for its next measurement: the items may differ.
 func (s *search) pause() {
 	if !s.resting {
-		s.again()
+		s.remeasure()
 	}
 }
 
-// overflow is told that the device's memory did not do for the present number. It reports whether there are fewer now.
+// overflow reduces the number because the device's memory was too small for it. It reports whether that was possible.
 func (s *search) overflow() bool {
 	switch {
 	case s.now > s.at:
@@ -231,9 +229,9 @@ func (s *search) overflow() bool {
 		s.decide(false)
 	case s.now > 1:
 		s.known[s.now] = 0
-		s.low, s.high, s.topped, s.at = 0, s.now, true, s.now/2
-		s.looking, s.resting, s.downFirst = false, false, false
-		s.again()
+		s.low, s.high, s.bounded, s.at = 0, s.now, true, s.now/2
+		s.revisiting, s.resting, s.downFirst = false, false, false
+		s.remeasure()
 	default:
 		return false
 	}
@@ -260,8 +258,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// standardError is that of the difference of two medians. The spread is taken from the median of the deviations, so that a few
-// odd measurements do not count.
+// standardError is that of the difference of two medians. The spread is the median deviation, so a few odd measurements do not count.
 func standardError(a, b []float64) float64 {
 	var off []float64
 	for _, values := range [][]float64{a, b} {

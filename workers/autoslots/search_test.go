@@ -25,7 +25,7 @@ func feed(s *search, c curve, noise float64, seed uint64, n int) []int {
 	var used []int
 	for range n {
 		used = append(used, s.slots())
-		s.take(max(1, c(s.slots())*(1+noise*random.NormFloat64())))
+		s.observe(max(1, c(s.slots())*(1+noise*random.NormFloat64())))
 	}
 	return used
 }
@@ -99,7 +99,7 @@ func TestSearch_NoiseDoesNotMakeItOscillate(t *testing.T) {
 		changes, last := 0, s.best()
 		random := rand.New(rand.NewPCG(seed, 2))
 		for range 4000 {
-			s.take(max(1, saturatedAt(8)(s.slots())*(1+0.10*random.NormFloat64())))
+			s.observe(max(1, saturatedAt(8)(s.slots())*(1+0.10*random.NormFloat64())))
 			if s.best() != last {
 				changes, last = changes+1, s.best()
 			}
@@ -116,7 +116,7 @@ func TestSearch_OddMeasurementsDoNotCount(t *testing.T) {
 		if i%7 == 3 {
 			rate /= 20 // the machine was busy with something else
 		}
-		s.take(rate)
+		s.observe(rate)
 	}
 	require.Equal(t, 4, s.best())
 }
@@ -145,7 +145,7 @@ func TestSearch_MemoryThatDoesNotDo(t *testing.T) {
 			require.True(t, s.overflow())
 			continue
 		}
-		s.take(saturatedAt(99)(s.slots()))
+		s.observe(saturatedAt(99)(s.slots()))
 	}
 	require.Equal(t, 5, s.best())
 	require.True(t, s.overflow(), "items have grown")
@@ -173,7 +173,7 @@ func TestSearch_TooLittleWorkEndsATrial(t *testing.T) {
 			require.LessOrEqual(t, s.slots(), 3)
 			continue
 		}
-		s.take(saturatedAt(99)(s.slots()))
+		s.observe(saturatedAt(99)(s.slots()))
 	}
 	require.Equal(t, 3, s.best())
 	s.starve()
