@@ -6,9 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Apply makes a client, and the workers on it, pass everything that Temporal keeps through a codec: inputs, results, heartbeats,
-// memos, summaries and details as payloads, and the messages and stacks of failures too. It wraps the data converter that the
-// options have. A nil codec changes nothing.
+// Apply makes a client, and the workers on it, encode everything that Temporal keeps: inputs, results, heartbeats, memos, summaries,
+// details, and the messages and stacks of failures. It wraps the data converter of the options. A nil codec changes nothing.
 func Apply(o *client.Options, c converter.PayloadCodec) {
 	if c == nil {
 		return
@@ -17,7 +16,7 @@ func Apply(o *client.Options, c converter.PayloadCodec) {
 	o.FailureConverter = Failures(o.DataConverter)
 }
 
-// Converter is a data converter with a codec behind it; both may be nil.
+// Converter is a data converter with a codec; both may be nil.
 func Converter(parent converter.DataConverter, c converter.PayloadCodec) converter.DataConverter {
 	if parent == nil {
 		parent = converter.GetDefaultDataConverter()
@@ -28,7 +27,7 @@ func Converter(parent converter.DataConverter, c converter.PayloadCodec) convert
 	return converter.NewCodecDataConverter(parent, c)
 }
 
-// Failures is a failure converter that leaves nothing of a message or a stack beside the payload that it makes of them.
+// Failures is a failure converter that puts messages and stacks into payloads alone.
 func Failures(data converter.DataConverter) converter.FailureConverter {
 	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{DataConverter: data, EncodeCommonAttributes: true})
 }

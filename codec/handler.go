@@ -18,12 +18,12 @@ const largestRequest = 64 << 20
 
 // HandlerOptions adjust a codec server.
 type HandlerOptions struct {
-	// Secret is the first element of every path, so that only who knows it is answered. Default: none, and everybody who reaches
-	// the server can decrypt what they have.
+	// Secret is the first element of every path, for callers that know it. Default: none, and everybody who reaches the server can
+	// decrypt.
 	Secret string
 	// Origins are the addresses of the web pages that may ask, such as http://127.0.0.1:8233. Default: no web page.
 	Origins []string
-	// Hosts are the names that the server is asked by, beside localhost and numeric addresses. Default: none.
+	// Hosts are the server's names beside localhost and numeric addresses. Default: none.
 	Hosts []string
 }
 
@@ -34,7 +34,7 @@ func (k *Keys) Secret() (string, error) {
 }
 
 // NewHandler serves a codec to the Web UI and to `temporal --codec-endpoint`: POST of payloads to [secret]/encode and
-// [secret]/decode. It answers no page of another origin, and none that reaches it by another name.
+// [secret]/decode. It answers no page of another origin, and no request by another name.
 func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 	inner := converter.NewPayloadCodecHTTPHandler(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Add("Vary", "Origin")
-		if !o.named(r.Host) {
+		if !o.hasName(r.Host) {
 			http.Error(w, "this server is not known by that name; allow it with --host", http.StatusMisdirectedRequest)
 			return
 		}
@@ -62,11 +62,11 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 				return
 			}
 		}
-		if !o.knows(r.URL.Path) {
+		if !o.hasPath(r.URL.Path) {
 			http.NotFound(w, r)
 			return
 		}
-		// A page can send any other type without being asked for its origin first.
+		// Browsers send any other type without asking for permission first.
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
 			return
@@ -76,8 +76,8 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 	})
 }
 
-// knows reports whether a path is one of the two.
-func (o HandlerOptions) knows(path string) bool {
+// hasPath reports whether a path is one of the two.
+func (o HandlerOptions) hasPath(path string) bool {
 	secret, verb := "", strings.TrimPrefix(path, "/")
 	if o.Secret != "" {
 		secret, verb, _ = strings.Cut(verb, "/")
@@ -85,8 +85,8 @@ func (o HandlerOptions) knows(path string) bool {
 	return subtle.ConstantTimeCompare([]byte(secret), []byte(o.Secret)) == 1 && (verb == "encode" || verb == "decode")
 }
 
-// named reports whether the server goes by a name: that of another could be a page's that resolves to this machine.
-func (o HandlerOptions) named(host string) bool {
+// hasName reports whether a name is the server's. Another name may be a web page's that resolves to this machine.
+func (o HandlerOptions) hasName(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	return name == "localhost" || net.ParseIP(name) != nil || slices.Contains(o.Hosts, name)
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// ending is what the names of key files end with.
-	ending = ".key"
+	// extension is that of key files.
+	extension = ".key"
 	// currentFile names the key that encrypts, in a folder with several.
 	currentFile = "current"
 	keyBytes    = 32
@@ -43,11 +43,11 @@ type Keys struct {
 func Load(path string) (*Keys, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the keys: %w; make one with `openssl rand -hex 32 > main%s`, see docs/encryption.md", err, ending)
+		return nil, fmt.Errorf("read the keys: %w; make one with `openssl rand -hex 32 > main%s`, see docs/encryption.md", err, extension)
 	}
 	files, current := []string{path}, ""
 	if info.IsDir() {
-		if files, current, err = folder(path); err != nil {
+		if files, current, err = readFolder(path); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func Load(path string) (*Keys, error) {
 	if current != "" {
 		if _, known := k.masters[current]; !known {
 			return nil, fmt.Errorf("%s names the key %q, but there is no %s; there are %s", filepath.Join(path, currentFile), current,
-				filepath.Join(path, current+ending), strings.Join(k.IDs(), ", "))
+				filepath.Join(path, current+extension), strings.Join(k.IDs(), ", "))
 		}
 		k.current = current
 	}
@@ -77,43 +77,42 @@ func Load(path string) (*Keys, error) {
 	return k, nil
 }
 
-// folder lists the key files of a folder and says which key encrypts, "" when there is only one.
-func folder(dir string) (files []string, current string, err error) {
+// readFolder lists the key files of a folder and says which key encrypts, "" when there is only one.
+func readFolder(dir string) (files []string, current string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, "", fmt.Errorf("read the keys: %w", err)
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); strings.HasSuffix(name, ending) && !strings.HasPrefix(name, ".") {
+		if name := entry.Name(); strings.HasSuffix(name, extension) && !strings.HasPrefix(name, ".") {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}
 	if len(files) == 0 {
 		return nil, "", fmt.Errorf("the folder of keys %s has no file that ends in %s; make one with `openssl rand -hex 32 > %s`",
-			dir, ending, filepath.Join(dir, "main"+ending))
+			dir, extension, filepath.Join(dir, "main"+extension))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, currentFile))
 	switch {
 	case err == nil:
-		if current = strings.TrimSuffix(strings.TrimSpace(string(text)), ending); !keyID.MatchString(current) {
+		if current = strings.TrimSuffix(strings.TrimSpace(string(text)), extension); !keyID.MatchString(current) {
 			return nil, "", fmt.Errorf("%s holds %.80q, not the ID of a key; write the name of a key file without %s into it",
-				filepath.Join(dir, currentFile), current, ending)
+				filepath.Join(dir, currentFile), current, extension)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, "", fmt.Errorf("read the keys: %w", err)
 	case len(files) > 1:
 		return nil, "", fmt.Errorf("the folder of keys %s has %d of them; write the ID of the one that encrypts, such as %s, into %s",
-			dir, len(files), strings.TrimSuffix(filepath.Base(files[len(files)-1]), ending), filepath.Join(dir, currentFile))
+			dir, len(files), strings.TrimSuffix(filepath.Base(files[len(files)-1]), extension), filepath.Join(dir, currentFile))
 	}
 	return files, current, nil
 }
 
-// readKey reads one key file.
 func readKey(file string) (id string, key []byte, err error) {
-	id = strings.TrimSuffix(filepath.Base(file), ending)
+	id = strings.TrimSuffix(filepath.Base(file), extension)
 	if !keyID.MatchString(id) {
 		return "", nil, fmt.Errorf("the key file %s: its name makes no ID; use 1 to 63 letters, digits, dots, dashes and underscores, then %s",
-			file, ending)
+			file, extension)
 	}
 	info, err := os.Stat(file)
 	if err != nil {
@@ -149,7 +148,7 @@ func (k *Keys) Current() string { return k.current }
 // IDs are those of all keys, sorted.
 func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
 
-// Derive makes a key of 32 bytes for one purpose out of the key of that ID. An ID that is not there is an *UnknownKey.
+// Derive makes a key of 32 bytes for one purpose from the key of that ID. The error for an unknown ID is an *UnknownKey.
 func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 	master, known := k.masters[id]
 	if !known {
@@ -158,7 +157,7 @@ func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, master, salt, purpose, keyBytes)
 }
 
-// UnknownKey says that something is encrypted with a key that is not among those that were read.
+// UnknownKey says that something is encrypted with a key that was not read.
 type UnknownKey struct {
 	ID, Path string
 	Known    []string
@@ -167,5 +166,5 @@ type UnknownKey struct {
 // Error says which file is missing where.
 func (e *UnknownKey) Error() string {
 	return fmt.Sprintf("it is encrypted with the key %q, which is not in %s (there: %s); put %s%s there and start again", e.ID, e.Path,
-		strings.Join(e.Known, ", "), e.ID, ending)
+		strings.Join(e.Known, ", "), e.ID, extension)
 }

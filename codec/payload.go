@@ -21,7 +21,7 @@ const (
 
 var _ converter.PayloadCodec = (*Keys)(nil)
 
-// sealer encrypts under one key, each time with a random nonce of its own.
+// sealer encrypts under one key, each time with a new random nonce.
 type sealer struct{ cipher.AEAD }
 
 func (k *Keys) payloadSealer(id string) (sealer, error) {
@@ -56,8 +56,8 @@ func (k *Keys) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return sealed, nil
 }
 
-// Decode decrypts every payload that Encode made, with whichever key it names, and leaves all others as they are: also one under a
-// key that is not here, so that whoever reads it next says which encoding it does not know, and does not try again for ever.
+// Decode decrypts every payload of Encode with the key that it names, and leaves all others as they are. A payload under an unknown key
+// stays too: its reader then fails on the unknown encoding instead of retrying for ever.
 func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	plain := make([]*common.Payload, len(payloads))
 	for i, p := range payloads {
@@ -66,11 +66,11 @@ func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 			continue
 		}
 		id := string(p.GetMetadata()[MetadataKeyID])
-		with, known := k.payloads[id]
+		key, known := k.payloads[id]
 		if !known {
 			continue
 		}
-		text, err := with.Open(nil, nil, p.GetData(), associated(id))
+		text, err := key.Open(nil, nil, p.GetData(), associated(id))
 		if err != nil {
 			return nil, fmt.Errorf("decrypt a payload: it was changed, or the key %q of %s is another than the one it was encrypted with",
 				id, k.path)
