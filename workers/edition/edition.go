@@ -2,6 +2,7 @@ package edition
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -26,34 +27,27 @@ type Code struct {
 	Command []string
 }
 
-// Edition is that of the files as they are now, as far as their text shows them: an import that no statement names, such as that of
-// importlib.import_module, is not among them. Code that is in no file here, such as an installed package, counts by its name alone.
-func (c Code) Edition() string {
-	files, words := c.parts()
-	return of(files, words)
-}
+// Edition is that of the files as they are now, and of what their text imports: not of what importlib.import_module loads. Code in no
+// file here, such as an installed package, counts by its name.
+func (c Code) Edition() string { return hashOf(c.sources()) }
 
-// Named is the edition of the code together with all other files that a command names, such as a configuration. A command may write
-// some of these itself, so it tells maps apart and not what one map may run.
+// Named is the edition of the code with all other files that a command names, such as a configuration. A command may write some of
+// these itself, so it distinguishes maps, but not what one map may run.
 func (c Code) Named() string {
 	if len(c.Command) == 0 {
 		return c.Edition()
 	}
-	return of(c.command(func(int, string) bool { return true }))
+	return hashOf(c.command(func(int, string) bool { return true }))
 }
 
-// With is the edition of the code with modules that a process has loaded: Edition itself where it has them all, else that and,
-// after a plus, a hash of the others.
+// With is the edition of the code with modules that a process has loaded: Edition itself if it covers them, else Edition, a plus, and
+// a hash of the others.
 func (c Code) With(loaded []string) string {
-	files, words := c.parts()
-	edition := of(files, words)
+	files, words := c.sources()
+	edition := hashOf(files, words)
 	var others []*file
 	for _, path := range loaded {
-		// One that is gone counts as an empty one.
-		other := look(path)
-		if other == nil {
-			other = &none
-		}
+		other := cmp.Or(readFile(path), &empty) // one that is gone counts as empty
 		if !slices.ContainsFunc(files, func(f *file) bool { return f.path == path || os.SameFile(f.info, other.info) }) {
 			others = append(others, other)
 		}
@@ -62,37 +56,30 @@ func (c Code) With(loaded []string) string {
 		return edition
 	}
 	slices.SortFunc(others, func(a, b *file) int { return bytes.Compare(a.sum[:], b.sum[:]) })
-	return edition + "+" + of(others, nil)
+	return edition + "+" + hashOf(others, nil)
 }
 
-// Files are the paths of the files that the edition is of.
-func (c Code) Files() []string {
-	files, _ := c.parts()
-	paths := make([]string, len(files))
-	for i, file := range files {
-		paths[i] = file.path
+// Files are the paths of the files that the edition covers.
+func (c Code) Files() (paths []string) {
+	files, _ := c.sources()
+	for _, f := range files {
+		paths = append(paths, f.path)
 	}
 	return paths
 }
 
 // Newest is the file of the code that was changed last, and when; it is empty when there is none.
 func (c Code) Newest(loaded []string) (path string, changed time.Time) {
-	files, _ := c.parts()
-	for _, each := range loaded {
-		if file := look(each); file != nil {
-			files = append(files, file)
-		}
-	}
-	for _, file := range files {
-		if at := file.info.ModTime(); at.After(changed) {
-			path, changed = file.path, at
+	for _, each := range append(c.Files(), loaded...) {
+		if f := readFile(each); f != nil && f.info.ModTime().After(changed) {
+			path, changed = f.path, f.info.ModTime()
 		}
 	}
 	return path, changed
 }
 
-// Serves reports whether code of the edition have is what whoever asks for want means: any edition where want is empty, and
-// any modules beyond what the text shows where want knows of none.
+// Serves reports whether code of the edition have will do for want: any edition when want is empty, and any modules beyond what the
+// text shows when want names none.
 func Serves(want, have string) bool {
 	return want == "" || want == have || !strings.Contains(want, "+") && Shown(have) == want
 }
@@ -109,8 +96,8 @@ func Join(editions ...string) string {
 	return hex.EncodeToString(sum[:])[:length]
 }
 
-// of hashes files in their order, and words.
-func of(files []*file, words []string) string {
+// hashOf hashes files in their order, and words; it is empty when there are none.
+func hashOf(files []*file, words []string) string {
 	if len(files)+len(words) == 0 {
 		return ""
 	}
@@ -124,8 +111,8 @@ func of(files []*file, words []string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:length]
 }
 
-// parts are the files of the code, and the words that say the rest.
-func (c Code) parts() (files []*file, words []string) {
+// sources are the files of the code, and the words that name the rest.
+func (c Code) sources() (files []*file, words []string) {
 	if len(c.Command) > 0 {
 		return c.command(c.script)
 	}
@@ -133,13 +120,13 @@ func (c Code) parts() (files []*file, words []string) {
 	if i < 0 {
 		return nil, nil
 	}
-	place, function := c.Target[:i], c.Target[i+1:]
-	if strings.HasSuffix(place, ".py") {
-		path := c.path(place)
+	module, function := c.Target[:i], c.Target[i+1:]
+	if strings.HasSuffix(module, ".py") {
+		path := c.path(module)
 		return withImports(filepath.Dir(path), path), []string{function}
 	}
 	var roots []string
-	for base, rest := c.Dir, place; rest != ""; {
+	for base, rest := c.Dir, module; rest != ""; {
 		var part string
 		part, rest, _ = strings.Cut(rest, ".")
 		base = filepath.Join(base, part)
@@ -155,11 +142,11 @@ func (c Code) parts() (files []*file, words []string) {
 	return files, []string{function}
 }
 
-// scripts are the endings of files that are code wherever a command names them.
+// scripts are the extensions of files that are code wherever a command names them.
 var scripts = []string{".py", ".sh", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".lua", ".m"}
 
-// script reports whether a word of a command names code where it names a file: the program, the script of an interpreter, or a file
-// that ends like one. Others are data, and may be what the command writes.
+// script reports whether a word of a command, if it names a file, names code: the program, an interpreter's script, or a file with such
+// an extension. Other files are data, and the command may write them.
 func (c Code) script(at int, word string) bool {
 	if at == 0 || slices.Contains(scripts, filepath.Ext(word)) {
 		return true
@@ -168,8 +155,8 @@ func (c Code) script(at int, word string) bool {
 	return at == first && c.program() == ""
 }
 
-// command counts every word that is wanted and names a file by what that holds, with what a Python file imports, and every other word
-// by itself. A program of the system is one of these: it differs between machines.
+// command turns every wanted word that names a file into that file, with the imports of a Python file, and keeps every other word. The
+// system's programs stay words: they differ between machines.
 func (c Code) command(wanted func(at int, word string) bool) (files []*file, words []string) {
 	for i, word := range c.Command {
 		path := c.path(word)
@@ -180,23 +167,23 @@ func (c Code) command(wanted func(at int, word string) bool) (files []*file, wor
 				continue
 			}
 		}
-		file := look(path)
+		f := readFile(path)
 		switch {
-		case file == nil || !wanted(i, word):
+		case f == nil || !wanted(i, word):
 			words = append(words, word)
 		case strings.HasSuffix(path, ".py"):
 			files = append(files, withImports(filepath.Dir(path), path)...)
 		default:
-			files = append(files, file)
+			files = append(files, f)
 		}
 	}
 	return files, words
 }
 
-// ofSystem are the folders of programs that belong to the system.
-var ofSystem = []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"}
+// systemFolders are the folders of the system's programs.
+var systemFolders = []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"}
 
-// program is the file of the first word, or empty where that is the system's.
+// program is the file of the first word, or empty for one of the system's.
 func (c Code) program() string {
 	path := c.Command[0]
 	if strings.ContainsRune(path, filepath.Separator) {
@@ -205,7 +192,7 @@ func (c Code) program() string {
 		path = found
 	}
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil || slices.ContainsFunc(ofSystem, func(folder string) bool { return strings.HasPrefix(real, folder) }) {
+	if err != nil || slices.ContainsFunc(systemFolders, func(folder string) bool { return strings.HasPrefix(real, folder) }) {
 		return ""
 	}
 	return real
@@ -216,13 +203,4 @@ func (c Code) path(name string) string {
 		return filepath.Clean(name)
 	}
 	return filepath.Join(c.Dir, name)
-}
-
-// regular is the state of a file that can be read without waiting for somebody, as a named pipe would.
-func regular(path string) os.FileInfo {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	return info
 }

@@ -150,11 +150,11 @@ func TestLook_ReadsOnce(t *testing.T) {
 	write(t, path, "import json")
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
-	first := look(path)
+	first := readFile(path)
 	require.Equal(t, []string{"json"}, first.imports)
-	require.Same(t, first, look(path))
+	require.Same(t, first, readFile(path))
 	write(t, path, "import math")
-	require.Equal(t, []string{"math"}, look(path).imports)
+	require.Equal(t, []string{"math"}, readFile(path).imports)
 }
 
 // A pipe as an argument, such as the shell's <(…), is neither read nor waited for.

@@ -12,60 +12,61 @@ import (
 )
 
 const (
-	// wholeFile is the size up to which a file counts by all that it holds. A larger one is data that a command is given, such as a
-	// model, and counts by its size and by samples spread over it, so that no map waits for it to be read.
+	// wholeFile is the size up to which all of a file counts. A larger one is a command's data, such as a model, and counts by its size
+	// and samples, so no map waits for a long read.
 	wholeFile = 64 << 20
-	// samples is how many there are of such a file, sampleSize how large each is.
+	// samples is the number of samples of such a file, sampleSize the size of each.
 	samples, sampleSize = 64, 64 << 10
-	// settled is the age at which a file's time tells whether it has changed. A younger one may change again within the same tick
-	// of its file system's clock.
+	// settled is the age from which a file's time shows every change. A younger file may change again within the same tick of its file
+	// system's clock.
 	settled = 2 * time.Second
-	// mostFiles bounds what is remembered.
+	// mostFiles bounds the cache.
 	mostFiles = 20_000
 )
 
-// file is what is known of one file. Nobody changes it.
+// file is the immutable state of one file.
 type file struct {
 	path string
 	info os.FileInfo
 	sum  [sha256.Size]byte
 	// imports are the modules that a Python file may import.
 	imports []string
-	// sure reports whether a file with the same state holds the same.
-	sure bool
+	// final says that a file with the same size and time has the same content.
+	final bool
 }
 
-// none stands for a file that is not there.
-var none = file{sum: sha256.Sum256(nil)}
+// empty stands for a missing file.
+var empty = file{sum: sha256.Sum256(nil)}
 
-// known are the files that were read, by path.
+// cache has the files that were read, by path.
 var (
-	knownMu sync.Mutex
-	known   = map[string]*file{}
+	cacheMu sync.Mutex
+	cache   = map[string]*file{}
 )
 
-// look reads a file unless that was done since it last changed. It is nil where there is no file that can be read.
-func look(path string) *file {
-	info := regular(path)
-	if info == nil {
+// readFile reads a file unless it has not changed since the last time. It is nil for what is no regular file: a named pipe would wait
+// for a writer.
+func readFile(path string) *file {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	knownMu.Lock()
-	last := known[path]
-	knownMu.Unlock()
-	if last != nil && last.sure && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime()) {
+	cacheMu.Lock()
+	last := cache[path]
+	cacheMu.Unlock()
+	if last != nil && last.final && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime()) {
 		return last
 	}
-	now := &file{path: path, info: info, sure: time.Since(info.ModTime()) > settled}
+	now := &file{path: path, info: info, final: time.Since(info.ModTime()) > settled}
 	if now.read() != nil {
 		return nil
 	}
-	knownMu.Lock()
-	defer knownMu.Unlock()
-	if len(known) >= mostFiles {
-		clear(known)
+	cacheMu.Lock()
+	defer cacheMu.Unlock()
+	if len(cache) >= mostFiles {
+		clear(cache)
 	}
-	known[path] = now
+	cache[path] = now
 	return now
 }
 
@@ -83,7 +84,7 @@ func (f *file) read() error {
 		text, failed := io.ReadAll(opened)
 		err = failed
 		_, _ = sum.Write(text)
-		f.imports = imported(text[:min(len(text), largestModule)])
+		f.imports = importsOf(text[:min(len(text), largestModule)])
 	default:
 		_, err = io.Copy(sum, opened)
 	}

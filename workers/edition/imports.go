@@ -7,32 +7,30 @@ import (
 	"strings"
 )
 
-// mostModules bounds the modules that are followed, and largestModule the text that is read of one for its imports.
+// mostModules bounds the followed modules, largestModule the text of one that is searched for imports.
 const (
 	mostModules   = 2000
 	largestModule = 4 << 20
 )
 
-// importLine is an import as Python writes it: of modules, or of names, which may be modules and go on over several lines in
-// brackets.
+// importLine is an import statement: of modules, or of names, which may be modules and span several lines in brackets.
 var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:` +
 	`from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#;]+))`)
 
 var moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
 
-// withImports are Python files that there are, and below folder those that they import, and so on, in an order that follows from
-// what they hold.
+// withImports are those of the Python files that exist, with what they import below folder, and so on. Their content decides the order.
 func withImports(folder string, paths ...string) []*file {
 	var found []*file
 	seen := map[string]bool{}
 	add := func(path string) bool {
-		if there, asked := seen[path]; asked {
-			return there
+		if exists, asked := seen[path]; asked {
+			return exists
 		}
-		file := look(path)
-		seen[path] = file != nil && len(found) < mostModules
+		f := readFile(path)
+		seen[path] = f != nil && len(found) < mostModules
 		if seen[path] {
-			found = append(found, file)
+			found = append(found, f)
 		}
 		return seen[path]
 	}
@@ -61,9 +59,9 @@ func withImports(folder string, paths ...string) []*file {
 	return found
 }
 
-// imported are the modules that a Python text may import, "a" and "a.b" for "from a import b", with a dot in front for each level of
-// a relative one.
-func imported(text []byte) []string {
+// importsOf are the modules that a Python text may import: "a" and "a.b" for "from a import b", with a leading dot for each level of a
+// relative import.
+func importsOf(text []byte) []string {
 	var names []string
 	for _, m := range importLine.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
 		from, what, modules := m[1], m[2], m[3]
