@@ -82,7 +82,7 @@ func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	h := Hygiene{Budget: 1000 * mib}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 64} {
 		require.Equal(t, want, h.Ahead(100*mib, most))
-		require.Equal(t, want, h.given)
+		require.Equal(t, want, h.ahead)
 	}
 	require.Equal(t, fewAhead, h.Ahead(760*mib, most))
 	require.Equal(t, 1, h.Ahead(910*mib, most))
@@ -93,7 +93,7 @@ func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	for range 10 {
 		h.Ahead(300*mib, most)
 	}
-	require.InDelta(t, 700/4/10, h.given, 2, "a quarter of what is left, at 10 MiB each")
+	require.InDelta(t, 700/4/10, h.ahead, 2, "a quarter of what is left, at 10 MiB each")
 	h = Hygiene{}
 	require.Equal(t, most, h.Ahead(100*mib, most))
 }
@@ -135,7 +135,7 @@ func TestHygiene_FindsLeaksAndNothingElse(t *testing.T) {
 func TestTrend_KeepsFewPoints(t *testing.T) {
 	var tr trend
 	for i := range 100_000 {
-		tr.add(i+1, int64(i), int64(i)+7)
+		tr.observe(i+1, int64(i), int64(i)+7)
 	}
 	require.LessOrEqual(t, len(tr.points), trendPoints)
 	slope, rising := tr.slope()
@@ -150,7 +150,7 @@ func BenchmarkTrend_Slope(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		tr.add(i, int64(i%7)*mib, 0)
+		tr.observe(i, int64(i%7)*mib, 0)
 		tr.slope()
 	}
 }

@@ -3,22 +3,22 @@ package hygiene
 import "slices"
 
 const (
-	// trendPoints is the most points that a trend keeps; from leastPoints on it has a slope.
+	// trendPoints is the most points of a trend; from leastPoints on it has a slope.
 	trendPoints = 16
 	leastPoints = 6
-	// surely is the share of all pairs of points that must rise for the whole to rise.
-	surely = 0.8
+	// risingPairs is the share of all pairs of points that rise in a rising trend.
+	risingPairs = 0.8
 )
 
-// trend follows what a process holds between items. It keeps the least of each of a few equal stretches of items, which are
-// joined by twos when there are too many, so that neither the length of a life nor a single odd reading matters.
+// trend follows what a process holds between items. It keeps the minimum of each of a few equal stretches of items and joins pairs of
+// them when there are too many, so neither a long life nor a single odd reading matters.
 type trend struct {
 	points []point
 	// each is how many items a point stands for.
 	each int
-	// swing is by how much items peak above what is held between them: the largest of the newer ones.
+	// swing is how far items peak above what is held between them: the largest of the newer ones.
 	swing int64
-	// stale says that the slope has to be worked out again.
+	// stale says that the slope is to be computed again.
 	stale  bool
 	value  float64
 	rising bool
@@ -29,7 +29,7 @@ type point struct {
 	held int64
 }
 
-func (t *trend) add(item int, held, peak int64) {
+func (t *trend) observe(item int, held, peak int64) {
 	t.swing = max(t.swing-t.swing/32, peak-held)
 	t.each = max(1, t.each)
 	t.stale = true
@@ -43,17 +43,13 @@ func (t *trend) add(item int, held, peak int64) {
 	}
 	t.each *= 2
 	joined := t.points[:0]
-	for i := 0; i < len(t.points); i += 2 {
-		p := t.points[i]
-		if i+1 < len(t.points) {
-			p.held = min(p.held, t.points[i+1].held)
-		}
-		joined = append(joined, p)
+	for pair := range slices.Chunk(t.points, 2) {
+		joined = append(joined, point{pair[0].item, min(pair[0].held, pair[len(pair)-1].held)})
 	}
 	t.points = joined
 }
 
-// forget starts anew, after what was held has been given back.
+// forget starts anew after a good trim.
 func (t *trend) forget() { *t = trend{swing: t.swing} }
 
 // rise is by how many bytes the newest point lies above the oldest.
@@ -64,8 +60,8 @@ func (t *trend) rise() float64 {
 	return float64(t.points[len(t.points)-1].held - t.points[0].held)
 }
 
-// slope is the median over all pairs of points, in bytes per item, and whether nearly all of them rise. The first point is
-// left out: the first item loads what later ones find loaded.
+// slope is the median over all pairs of points, in bytes per item, and whether nearly all of them rise. It ignores the first point: the
+// first item loads what later ones use.
 func (t *trend) slope() (perItem float64, rising bool) {
 	if !t.stale {
 		return t.value, t.rising
@@ -87,6 +83,6 @@ func (t *trend) slope() (perItem float64, rising bool) {
 	}
 	slices.Sort(slopes)
 	t.value = slopes[len(slopes)/2]
-	t.rising = t.value > 0 && float64(up) >= surely*float64(len(slopes))
+	t.rising = t.value > 0 && float64(up) >= risingPairs*float64(len(slopes))
 	return t.value, t.rising
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,36 +17,35 @@ import (
 //go:embed gpumux/*.py
 var files embed.FS
 
-// attempts bounds the rounds against others who install or damage the same folder at the same time.
+// attempts bounds the races with others that install or damage the same folder.
 const attempts = 5
 
-// Install writes the runtime into dir/<content hash>/ and returns the path of its main.py, to be started as `python main.py`
-// with the wire on descriptor 3. A complete copy that is there already is used; a damaged one is replaced. Any number of
-// processes may install into the same dir at once. An old release's folder is left alone: its processes may still run.
+// Install writes the runtime into dir/<content hash>/ and returns the path of its main.py, to be started as `python main.py` with the
+// wire on descriptor 3. It uses a complete copy and replaces a damaged one. Any number of processes may install into the same dir at
+// once. An old release's folder stays: its processes may still run.
 func Install(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("install the Python runtime: %w", err)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("install the Python runtime: %w", err)
 	}
 	home := filepath.Join(dir, hash())
 	for range attempts {
-		if whole(home) {
+		if complete(home) {
 			return filepath.Join(home, "gpumux", "main.py"), nil
 		}
-		if err = place(dir, home); err != nil {
+		if err = install(dir, home); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("something keeps changing the files")
+		err = errors.New("something keeps changing the files")
 	}
 	return "", fmt.Errorf("install the Python runtime in %s: %w; give a folder that the worker can write", home, err)
 }
 
-// hash names the content: the same files have the same folder.
 func hash() string {
 	sum := sha256.New()
 	walk(func(name string, content []byte) error {
@@ -56,8 +56,8 @@ func hash() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// whole reports whether home has every file as it is embedded.
-func whole(home string) bool {
+// complete reports whether home has every file as it is embedded.
+func complete(home string) bool {
 	return walk(func(name string, content []byte) error {
 		there, err := os.ReadFile(filepath.Join(home, name))
 		if err == nil && !bytes.Equal(there, content) {
@@ -67,8 +67,8 @@ func whole(home string) bool {
 	}) == nil
 }
 
-// place writes the files beside home and renames them into place in one step.
-func place(dir, home string) error {
+// install writes the files beside home and renames them in one step.
+func install(dir, home string) error {
 	temporary, err := os.MkdirTemp(dir, ".new-*")
 	if err != nil {
 		return err
@@ -89,20 +89,17 @@ func place(dir, home string) error {
 		return err
 	}
 	refused := os.Rename(temporary, home)
-	if refused == nil {
+	if refused == nil || complete(home) { // another installer may have been faster
 		return nil
 	}
-	// Somebody's folder is there. If it is whole they were faster; if not it goes, and the next round places ours.
-	if whole(home) {
-		return nil
-	}
+	// A damaged folder is there. It goes, and the next attempt installs.
 	aside := temporary + "-old"
 	defer os.RemoveAll(aside)
 	err = os.Rename(home, aside)
-	if os.IsNotExist(err) && !os.IsExist(refused) {
-		return refused
-	}
 	if os.IsNotExist(err) {
+		if !os.IsExist(refused) {
+			return refused
+		}
 		return nil
 	}
 	return err

@@ -39,7 +39,7 @@ func TestInstall_ReplacesADamagedCopy(t *testing.T) {
 		require.NoError(t, damage())
 		_, err := Install(dir)
 		require.NoError(t, err)
-		require.True(t, whole(filepath.Join(dir, hash())))
+		require.True(t, complete(filepath.Join(dir, hash())))
 		require.Equal(t, []string{hash()}, names(t, dir), "nothing is left lying about")
 	}
 }
@@ -55,7 +55,7 @@ func TestInstall_ManyAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.True(t, whole(filepath.Join(dir, hash())))
+	require.True(t, complete(filepath.Join(dir, hash())))
 	require.Equal(t, []string{hash()}, names(t, dir))
 }
 
