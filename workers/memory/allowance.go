@@ -51,7 +51,7 @@ func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 }
 
 // capped observes a framework's own limit in a slot of so many devices.
-func (a *allowances) capped(pool, model string, devices int, c slot.Cap) {
+func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {
 		a.set(model, c.Task, gpumux.Size(c.Context)/gpumux.Size(devices))
 	}

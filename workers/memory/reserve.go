@@ -53,7 +53,7 @@ func (w *watch) protectHost() (near bool) {
 	}
 	if largest != nil {
 		largest.ended = true
-		largest.over(slot.Over{Held: int64(held), Left: int64(host.Free)})
+		largest.over(session.Over{Held: int64(held), Left: int64(host.Free)})
 	}
 	return true
 }

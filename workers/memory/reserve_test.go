@@ -21,13 +21,13 @@ func TestWatch_KeepsTheHostAlive(t *testing.T) {
 	w := newWatch(nil, false, zap.NewNop())
 	host := gpu.Memory{Total: 4 << 30, Free: 1 << 30}
 	w.host = func() (gpu.Memory, error) { return host, nil }
-	ended := make(chan slot.Over, 10)
+	ended := make(chan session.Over, 10)
 	follow := func(budget gpumux.Size, line string) *watched {
 		cmd := exec.Command("sh", "-c", line)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
-		f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o slot.Over) { ended <- o }).(*watched)
+		f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o session.Over) { ended <- o }).(*watched)
 		f.Busy(true)
 		return f
 	}

@@ -38,7 +38,7 @@ type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the slot.Watch of a worker: one goroutine measures all its task processes, on the CPU by their resident memory, on a GPU by
+// watch is the session.Watch of a worker: one goroutine measures all its task processes, on the CPU by their resident memory, on a GPU by
 // the driver's numbers.
 type watch struct {
 	devices memories
@@ -113,8 +113,8 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	}
 }
 
-// Follow implements slot.Watch.
-func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(slot.Over)) slot.Watched {
+// Follow implements session.Watch.
+func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
 	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
 	w.mu.Lock()
 	w.census.Follow(pid)
@@ -330,7 +330,7 @@ func (f *watched) sample(began time.Time, pids []int) {
 // end ends the process; the caller holds the lock.
 func (f *watched) end(held int64) {
 	f.ended, f.peak = true, max(f.peak, held)
-	f.over(slot.Over{Held: held})
+	f.over(session.Over{Held: held})
 }
 
 // warnOnce logs a failure once, until it has passed. The caller holds the lock.
@@ -341,7 +341,7 @@ func (w *watch) warnOnce(about, what string, err error) {
 	}
 }
 
-// Busy implements slot.Watched.
+// Busy implements session.Watched.
 func (f *watched) Busy(busy bool) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -351,7 +351,7 @@ func (f *watched) Busy(busy bool) {
 	}
 }
 
-// Held implements slot.Watched. On the CPU it measures the known processes now; on a GPU it is the last reading.
+// Held implements session.Watched. On the CPU it measures the known processes now; on a GPU it is the last reading.
 func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -361,7 +361,7 @@ func (f *watched) Held() int64 {
 	return f.held
 }
 
-// Measure implements slot.Watched. Without an answer of the driver it is the last reading.
+// Measure implements session.Watched. Without an answer of the driver it is the last reading.
 func (f *watched) Measure() int64 {
 	if !f.cpu && f.w.hostPIDs {
 		var all sync.WaitGroup
@@ -373,7 +373,7 @@ func (f *watched) Measure() int64 {
 	return f.Held()
 }
 
-// Peak implements slot.Watched.
+// Peak implements session.Watched.
 func (f *watched) Peak() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -382,7 +382,7 @@ func (f *watched) Peak() int64 {
 	return peak
 }
 
-// Close implements slot.Watched.
+// Close implements session.Watched.
 func (f *watched) Close() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

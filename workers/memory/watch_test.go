@@ -340,8 +340,8 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
 			over := make(chan int64, 1)
-			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o slot.Over) { over <- o.Held }).(*watched)
-			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(slot.Over) {})
+			f := w.Follow(gpu.CPU, cmd.Process.Pid, budget, func(o session.Over) { over <- o.Held }).(*watched)
+			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})
 			// A program that has just begun holds little.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
 			require.Equal(t, []int{cmd.Process.Pid}, <-looks)
@@ -547,7 +547,7 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	w := newWatch(devices, true, zap.NewNop())
 	ended := make(chan string, 3)
 	follow := func(device string, budget gpumux.Size) *watched {
-		return w.Follow(device, pid, budget, func(slot.Over) { ended <- device }).(*watched)
+		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*watched)
 	}
 	follow("GPU-1", 8<<30)
 	w.round() // hangs
