@@ -290,7 +290,7 @@ func (r *recorder) take() bool {
 			}
 		}
 		r.taken += s.bytes - s.taken
-		s.fresh, s.taken = nil, s.bytes
+		s.fresh, s.taken = make([]gpumux.Result, 0, len(s.fresh)), s.bytes
 	}
 	if r.taken > 0 {
 		r.writing = time.Now()

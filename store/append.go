@@ -102,7 +102,7 @@ func (a *Appender) Flush(ctx context.Context) error {
 	defer a.flush.Unlock()
 	a.mu.Lock()
 	added := a.added
-	a.added = nil
+	a.added = make([]entry, 0, len(added)) // as many are likely to come again
 	a.mu.Unlock()
 	for len(added) > 0 {
 		n, size := 0, a.keptSize
