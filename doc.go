@@ -12,13 +12,12 @@
 //	chunk         the consecutive items that one activity carries
 //	result        what one item came to: a JSON value, or a fault
 //	device        a GPU, a MIG instance, or the CPU
-//	slot          a seat on one device with a memory budget; runs one item or one micro-batch at a time
+//	slot          one process's share of a device, with a memory budget; runs one item or one micro-batch at a time
 //	pool          equal slots behind one task queue; a pool has a name
 //	task process  the operating-system process in a slot
 //	mode          persistent (the process stays) or fresh (one process per item)
 //	fault         a classified failure: kind, where, what to do next
 //	ladder        the ordered pools that a map may use; a rung is one of them
-//	lease         a slot held by one workflow for several calls
 //	resident      a value kept in a task process between items
 //	store         where large inputs and results live: a blob URL
 package gpumux

@@ -33,7 +33,7 @@ type reduction struct {
 func (r *reduction) reducing() contract.ReduceInput {
 	return contract.ReduceInput{
 		Map: r.e.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
-		Folder: r.e.parts + "/reduce",
+		Folder: contract.ReduceOf(r.e.parts),
 	}
 }
 

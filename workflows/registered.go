@@ -127,7 +127,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := contract.IndexInput{Source: m.in.Source, Index: m.e.parts + "/source.index"}
+		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.e.parts)}
 		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
@@ -221,7 +221,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 	}
 	in := contract.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total, Claim: m.e.claim}
 	if m.in.Reduce != "" {
-		in.Index = m.e.parts + "/results.index"
+		in.Index = contract.ResultsIndexOf(m.e.parts)
 	}
 	var merged contract.Merged
 	if err := workflow.ExecuteActivity(light(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {

@@ -43,9 +43,6 @@ type Chunk struct {
 	Limit gpumux.Duration `json:"limit,omitempty"`
 }
 
-// PartsOf is the folder with what belongs to a results file while it is being made.
-func PartsOf(output string) string { return output + ".parts" }
-
 // Claim is a map's right to a folder of parts, as FindParts gave it.
 type Claim struct {
 	// ID is the manifest's, which says whose parts the folder holds.

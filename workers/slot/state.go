@@ -21,8 +21,6 @@ const (
 	Ready State = "ready"
 	// Busy: items run.
 	Busy State = "busy"
-	// Leased: the process waits for further calls of one workflow only.
-	Leased State = "leased"
 	// Poisoned: the process lives but must not run another item.
 	Poisoned State = "poisoned"
 	// Reclaiming: the process and its group are being ended, and what they held is awaited back.
@@ -38,9 +36,8 @@ const (
 var next = map[State][]State{
 	Vacant:     {Starting, Backoff, Stopped},
 	Starting:   {Ready, Busy, Reclaiming},
-	Ready:      {Busy, Leased, Reclaiming},
-	Busy:       {Ready, Leased, Poisoned, Reclaiming},
-	Leased:     {Busy, Ready, Reclaiming},
+	Ready:      {Busy, Reclaiming},
+	Busy:       {Ready, Poisoned, Reclaiming},
 	Poisoned:   {Reclaiming},
 	Reclaiming: {Vacant},
 	Backoff:    {Vacant},
@@ -49,7 +46,7 @@ var next = map[State][]State{
 
 // States are all states in the order in which a process passes them.
 func States() []State {
-	return []State{Vacant, Starting, Ready, Busy, Leased, Poisoned, Reclaiming, Backoff, Stopped}
+	return []State{Vacant, Starting, Ready, Busy, Poisoned, Reclaiming, Backoff, Stopped}
 }
 
 // Next are the states that may follow.
