@@ -27,7 +27,7 @@ const (
 	driverName   = "sqlite"
 )
 
-// opened tells the databases of one process apart.
+// opened numbers the databases of one process.
 var opened atomic.Int64
 
 // database is where one server keeps its state. The zero value is none.
@@ -37,7 +37,7 @@ type database struct {
 	attributes map[string]string // of the server's connection
 }
 
-// memoryDatabase is gone when the process ends. Its schema comes with the server's first connection.
+// memoryDatabase lives as long as the process. The server's first connection creates its schema.
 func memoryDatabase() database {
 	return database{
 		name:       "devserver-" + strconv.FormatInt(opened.Add(1), 10),
@@ -71,8 +71,8 @@ func openFile(ctx context.Context, folder string) (database, error) {
 			"journal_mode": "wal", // a commit is one append, and readers do not wait for it
 			"synchronous":  "1",   // no wait for the disk at a commit: a dead process loses nothing, a power cut the last moments
 			"busy_timeout": "10000",
-			// The server's pool keeps a connection per URI for as long as the process lives, even when the file behind it is
-			// replaced. SQLite ignores settings that it does not know, so this one gives every start a connection of its own.
+			// The server's pool keeps a connection per URI until the process ends, even when the file is replaced. SQLite ignores
+			// unknown settings, so this one gives every start a new connection.
 			"gpumux_start": strconv.FormatInt(opened.Add(1), 10),
 		},
 	}, nil
@@ -80,18 +80,17 @@ func openFile(ctx context.Context, folder string) (database, error) {
 
 func uriPath(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 
-// config is a copy, since the server may change what it is given.
+// config is a copy: the server may change it.
 func (d database) config() *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
 }
 
-// searchAttributes are those of a namespace that is made here, so that maps can be searched for.
+// searchAttributes are those of a new namespace, for searches of maps.
 var searchAttributes = map[string]enums.IndexedValueType{
 	gpumux.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, gpumux.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }
 
-// createNamespace writes a namespace before the server runs, so that it is known from the first call on. An existing one
-// stays as it is.
+// createNamespace writes a namespace before the server runs, so the first call finds it. An existing one stays as it is.
 func (d database) createNamespace(name string, retention time.Duration) error {
 	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, searchAttributes)
 	if err != nil {
@@ -104,7 +103,7 @@ func (d database) createNamespace(name string, retention time.Duration) error {
 	return nil
 }
 
-// close moves what is still in the write-ahead log into the database file, which is complete by itself then.
+// close moves the write-ahead log into the database file, which then is complete.
 func (d database) close() error {
 	if d.path == "" {
 		return nil
@@ -121,7 +120,7 @@ func (d database) close() error {
 	return nil
 }
 
-// openSQLite opens a database of our own, beside the server's, through one connection.
+// openSQLite opens a database for this package, not the server, through one connection.
 func openSQLite(uri string) (*sql.DB, error) {
 	db, err := sql.Open(driverName, uri)
 	if err != nil {

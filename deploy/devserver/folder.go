@@ -14,14 +14,14 @@ import (
 
 const lockName = "temporal.lock"
 
-// folder is a data folder that this process alone uses, for as long as lock is open.
+// folder is a data folder that only this process uses while lock is open.
 type folder struct {
 	path string // absolute
 	lock *os.File
 }
 
-// openFolder creates the folder when it is missing and locks it. The system frees the lock of a process that dies; the lock
-// file stays and names the last owner.
+// openFolder creates the folder when it is missing and locks it. The system releases the lock of a dead process; the lock file stays and
+// names the last owner.
 func openFolder(path string) (*folder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -34,13 +34,13 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder is not writable: %w; make it writable or choose another folder with --data", err)
 	}
-	if err := take(lock); err != nil {
+	if err := acquire(lock); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", abs, err), lock.Close())
 	}
 	return &folder{path: abs, lock: lock}, nil
 }
 
-func take(lock *os.File) error {
+func acquire(lock *os.File) error {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("it is in use by another server (%s): stop that one or choose another folder with --data", owner(lock))

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// repeats is how long the same line is not shown again: a full disk would fill the screen with it many times a second.
+// repeats is how long the same line is not logged again: a full disk causes it many times a second.
 const repeats = time.Minute
 
-// plainCore leaves out what only the server's authors read, and lines about requests that their callers try again.
+// plainCore drops fields for the server's authors, and lines about requests that callers retry.
 type plainCore struct{ zapcore.Core }
 
 func (c plainCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -29,7 +29,7 @@ func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
 	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner))}
 }
 
-// noHTTP begins what the server says of having no HTTP API, which is on purpose: nothing here uses Nexus.
+// noHTTP begins the server's warning about its missing HTTP API, which is off on purpose: nothing here uses Nexus.
 const noHTTP = "HTTP API port has not been set."
 
 func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
@@ -48,7 +48,7 @@ func inner(f zapcore.Field) bool { return f.Key == "logging-call-at" || f.Key ==
 
 const logNothing = zapcore.FatalLevel + 1
 
-// quietLog passes the server's warnings and errors on until it is silenced.
+// quietLog logs the server's warnings and errors until it is silenced.
 type quietLog struct {
 	zap   *zap.Logger
 	level zap.AtomicLevel
@@ -71,13 +71,13 @@ func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
 
 func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
 
-// levelCore is a core whose level can be raised later. zap's own refuses a core that logs less than the level says.
+// levelCore is a core whose level can be raised later. zap's own requires a core that logs at least that level.
 type levelCore struct {
 	zapcore.Core
 	level zap.AtomicLevel
 }
 
-// Enabled lets every fatal line through: the server skips its own end when nobody would log it.
+// Enabled includes every fatal line: the server does not end after one that is not logged.
 func (c levelCore) Enabled(l zapcore.Level) bool {
 	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
 }
@@ -93,8 +93,8 @@ func (c levelCore) With(fields []zapcore.Field) zapcore.Core {
 	return levelCore{Core: c.Core.With(fields), level: c.level}
 }
 
-// raiseFatal makes the server's fatal log lines panics with a *fatalError, in place of the end of the process. Once silenced,
-// while the server stops, it ends the goroutine that complains: a listener that is closed before it served is no fault.
+// raiseFatal turns the server's fatal log lines into panics with a *fatalError, instead of the end of the process. Once silenced, while
+// the server stops, it ends only the goroutine: a listener may close before it has served.
 type raiseFatal struct{ level zap.AtomicLevel }
 
 func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
@@ -110,7 +110,7 @@ func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	panic(fatal)
 }
 
-// fatalError is what the server could not go on after.
+// fatalError is an error that ended the server.
 type fatalError struct {
 	message string
 	cause   error // nil when the server names none

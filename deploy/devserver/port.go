@@ -13,8 +13,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the services, of which only the frontend's is of interest outside. A server with a token has an inner frontend
-// too, which serves the other services; its port is 0 where there is none.
+// ports are those of the services; callers use only the frontend's. A server with a token has an inner frontend for the other services;
+// its port is 0 without one.
 type ports struct {
 	frontend, inner, history, matching, worker int
 }
@@ -38,38 +38,38 @@ func choosePorts(frontend int, private bool) (ports, error) {
 	if private {
 		all = append(all, &p.inner)
 	}
+	var err error
 	for _, port := range all {
-		if *port > 0 {
-			continue
+		if *port <= 0 && err == nil {
+			*port, err = freePort()
 		}
-		free, err := freePort()
-		if err != nil {
-			return ports{}, err
-		}
-		*port = free
 	}
-	return p, nil
+	return p, err
 }
 
-// freePort asks the system for a port that nobody uses. A connection that the listening side closes first stays in TIME_WAIT
-// for a minute; meanwhile the system gives the port to nobody who asks for any port, while a bind to this very port succeeds.
-func freePort() (int, error) {
+// freePort asks the system for an unused port. A connection that the listening side closes first stays in TIME_WAIT for a minute.
+// Meanwhile the system gives the port to no process that asks for any port, but a bind to this port succeeds.
+func freePort() (port int, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("find a free port on %s: %w", loopback, err)
+		}
+	}()
 	listener, err := net.Listen("tcp4", address(0))
 	if err != nil {
-		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+		return 0, err
 	}
 	defer listener.Close()
 	dialed, err := net.Dial("tcp4", listener.Addr().String())
 	if err != nil {
-		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+		return 0, err
 	}
 	defer dialed.Close()
 	accepted, err := listener.Accept()
 	if err != nil {
-		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
+		return 0, err
 	}
-	accepted.Close()
-	return portOf(listener), nil
+	return portOf(listener), accepted.Close()
 }
 
 // listen opens a port on loopback; flag is the command-line flag that chooses another one.

@@ -18,7 +18,7 @@ const (
 	readyInterval = 5 * time.Millisecond
 )
 
-// waitReady returns when the frontend answers for the namespace, whose retention it then sets: an older file may have another.
+// waitReady returns when the frontend answers for the namespace, and sets its retention: an older file may have another.
 func waitReady(ctx context.Context, address string, t token, name string, retention time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
 	defer cancel()

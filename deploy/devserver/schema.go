@@ -17,11 +17,10 @@ import (
 // unfinished marks a database whose creation was cut short.
 const unfinished = ".new"
 
-// createFile makes a database beside its place and moves it there when it is complete and on the disk, so that a kill at any
-// moment leaves no half database.
+// createFile makes a database under another name and renames it when it is complete and on the disk, so a kill leaves no half database.
 func createFile(ctx context.Context, path string) error {
 	half := path + unfinished
-	if err := errors.Join(removeIfThere(half), removeIfThere(half+"-journal")); err != nil {
+	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(half+"-journal")); err != nil {
 		return err
 	}
 	// SQLite's own files beside a database have its permissions.
@@ -41,13 +40,6 @@ func createFile(ctx context.Context, path string) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-func removeIfThere(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 func syncFolder(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -56,7 +48,7 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// writeSchema writes the server's tables into an empty database, and who made them.
+// writeSchema writes the server's tables and version into an empty database.
 func writeSchema(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -75,7 +67,7 @@ func writeSchema(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// schemaTarget lets the server write its schema inside a transaction of ours; it uses Exec alone.
+// schemaTarget lets the server write its schema inside our transaction; it uses Exec alone.
 type schemaTarget struct {
 	sqlplugin.AdminDB
 	ctx context.Context
@@ -87,8 +79,8 @@ func (s schemaTarget) Exec(statement string, args ...any) error {
 	return err
 }
 
-// checkSchema compares a file's tables with those that this server would create. The server itself does not look: it would
-// fail later, in the middle of its work. There is no way to convert: SQLite schemas come without migrations.
+// checkSchema compares a file's tables with those that this server would create. The server itself does not check and would fail later,
+// in the middle of its work. SQLite schemas have no migrations.
 func checkSchema(ctx context.Context, path string) error {
 	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000")
 	if err != nil {

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,8 @@ type Options struct {
 	Headless  bool          // no Web UI; default false
 	Namespace string        // created when missing; default "default"
 	Retention time.Duration // how long closed workflows are kept, at least 1h; default 30 days
-	// Token is what callers must show as "authorization: Bearer <Token>", and browsers Server.Key; default "": everybody on this
-	// machine may call.
+	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of browsers; default "": everybody on this machine
+	// may call.
 	Token   string
 	UIHosts []string    // names beside localhost under which browsers may ask for the Web UI, such as that of a proxy
 	Log     *zap.Logger // receives the server's warnings and errors; default: nothing is logged
@@ -54,9 +55,8 @@ type Server struct {
 	stopErr error
 }
 
-// Start starts a server and returns when it answers calls for the namespace, so that clients and workers can connect at once.
-// ctx bounds the start alone. Errors are found before anything starts where possible: a taken port, a data folder that is not
-// writable, in use by another server, or made by another version of the server.
+// Start starts a server and returns when it answers calls for the namespace. ctx bounds the start alone. Where possible it finds errors
+// before anything starts: a port in use, or a data folder that is not writable, in use, or made by another version of the server.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -70,18 +70,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Port == 0 {
-		o.Port = defaultPort
-	}
-	if o.UIPort == 0 {
-		o.UIPort = defaultUIPort
-	}
-	if o.Namespace == "" {
-		o.Namespace = defaultNamespace
-	}
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
+	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
+	o.Namespace, o.Retention = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Retention, defaultRetention)
 	switch {
 	case !validPort(o.Port):
 		return o, fmt.Errorf("server options: Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
@@ -109,6 +99,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		}
 		s.ui = &webUI{listener: listener, hosts: o.UIHosts, token: s.token}
 	}
+	s.database = memoryDatabase()
 	if o.Data != "" {
 		var err error
 		if s.folder, err = openFolder(o.Data); err != nil {
@@ -117,8 +108,6 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		if s.database, err = openFile(ctx, s.folder.path); err != nil {
 			return err
 		}
-	} else {
-		s.database = memoryDatabase()
 	}
 	if err := s.database.createNamespace(o.Namespace, o.Retention); err != nil {
 		return err
@@ -138,8 +127,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	return s.ui.serve(s.Address(), o.Namespace, s.log.zap)
 }
 
-// build makes the server, which binds its ports. Ports that the system chose may be taken by another process between the
-// choice and the bind; other ones are chosen then.
+// build makes the server, which binds its ports. Another process may take a free port before the bind; then it chooses others.
 func (s *Server) build(o Options) error {
 	for attempt := 1; ; attempt++ {
 		ports, err := choosePorts(o.Port, s.token != "")
@@ -159,7 +147,7 @@ func (s *Server) build(o Options) error {
 	}
 }
 
-// newTemporal turns the server's way of failing, a fatal log line, into an error.
+// newTemporal turns the server's fatal log lines into errors.
 func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -176,15 +164,15 @@ func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.S
 		temporal.WithDynamicConfigClient(settings()),
 		temporal.WithLogger(log.temporal()),
 	}
-	access, err := admission(t)
+	access, err := accessOptions(t)
 	if err != nil {
 		return nil, err
 	}
 	return temporal.NewServer(append(options, access...)...)
 }
 
-// admission is who may call which services.
-func admission(t token) ([]temporal.ServerOption, error) {
+// accessOptions say who may call which services.
+func accessOptions(t token) ([]temporal.ServerOption, error) {
 	if t == "" {
 		return []temporal.ServerOption{
 			temporal.ForServices(temporal.DefaultServices),
@@ -192,7 +180,7 @@ func admission(t token) ([]temporal.ServerOption, error) {
 			temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
 		}, nil
 	}
-	services, err := newBetween()
+	services, err := newServiceTLS()
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +203,11 @@ func (s *Server) UI() string {
 	return s.ui.url()
 }
 
-// Key is what the Web UI asks a browser for, once, as ?key= of any of its pages; "" where it asks for nothing.
+// Key is the Web UI's key, which a browser shows once, as ?key= of any page; "" when the UI needs none.
 func (s *Server) Key() string { return s.token.key() }
 
-// Stop ends the server and returns when its ports are closed and the data folder is complete and free for the next server,
-// in a second or two. Further calls return what the first one returned.
+// Stop ends the server in a second or two. It returns when the ports are closed and the data folder is complete and free. Further calls
+// return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.shutDown() })
 	return s.stopErr
@@ -231,7 +219,7 @@ func (s *Server) shutDown() error {
 		errs = append(errs, s.ui.close())
 	}
 	if s.temporal != nil {
-		// The services see one another leave and complain; nothing is wrong.
+		// The services log errors when others leave; nothing is wrong.
 		s.log.silence()
 		errs = append(errs, s.temporal.Stop())
 	}

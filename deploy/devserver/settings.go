@@ -9,18 +9,18 @@ import (
 const (
 	// pollsPerSecond replaces the server's default of 20 per shard, which makes a queue wait up to 50 ms for its next poll.
 	pollsPerSecond = 500
-	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread;
-	// with queues this fast that is one wait in fifty, which then lasts until the long poll ends.
+	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread. With
+	// queues this fast that happens in one wait of fifty, which then lasts until the long poll ends.
 	longPoll = 500 * time.Millisecond
-	// timerShift replaces the server's default of 1 s, by which every timer may be late: the retry of a chunk after a death, too.
-	// It allows for clocks that differ between hosts; there is only one here.
+	// timerShift replaces the server's default of 1 s, by which every timer may be late, also that of a chunk's retry. It allows for clocks
+	// that differ between hosts; here is only one.
 	timerShift = 20 * time.Millisecond
 	// listsPerSecond is beyond what SQLite answers.
 	listsPerSecond = 1000
 )
 
-// settings is the server's dynamic configuration. Keys are taken from the server's own settings, so that one which a new
-// version drops does not compile. Integers must be Go int: the server ignores others.
+// settings is the server's dynamic configuration. The keys come from the server's own settings, so one that a new version drops does
+// not compile. Integers must be Go int: the server ignores others.
 func settings() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		// Latency: with these a workflow of one activity takes a tenth of the default's time.

@@ -18,13 +18,13 @@ import (
 	"go.temporal.io/server/common/rpc/encryption"
 )
 
-// token is what callers must show; empty lets everybody on this machine in.
+// token is required of callers; an empty one lets everybody on this machine in.
 type token string
 
 // header is the value of the callers' authorization header.
 func (t token) header() string { return "Bearer " + string(t) }
 
-// key is what the Web UI asks a browser for. A browser shows it to whatever listens on this host, so it is not the token.
+// key is for browsers. A browser sends it to whatever listens on this host, so it is not the token.
 func (t token) key() string {
 	if t == "" {
 		return ""
@@ -35,7 +35,7 @@ func (t token) key() string {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// GetClaims is the ClaimMapper's: whoever shows the token may do everything.
+// GetClaims implements authorization.ClaimMapper: callers with the token may do everything.
 func (t token) GetClaims(info *authorization.AuthInfo) (*authorization.Claims, error) {
 	if !same(info.AuthToken, t.header()) {
 		return &authorization.Claims{}, nil
@@ -43,7 +43,7 @@ func (t token) GetClaims(info *authorization.AuthInfo) (*authorization.Claims, e
 	return &authorization.Claims{System: authorization.RoleAdmin}, nil
 }
 
-// Authorize is the Authorizer's.
+// Authorize implements authorization.Authorizer.
 func (t token) Authorize(_ context.Context, claims *authorization.Claims, _ *authorization.CallTarget) (authorization.Result, error) {
 	if claims == nil || claims.System != authorization.RoleAdmin {
 		return authorization.Result{Decision: authorization.DecisionDeny,
@@ -52,11 +52,11 @@ func (t token) Authorize(_ context.Context, claims *authorization.Claims, _ *aut
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }
 
-// between is how the services of a server with a token know one another: their ports on loopback, which ask for no token, take
-// connections only from who has the key, and that lies in this process alone.
-type between struct{ server, client *tls.Config }
+// serviceTLS secures the services of a server with a token among one another: their ports on loopback, which need no token, accept only
+// clients with a key that only this process has.
+type serviceTLS struct{ server, client *tls.Config }
 
-func newBetween() (*between, error) {
+func newServiceTLS() (*serviceTLS, error) {
 	const name = "gpumux"
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,19 +78,19 @@ func newBetween() (*between, error) {
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
 	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: certificate}}
-	return &between{
+	return &serviceTLS{
 		server: &tls.Config{Certificates: own, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS13},
 		client: &tls.Config{Certificates: own, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13},
 	}, nil
 }
 
-// What follows is encryption.TLSConfigProvider.
+// The methods below implement encryption.TLSConfigProvider.
 
-func (b *between) GetInternodeServerConfig() (*tls.Config, error)           { return b.server, nil }
-func (b *between) GetInternodeClientConfig() (*tls.Config, error)           { return b.client, nil }
-func (b *between) GetFrontendServerConfig() (*tls.Config, error)            { return nil, nil }
-func (b *between) GetFrontendClientConfig() (*tls.Config, error)            { return nil, nil }
-func (b *between) GetRemoteClusterClientConfig(string) (*tls.Config, error) { return nil, nil }
-func (b *between) GetExpiringCerts(time.Duration) (expiring, expired encryption.CertExpirationMap, err error) {
+func (s *serviceTLS) GetInternodeServerConfig() (*tls.Config, error)           { return s.server, nil }
+func (s *serviceTLS) GetInternodeClientConfig() (*tls.Config, error)           { return s.client, nil }
+func (s *serviceTLS) GetFrontendServerConfig() (*tls.Config, error)            { return nil, nil }
+func (s *serviceTLS) GetFrontendClientConfig() (*tls.Config, error)            { return nil, nil }
+func (s *serviceTLS) GetRemoteClusterClientConfig(string) (*tls.Config, error) { return nil, nil }
+func (s *serviceTLS) GetExpiringCerts(time.Duration) (expiring, expired encryption.CertExpirationMap, err error) {
 	return nil, nil, nil
 }

@@ -6,6 +6,7 @@
 package devservertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -58,12 +59,7 @@ func Namespace(t testing.TB) string {
 // Start starts a server for this test alone and stops it with the test. A port left zero becomes a free one.
 func Start(t testing.TB, o devserver.Options) *devserver.Server {
 	t.Helper()
-	if o.Port == 0 {
-		o.Port = devserver.AnyPort
-	}
-	if o.UIPort == 0 {
-		o.UIPort = devserver.AnyPort
-	}
+	o.Port, o.UIPort = cmp.Or(o.Port, devserver.AnyPort), cmp.Or(o.UIPort, devserver.AnyPort)
 	s, err := devserver.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
