@@ -1,7 +1,7 @@
 """What a task may use of gpumux: batch, resident, slot and progress. A task needs none of them.
 
-This package owns the Python side of a slot. It never prints on its own and needs nothing but the standard library. In a
-program that runs outside of a slot, everything here still works: slot() knows nothing and progress() does nothing.
+Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
+slot() knows nothing and progress() does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Slot(NamedTuple):
-    """The seat that this process has on a device. Every field is None outside of a slot."""
+    """The slot that this process runs in. Every field is None outside of a slot."""
 
     name: Optional[str] = None
     """The pool and the number of the slot in it: "gpu/0"."""
@@ -43,10 +43,9 @@ def slot() -> Slot:
 
 
 def progress(value: Any) -> None:
-    """Tell how far the item that runs is; value is anything that a task may return, such as 0.5 or {"epoch": 3}.
+    """Report how far the running item is; value is anything that a task may return, such as 0.5 or {"epoch": 3}.
 
-    May be called from any thread. Does nothing outside of a slot and between items. Raises TypeError when value is
-    nothing that JSON can hold.
+    Any thread may call it. Does nothing outside of a slot and between items. Raises TypeError when JSON cannot hold value.
     """
     if _report is not None:
         from .encode import encode
@@ -57,7 +56,7 @@ def progress(value: Any) -> None:
 def resident(key: Hashable, build: Callable[[], _T]) -> _T:
     """The value of build(), kept in this process under key: a loaded model, an open connection.
 
-    build runs once per process, and again only if it raised. Threads that ask for the same key wait for the first.
+    build runs once per process, and again only if it raised. Threads with the same key wait for the first.
     """
     try:
         return _residents[key]

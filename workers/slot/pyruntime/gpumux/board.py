@@ -1,7 +1,7 @@
 """The board: memory shared with the worker, in which results lie until the worker reads them. See docs/wire.md.
 
-Owns the layout of that memory. Never speaks on the wire and never waits: who finds it full does. Only the main thread of
-the process that the worker started uses it, never a forked child.
+Owns the layout of that memory. Never sends on the wire and never waits; a caller that finds it full does. Only the main thread of the
+process that the worker started uses it, never a forked child.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import sys
 from .raw import Raw
 
 DESCRIPTOR = 4
-# Where the records begin; before it are the two offsets: what is published, and what the worker has read.
+# The offset of the first record; before it are the two ends: of what is published, and of what the worker has read.
 HEAD = 64
 _PUBLISHED, _READ = 0, 1
 # Size of the value, attempts, run, position in the run, kind of the value, seconds busy, time of the end, end of the output, peak.
 _record = struct.Struct("<IIQIIddqQ")
 RECORD = _record.size
-# In the place of a size: the rest of the memory is not used, the next record lies at HEAD.
+# Instead of a size: the rest of the memory is unused, and the next record is at HEAD.
 _skip = struct.Struct("<I")
 SKIP = 0xFFFFFFFF
 
 
-def take(size: int) -> Board | None:
-    """The board that the worker gave, or None where it cannot be used. The descriptor is closed."""
+def inherit(size: int) -> Board | None:
+    """The board from the worker, or None where it cannot be used. Closes the descriptor."""
     try:
-        # The pages are there from the start, so that a task's memory does not seem to grow with its results.
+        # All pages exist from the start, so results do not look like growth of the task's memory.
         memory = mmap.mmap(DESCRIPTOR, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
     except (OSError, ValueError):
         return None
@@ -41,17 +41,17 @@ def take(size: int) -> Board | None:
 
 
 class Board:
-    """The writing end. memory is zeroed and has HEAD bytes and a multiple of 8 more."""
+    """The writing end. memory is zeroed and has HEAD bytes plus a multiple of 8."""
 
     def __init__(self, memory) -> None:
         self._memory = memory
         self._words = memoryview(memory).cast("Q")
         self._capacity = len(memory) - HEAD
         self.largest = self._capacity // 4
-        """The largest value that it takes, in bytes."""
+        """The largest value that fits, in bytes."""
         self.published = 0
-        """How many bytes of records the worker may read, from the beginning on."""
-        # The next record lies at _at, its offset is _base more; up to _edge there is room.
+        """How many bytes of records were published in all."""
+        # The next record goes to _at, and its offset is _base more; the room ends at _edge.
         self._at = HEAD
         self._base = -HEAD
         self._edge = HEAD
@@ -64,7 +64,7 @@ class Board:
         at = self._at
         after = at + RECORD + (size + 7 & -8)
         if after > self._edge:
-            if not self._turn(after - at):
+            if not self._find_room(after - at):
                 return False
             at = self._at
             after = at + RECORD + (size + 7 & -8)
@@ -81,7 +81,7 @@ class Board:
         return True
 
     def publish(self) -> int:
-        """Let the worker read what was added; what is published survives this process."""
+        """Let the worker read what was added. It survives this process."""
         self._words[_PUBLISHED] = self.published = end = self._base + self._at
         return end
 
@@ -89,8 +89,8 @@ class Board:
         """How many bytes the worker has not read."""
         return self.published - self._words[_READ]
 
-    def _turn(self, need: int) -> bool:
-        """Find room for a record, at the beginning again where the end of the memory is too near."""
+    def _find_room(self, need: int) -> bool:
+        """Find room for a record, at the beginning where the end of the memory is too near."""
         used = self._base + self._at - self._words[_READ]
         free, left = self._capacity - used, len(self._memory) - self._at
         if not 0 <= used <= self._capacity:

@@ -24,7 +24,7 @@ from .peak import LONG, Peak
 from .raw import Raw, pack, split
 from .wire import MAX_FRAME, Wire
 
-# Micro-batches that must succeed before a limit that had been halved grows, at first and at most.
+# Micro-batches that must succeed before a halved limit grows, at first and at most.
 _PATIENCE = 4
 _MOST_PATIENCE = 256
 
@@ -54,7 +54,7 @@ class Caller:
     def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
         """Run the items of one run, whose JSON lies one after the other in body."""
         self._run = run
-        self._wire.begin(len(sizes))
+        self._wire.begin_run(len(sizes))
         try:
             if self.batch:
                 self._batches(sizes, body, attempts)
@@ -67,7 +67,7 @@ class Caller:
             self._run = 0
 
     def close(self) -> None:
-        """End what async tasks left running, so that their clean-up happens."""
+        """Cancel what async tasks left running, so their clean-up happens."""
         loop, self._loop = self._loop, None
         if loop is None or loop.is_closed():
             return
@@ -96,7 +96,7 @@ class Caller:
                 self._survive(error)
                 fault = describe(error)
                 memory = is_memory(error)
-            # The exception is gone here, and with it the frames that hold arrays.
+            # Here the exception is gone, with the frames that hold arrays.
             if fault is None:
                 break
             if memory:
@@ -105,14 +105,14 @@ class Caller:
                 break
         self._finish()
         ended = perf_counter()
-        peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
+        peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.measure(ended)
         if fault is None:
             self._wire.result(self._run, n, data, ended - begin, ended, tried, peak)
         else:
             self._wire.fault(fault, self._run, n, tried, ended - begin, peak)
         self._answered()
         if fault is not None:
-            self._wire.go_on()
+            self._wire.await_next()
 
     def _one(self, raw: memoryview) -> bytes | Raw:
         value = self._function(read(raw))
@@ -157,7 +157,7 @@ class Caller:
         if answers is not None:
             self._finish()
             ended = perf_counter()
-            peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.take(ended)
+            peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.measure(ended)
             self._answer(n, answers, (ended - begin) / len(raws), ended, peak)
             self._answered()
             self._grow()
@@ -188,7 +188,7 @@ class Caller:
         return answers
 
     def _answer(self, n: int, answers: list, busy: float, ended: float, peak: int) -> None:
-        """Send values in as few pieces as they fit, with faults in their places."""
+        """Send values in as few messages as possible, with the faults between them in order."""
         values: list[bytes | Raw] = []
         total = 0
         for i, answer in enumerate(answers):
@@ -199,7 +199,7 @@ class Caller:
             if failed:
                 self._wire.fault(describe(answer), self._run, n + i, 1, busy, peak)
                 self._answered()
-                self._wire.go_on()
+                self._wire.await_next()
                 self._wire.sending = True
             else:
                 values.append(answer)
@@ -208,7 +208,7 @@ class Caller:
             self._wire.results(self._run, n + len(answers) - len(values), values, busy, ended, peak)
 
     def _halve(self, tried: int) -> None:
-        # A limit that had grown too far must earn its next growth with more successes.
+        # After a growth that was too large, the next one needs more successes.
         if self._grown:
             self._patience = min(self._patience * 2, _MOST_PATIENCE)
         self._grown = False
@@ -235,13 +235,13 @@ class Caller:
         return self._loop.run_until_complete(coroutine)
 
     def _survive(self, error: BaseException) -> None:
-        """Go on after what the task raised, unless this process was told to end or is a forked child."""
+        """Go on after an exception of the task, unless this process must end or is a forked child."""
         if self._forked():
             self._leave(error)
         self.ended()
 
     def _finish(self) -> None:
-        """After a call: a forked child must not answer; whatever was printed belongs before the answer."""
+        """After a call: a forked child must not answer; all output comes before the answer."""
         if self._forked():
             self._leave(None)
         self._wire.sending = True
@@ -281,12 +281,12 @@ class Caller:
 
 
 def _fork_mark() -> Callable[[], bool]:
-    """What tells whether this process was forked from the one that called this, whoever forked it and how."""
+    """A function that tells whether this process was forked from the present one, by whatever means."""
     if sys.platform == "linux":
         wipe_on_fork = 18
         mark = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         try:
-            # The kernel gives a child zeros in this page's place. Reading them costs less than asking for the process's number.
+            # A forked child sees this page as zeros. Reading it is cheaper than asking for the process number.
             mark.madvise(wipe_on_fork)
             mark[0] = 1
             return lambda: not mark[0]
@@ -300,5 +300,5 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except Exception:
-        # None, closed or replaced by the task: its output is its own affair.
+        # None, closed or replaced by the task.
         pass

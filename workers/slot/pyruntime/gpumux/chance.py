@@ -1,7 +1,7 @@
 """Keeps the random state of forked children apart.
 
-Owns which generators took their seed from the system while the task was imported; those get a new one in every child, as they
-would in a new interpreter. Never touches a generator that the task seeded itself. Acts only when it is asked to.
+Owns the list of generators with a seed from the system; each gets a new seed in every child, as in a new interpreter. Never touches a
+generator that the task seeded itself. Does nothing by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Chance:
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
         self._renew: list[Callable[[], Any]] = []
-        # What the system gave as seeds, and by their identity the generators of the standard library that were seeded, with how.
+        # Seeds from the system; the generators of the standard library by identity, and whether the system seeded them.
         self._drawn: set[int] = set()
         self._seeded: dict[int, bool] = {}
         self._torch: Any = None
@@ -27,7 +27,7 @@ class Chance:
         self._failure = ""
 
     def follow(self) -> None:
-        """Note from now on where generators get their seeds from."""
+        """Record from now on where generators get their seeds."""
         actions = {"random": self._random, "numpy.random.bit_generator": self._numpy, "torch": self._first_torch}
         for name in [name for name in actions if name in sys.modules]:
             actions.pop(name)(sys.modules[name])
@@ -35,7 +35,7 @@ class Chance:
         sys.meta_path.insert(0, self._hook)
 
     def settle(self) -> None:
-        """The task is imported: find the generators that children have to seed anew."""
+        """After the import: find the generators that children must seed anew."""
         if self._failure:
             raise RuntimeError(self._failure)
         if self._hook in sys.meta_path:
@@ -54,21 +54,21 @@ class Chance:
             self._renew.append(torch.default_generator.seed)
 
     def _from_system(self, kind: Any, found: Any) -> bool:
-        """Whether a generator of NumPy still has the seed that it drew from the system."""
+        """Whether a generator of NumPy still has its seed from the system."""
         sequence = getattr(found, "seed_seq", None) or getattr(found, "_seed_seq", None)
         entropy = getattr(sequence, "entropy", None)
         # A list is a seed of the task's own.
         if not isinstance(entropy, int) or entropy not in self._drawn:
             return False
         now, first = (each.state.get("state") for each in (found, kind(sequence)))
-        # What stays the same as numbers are drawn, and not when the task sets another state: the stream, or the key.
+        # The stream and the key stay the same as numbers are drawn, but not when the task sets another state.
         return all(str(now[part]) == str(first[part]) for part in ("inc", "key") if kind.__name__ != "MT19937" and part in first)
 
     def _fail(self, name: str, why: str) -> None:
         self._failure = f"the random state of {name} cannot be followed: {why}"
 
     def renew(self) -> None:
-        """In a child: new seeds for what the system had seeded."""
+        """In a child: new seeds for the generators that the system had seeded."""
         for action in self._renew:
             action()
 
@@ -101,7 +101,7 @@ class Chance:
     def _settle_random(self, random: Any, found: Any) -> None:
         by_system = self._seeded.get(id(found))
         if found is random._inst:
-            # The standard library seeds this one anew in every child, whoever had seeded it.
+            # The standard library seeds this one anew in every child in any case.
             if by_system is False:
                 state = found.getstate()
                 self._renew.append(lambda: found.setstate(state))

@@ -1,8 +1,8 @@
 """The task process: started by a worker as `python main.py` with the wire on descriptor 3.
 
 Owns start and end of the process. Stops when the worker says so, closes the wire or sends SIGTERM. Started as
-`python main.py template N PID`, with a channel to the worker PID on descriptor N as well, it is a template: it imports the task,
-and its children run the items.
+`python main.py template N PID`, with a channel to the worker PID on descriptor N, it is a template: it imports the task, and its
+children run the items.
 """
 
 import faulthandler
@@ -20,7 +20,7 @@ def main() -> int:
     if sys.version_info < (3, 9):
         print("gpumux: %s is Python %d.%d.%d; gpumux needs 3.9 or newer" % (sys.executable, *sys.version_info[:3]), file=sys.stderr)
         return WIRE
-    # This file's folder must not offer its modules by their bare names.
+    # The modules of this file's folder must not be importable by their bare names.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [os.path.dirname(here)] + [p for p in sys.path if os.path.abspath(p or ".") != here]
 
@@ -35,7 +35,7 @@ def main() -> int:
         # The task sees the arguments that it always sees.
         del sys.argv[1:]
     try:
-        wire = wires.Wire(wires.take())
+        wire = wires.Wire(wires.inherit())
         ended = _signals(wire)
         status = _serve(wire, ended, forks)
         if forks and forks.child:
@@ -49,7 +49,7 @@ def main() -> int:
             print("gpumux: the task closed or replaced a descriptor that it had not opened: that of the wire", file=sys.stderr)
             return WIRE
         if isinstance(error, (BrokenPipeError, ConnectionResetError)):
-            # The worker is gone; nobody waits for the rest.
+            # The worker is gone.
             return 0
         raise
 
@@ -73,7 +73,7 @@ def _greet(wire):
             "use the runtime that the worker installs"
         )
     if hello.get("board"):
-        wire.use(board.take(hello["board"]))
+        wire.use_board(board.inherit(hello["board"]))
     gpumux._slot = gpumux.Slot(
         hello.get("slot") or None, hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
@@ -92,13 +92,13 @@ def _serve(wire, ended, forks) -> int:
         return 0
     process = os.getpid()
 
-    def tell(framework, error, reserved) -> None:
+    def report(framework, error, reserved) -> None:
         if os.getpid() == process:
             wire.cap(framework, error, reserved)
 
-    memory.cap(hello.get("room") or 0, tell)
+    memory.cap(hello.get("room") or 0, report)
     if forks:
-        forks.before()
+        forks.prepare()
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "", hello.get("own") is True)
     except task.LoadError as error:
@@ -111,17 +111,17 @@ def _serve(wire, ended, forks) -> int:
         os._exit(0)
     modules = task.beside(hello.get("target") or "", hello.get("dir") or "")
     if forks:
-        forks.after()
+        forks.imported()
         wire.ready(0, modules=modules)
         wire = forks.serve()
         if wire is None:
             return 0
         process = os.getpid()
         ended = _signals(wire)
-        forks.handle()
+        forks.restore_handlers()
         if _greet(wire) is None:
             return 0
-        modules = []  # the template has told them
+        modules = []  # the template has reported them
     caller = call.Caller(function, wire, peak.Peak(gpumux.slot().device == "CPU"))
     caller.ended = ended
     wire.ready(caller.batch, trim=True, modules=modules)
@@ -145,7 +145,7 @@ def _serve(wire, ended, forks) -> int:
                 raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
             if sum(sizes) != len(body):
                 raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
-            # The worker waits for results, and so hears of it.
+            # The worker waits for results, so it reads the report.
             memory.prove()
             caller.run(run, sizes, body, attempts)
             del message, body
@@ -158,34 +158,34 @@ def _positive(numbers: list) -> bool:
 
 
 def _streams() -> None:
-    """Make output arrive line by line, and leave faulthandler a way out that a task cannot close by accident."""
+    """Flush output line by line, and give faulthandler a descriptor that a task does not close by accident."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
-        way_out = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10)
-        faulthandler.enable(way_out)
-        # The worker asks so where a task hangs.
-        faulthandler.register(signal.SIGUSR2, way_out)
+        descriptor = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10)
+        faulthandler.enable(descriptor)
+        # The worker sends it to see where a task hangs.
+        faulthandler.register(signal.SIGUSR2, descriptor)
     except OSError:
-        # No standard error at all: nobody would see it.
+        # There is no standard error.
         pass
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 
 
 def _signals(wire):
     """SIGTERM unwinds the main thread, SIGINT does nothing; forked children get Python's own handling back."""
-    told = False
+    terminated = False
 
     def terminate(*_) -> None:
-        nonlocal told
-        told = True
-        # A frame that was begun is finished first; the caller asks ended() after it.
+        nonlocal terminated
+        terminated = True
+        # A frame in progress is sent whole; the caller calls ended() after it.
         if not wire.sending:
             raise SystemExit(TERMINATED)
 
     def ended() -> None:
-        if told:
+        if terminated:
             raise SystemExit(TERMINATED)
 
     def forked() -> None:
@@ -194,7 +194,7 @@ def _signals(wire):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     signal.signal(signal.SIGTERM, terminate)
-    # A handler and not SIG_IGN, which programs that the task starts would inherit.
+    # A handler, since the task's children would inherit SIG_IGN.
     signal.signal(signal.SIGINT, lambda *_: None)
     os.register_at_fork(after_in_child=forked)
     return ended

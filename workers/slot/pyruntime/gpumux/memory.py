@@ -1,7 +1,7 @@
-"""Keeps the frameworks within the slot's budget and gives back what they keep for later.
+"""Keeps the frameworks within the slot's budget and frees their caches.
 
-Owns the caps that need code and the trims. Never imports a framework and never starts CUDA: the task does both. The cap is set
-at the moment when the framework itself starts to use the device, so that a task may still fork before.
+Owns the caps that need code and the trims. Never imports a framework or starts CUDA: the task does both. Sets a cap when the framework
+itself begins to use the device, so a task may fork before.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Callable, Optional
 
 from .fault import is_memory
 
-# What a limit is tried with: far below what any task allocates, and far below what is then asked for.
+# The limit of a test, far below any task's, and the allocation that it must refuse.
 _TRIED, _ASKED = 32 << 20, 128 << 20
-# CUDA's error 3, of a driver that nobody in this process has started.
+# CUDA's error 3: this process has not started the driver.
 _NOT_INITIALIZED = 3
 
 Tell = Callable[[str, Optional[str], Optional[int]], None]
-"""Takes a framework, why its limit does not hold or None, and the bytes that its allocator has taken where they are known."""
+"""Reports a framework, why its limit does not hold or None, and the bytes of its allocator where they are known."""
 
-# Frameworks that do not say when they begin to use the device: what tries their limit, which is False until they have begun, and
-# whom to tell.
+# Frameworks that do not say when they begin to use the device: the test of their limit, which is False until they have begun, and the
+# report.
 _untried: dict[str, tuple[Callable[[Any], bool], Tell]] = {}
 
 
@@ -40,23 +40,23 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
         0,
         AfterImport(
             {"torch": lambda torch: _torch(torch, room, told), "tensorflow": lambda tf: _tensorflow(tf, room, told)},
-            lambda name, why: (_untried.pop(name, None), _say(name, why, told)),
+            lambda name, why: (_untried.pop(name, None), _warn(name, why, told)),
         ),
     )
 
 
 def prove() -> None:
-    """Try the limits of frameworks that have begun to use the device since the last call; between two items."""
+    """Test the limits of frameworks that have begun to use the device since the last call; between two items."""
     for name in [name for name in _untried if name in sys.modules]:
         check, tell = _untried[name]
         try:
             begun = check(sys.modules[name])
         except Exception as error:
-            _say(name, f"{type(error).__name__}: {error}", tell)
+            _warn(name, f"{type(error).__name__}: {error}", tell)
         else:
             if not begun:
                 continue
-            tell(name, None, _taken())
+            tell(name, None, _allocated())
         del _untried[name]
 
 
@@ -81,7 +81,7 @@ class AfterImport:
             return spec
         loader = spec.loader
 
-        # On the loader itself, because a loader of another class would change what the module knows of where it came from.
+        # On the loader itself: the module knows its loader, whose class must stay.
         def exec_module(module: Any) -> None:
             try:
                 execute(module)
@@ -114,17 +114,17 @@ def _torch(torch: Any, room: int, tell: Tell) -> None:
                 torch.cuda.set_per_process_memory_fraction(min(1.0, room / total), index)
         if passed:
             raise RuntimeError(passed)
-        others = _taken("torch")
+        others = _allocated("torch")
         tell("torch", None, None if others is None else _reserved(torch) + others)
 
-    # What torch itself uses for calls that wait for CUDA's start, such as seeds; it runs them at once when CUDA is up.
+    # torch's own queue of calls for CUDA's start, such as seeds; it runs them at once when CUDA is up.
     torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
 
 
 def _passes(torch: Any, index: int, total: int) -> Optional[str]:
     """Why torch's limit does not hold, or None.
 
-    It is tried with a small one, which the allocator refuses to pass before it asks the device: nothing is taken from neighbours.
+    The test sets a small limit, which the allocator checks before it asks the device, so it takes nothing from neighbours.
     """
     torch.cuda.set_per_process_memory_fraction(_TRIED / total, index)
     try:
@@ -139,9 +139,9 @@ def _passes(torch: Any, index: int, total: int) -> Optional[str]:
 
 
 def _cupy(cupy: Any) -> bool:
-    """Ask for more than the pool may take: it refuses that itself, and nothing is taken from neighbours."""
+    """Ask for more than the pool allows: it refuses that itself and takes nothing from neighbours."""
     if not _cuda_begun():
-        # The pool itself can not be asked: it would start CUDA, after which the task could not fork.
+        # The pool would start CUDA, after which the task could not fork.
         return False
     pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
     if not hasattr(pool, "get_limit"):
@@ -154,7 +154,7 @@ def _cupy(cupy: Any) -> bool:
         raise RuntimeError("its memory pool has no limit")
     pool.set_limit(size=taken)
     try:
-        # More than what lies free in the pool, which it would hand out again.
+        # More than the free blocks of the pool, which it would use again.
         got = cupy.empty(pool.free_bytes() + _ASKED, dtype="uint8")
     except Exception as error:
         if is_memory(error):
@@ -168,13 +168,13 @@ def _cupy(cupy: Any) -> bool:
 
 
 def _cuda_begun() -> bool:
-    """Whether this process uses CUDA, asked of the driver in the way that does not start it."""
+    """Whether this process uses CUDA, without starting it."""
     import ctypes
 
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        # Without NVIDIA's driver there is nothing that could start.
+        # There is no driver to start.
         return True
     context = ctypes.c_void_p()
     return driver.cuCtxGetCurrent(ctypes.byref(context)) != _NOT_INITIALIZED
@@ -194,19 +194,19 @@ def _jax(jax: Any, room: int) -> bool:
     for device in devices:
         allocator = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
         if allocator not in ("default", "bfc"):
-            # The others take what the device has; what they say of a limit is what they keep when it is free again.
+            # The others take all of the device; their limit is only on what they cache.
             raise RuntimeError(f"XLA_PYTHON_CLIENT_ALLOCATOR={allocator} has no limit")
         limit = (device.memory_stats() or {}).get("bytes_limit")
         if limit is None:
             raise RuntimeError(f"device {device.id} does not say what its allocator may take")
-        # The limit is a room of the device in few digits.
+        # The limit is a rounded share of the device.
         if limit > room + (64 << 20):
             raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {room >> 20}")
     return bool(devices)
 
 
-def _taken(beside: str = "") -> Optional[int]:
-    """The bytes that the allocators of all frameworks but one have taken on all devices; None where one does not say."""
+def _allocated(beside: str = "") -> Optional[int]:
+    """The bytes of the allocators of all frameworks but one, on all devices; None where one does not tell."""
     total = 0
     for name, ask in _ALLOCATORS.items():
         module = sys.modules.get(name)
@@ -284,16 +284,16 @@ def _tensorflow_limits() -> list[tuple[str, int]]:
 
 
 def _try(name: str, action: Callable[[], None], tell: Tell) -> bool:
-    # A framework that changed must not fail the task: the memory watch is there without it.
+    # A framework that changed must not fail the task: the memory watch is still there.
     try:
         action()
     except Exception as error:
-        _say(name, f"{type(error).__name__}: {error}", tell)
+        _warn(name, f"{type(error).__name__}: {error}", tell)
         return False
     return True
 
 
-def _say(name: str, why: str, tell: Tell) -> None:
+def _warn(name: str, why: str, tell: Tell) -> None:
     print(f"gpumux: {name} is not limited to the slot's memory by itself: {why}", file=sys.stderr)
     try:
         tell(name, why, None)
@@ -303,24 +303,24 @@ def _say(name: str, why: str, tell: Tell) -> None:
 
 
 def trim(hard: bool = False) -> None:
-    """Give back what is not needed now; hard includes what costs time to make again, such as compiled code."""
+    """Free what is not needed now; hard includes what costs time to make again, such as compiled code."""
     if hard:
         _quietly("jax", lambda jax: jax.clear_caches())
     gc.collect()
     _quietly("torch", _trim_torch)
     _quietly("cupy", _trim_cupy)
-    # Arrow's pool is an allocator of its own, which the C library knows nothing of.
+    # Arrow's pool is an allocator of its own.
     _quietly("pyarrow", lambda pyarrow: pyarrow.default_memory_pool().release_unused())
     _trim_heap()
 
 
-def _quietly(name: str, give_back: Callable[[Any], None]) -> None:
+def _quietly(name: str, free: Callable[[Any], None]) -> None:
     module = sys.modules.get(name)
     if module is not None:
         try:
-            give_back(module)
+            free(module)
         except Exception:
-            # An old release without this call, or a context that is gone: the next item will tell.
+            # An old release without this call, or a lost context, which the next item will report.
             pass
 
 
@@ -338,7 +338,7 @@ _malloc_trim: Any = None
 
 
 def _trim_heap() -> None:
-    """Give the free pages of the C heap back to the system, where the C library can."""
+    """Return the free pages of the C heap to the system, where the C library can."""
     global _malloc_trim
     if _malloc_trim is None:
         try:

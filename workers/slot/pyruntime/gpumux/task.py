@@ -1,7 +1,7 @@
 """Finds the function that a task names.
 
-Owns import and look-up, and which files were loaded for it. Never calls the function. Targets are "module:function" and "file.py:function"; the function may
-be a dotted path.
+Owns import and look-up, and which files were loaded for it. Never calls the function. Targets are "module:function" and
+"file.py:function"; the function may be a dotted path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 from .fault import describe, plain
 
-# How many files of modules are told at most.
+# The most files of modules in a report.
 _MODULES = 2000
 
 
@@ -29,20 +29,20 @@ class LoadError(Exception):
 
 def load(target: str, folder: str, own: bool = False) -> Callable[..., Any]:
     """The function that target names, relative to folder; own refuses one that the file has from elsewhere."""
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
+    where, colon, name = target.rpartition(":")
+    if not colon or not where or not name:
         raise LoadError(plain("ValueError", f"{target!r} names no task; write file.py:function or module:function"))
-    module = _file(place, folder) if place.endswith(".py") else _module(place, folder)
-    found = _function(module, place, name)
-    if own and not _owns(os.path.basename(place)[: -len(".py")] if place.endswith(".py") else place, found):
+    module = _file(where, folder) if where.endswith(".py") else _module(where, folder)
+    found = _function(module, where, name)
+    if own and not _owns(os.path.basename(where)[: -len(".py")] if where.endswith(".py") else where, found):
         origin = getattr(found, "__module__", None) or type(found).__module__
-        message = f"{name} in {place} comes from {origin}; of a folder of tasks only functions that its files define are run"
+        message = f"{name} in {where} comes from {origin}; of a folder of tasks only functions that its files define are run"
         raise LoadError(plain("PermissionError", message))
     return found
 
 
-def sources() -> list[str]:
-    """The files of all loaded modules that neither Python nor an installed package brought."""
+def _sources() -> list[str]:
+    """The files of all loaded modules that are neither Python's nor an installed package's."""
     library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
     own = os.path.dirname(os.path.abspath(__file__)) + os.sep
     found = []
@@ -54,22 +54,22 @@ def sources() -> list[str]:
 
 
 def beside(target: str, folder: str) -> list[str]:
-    """Those of them that lie with the task."""
-    place = target.rpartition(":")[0]
-    own = os.path.join(os.path.abspath(os.path.join(folder, os.path.dirname(place) if place.endswith(".py") else "")), "")
-    return [path for path in sources() if path.startswith(own) and path.endswith(".py")][:_MODULES]
+    """The files of loaded modules in the task's folder."""
+    where = target.rpartition(":")[0]
+    own = os.path.join(os.path.abspath(os.path.join(folder, os.path.dirname(where) if where.endswith(".py") else "")), "")
+    return [path for path in _sources() if path.startswith(own) and path.endswith(".py")][:_MODULES]
 
 
-def _file(place: str, folder: str) -> ModuleType:
-    path = os.path.abspath(os.path.join(folder, place))
+def _file(where: str, folder: str) -> ModuleType:
+    path = os.path.abspath(os.path.join(folder, where))
     parent, base = os.path.split(path)
     if not os.path.isfile(path):
-        there = f"there is no {place} in {folder or os.getcwd()}"
+        there = f"there is no {where} in {folder or os.getcwd()}"
         raise LoadError(plain("FileNotFoundError", f"{there}; {parent} has: {_files(parent)}"))
     stem = base[: -len(".py")]
     loaded = sys.modules.get(stem)
     if loaded is not None:
-        message = f"{place} has the name of the module {stem}, which is loaded already; rename the file"
+        message = f"{where} has the name of the module {stem}, which is loaded already; rename the file"
         raise LoadError(plain("ImportError", message))
     sys.path.insert(0, parent)
     spec = importlib.util.spec_from_file_location(stem, path)
@@ -80,46 +80,46 @@ def _file(place: str, folder: str) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(stem, None)
-        raise LoadError(_failure(error, place)) from error
-    # A module may put something else in its place while it is imported.
+        raise LoadError(_failure(error, where)) from error
+    # A module may replace itself during its import.
     return sys.modules.get(stem, module)
 
 
-def _module(place: str, folder: str) -> ModuleType:
+def _module(where: str, folder: str) -> ModuleType:
     folder = os.path.abspath(folder or ".")
     sys.path.insert(0, folder)
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(where)
     except ModuleNotFoundError as error:
-        if error.name is None or not (place + ".").startswith(error.name + "."):
+        if error.name is None or not (where + ".").startswith(error.name + "."):
             raise LoadError(describe(error)) from error
         message = f"there is no module {error.name}; {folder} has: {_files(folder)}"
         raise LoadError(plain("ModuleNotFoundError", message)) from error
     except BaseException as error:
-        raise LoadError(_failure(error, place)) from error
+        raise LoadError(_failure(error, where)) from error
 
 
-def _failure(error: BaseException, place: str) -> dict:
+def _failure(error: BaseException, where: str) -> dict:
     fault = describe(error)
     if isinstance(error, SystemExit):
         instead = 'take that out of it, or put it under if __name__ == "__main__"'
-        fault["message"] = f"the import of {place} called sys.exit({error.code!r}); {instead}"
+        fault["message"] = f"the import of {where} called sys.exit({error.code!r}); {instead}"
     return fault
 
 
-def _function(module: ModuleType, place: str, name: str) -> Callable[..., Any]:
+def _function(module: ModuleType, where: str, name: str) -> Callable[..., Any]:
     found: Any = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            message = f"{place} has no function {name}; it has: {_functions(module)}"
+            message = f"{where} has no function {name}; it has: {_functions(module)}"
             raise LoadError(plain("AttributeError", message)) from None
         except BaseException as error:
             raise LoadError(describe(error)) from error
     if not callable(found):
         kind = type(found).__name__
-        message = f"{name} in {place} is a {kind}, which cannot be called; the functions are: {_functions(module)}"
+        message = f"{name} in {where} is a {kind}, which cannot be called; the functions are: {_functions(module)}"
         raise LoadError(plain("TypeError", message))
     return found
 

@@ -1,8 +1,8 @@
-"""A process that has imported the task and forks children, each of which then serves the wire as a task process does.
+"""A process that has imported the task and forks children, each of which serves the wire as a task process.
 
-Owns the channel on which the worker asks for children, and what a child has to make its own: its descriptors, its marks, its
-random state. Never runs an item. Stops when the worker closes the channel. One child always waits ahead; it takes the request
-off the channel itself, and the template forks the next.
+Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its marks, its random state.
+Never runs an item. Stops when the worker closes the channel. One child always waits; it receives the request itself, and the template
+forks the next.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import warnings
 from typing import Any, Callable, Optional
 
 from .chance import Chance
-from .wire import DESCRIPTOR, Wire, take
+from .wire import DESCRIPTOR, Wire, inherit
 
-# Descriptors that a child receives, from that of the wire on; kept free while the task is imported.
+# Descriptors that a child receives, from that of the wire on; the import must leave them free.
 _RESERVED = 5
 _PR_SET_PDEATHSIG = 1
-# How long a fork for trial may take, in seconds, and the exit status that says that it went well.
+# How long a trial fork may take, in seconds, and its exit status on success.
 _TRY, _FINE = 3, 77
 _MARK = b"GPUMUX_PROCESS="
 
@@ -32,14 +32,14 @@ class Template:
     """The template's side of the channel, and in a child what it was forked with."""
 
     def __init__(self, descriptor: int, worker: int) -> None:
-        """Take the channel, an inherited socket; worker is the process that children belong to."""
+        """descriptor is the channel, an inherited socket; worker is the process that adopts the children."""
         fd = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
         os.close(descriptor)
         self._channel = socket.socket(fileno=fd)
         self._channel.setblocking(True)
         self._worker = worker
         self.child = False
-        """This process is a child that the worker has taken."""
+        """This process is a child that serves the worker."""
         self._chance = Chance()
         self._output = -1
         self._outputs: list[int] = []
@@ -47,13 +47,13 @@ class Template:
         self._handlers: dict[int, Any] = {}
         self._why = ""
 
-    def before(self) -> None:
-        """Get ready for the import of the task."""
+    def prepare(self) -> None:
+        """Before the import of the task."""
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(DESCRIPTOR, DESCRIPTOR + _RESERVED):
             if fd != null:
                 os.dup2(null, fd, inheritable=False)
-        # What the task does to its standard output stays; only what leads to this file leads to the item's own later.
+        # Later, every descriptor of this file will lead to the item's own output.
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 20)
         self._known = _descriptors()
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -62,8 +62,8 @@ class Template:
         except Exception as error:
             self._why = f"{type(error).__name__}: {error}"
 
-    def after(self) -> None:
-        """The task is imported: tell the worker on the channel whether children can be forked, and why not."""
+    def imported(self) -> None:
+        """After the import of the task: tell the worker whether children can be forked, or why not."""
         why = self._why
         try:
             self._prctl, self._split = _system()
@@ -84,58 +84,58 @@ class Template:
     def serve(self) -> Optional[Wire]:
         """In each child its wire; in the template None, when the worker wants no more."""
         if not self._channel.recv(64):
-            # The worker has looked at what the import left, and wants no child.
+            # The worker has checked what the import left, and wants no child.
             return None
         pause = 0.0
         while True:
-            told, tell = os.pipe()
-            # The child of a child belongs to the worker, which thus sees its end as that of any task process. The one between does
-            # nothing, so Python need not know of it; this process has no other thread that could be in its way.
+            reader, writer = os.pipe()
+            # The template double-forks, so the worker adopts the grandchild and reaps it like any task process. The process in between
+            # does nothing, so Python need not know of it; this process has no other thread.
             if (pid := self._split()) == 0:
                 try:
                     if _fork():
                         os._exit(0)
-                    os.close(told)
-                    return self._wait(tell)
+                    os.close(reader)
+                    return self._wait(writer)
                 except BaseException:
                     _leave_with_error()
-            os.close(tell)
+            os.close(writer)
             if pid < 0:
                 raise OSError("the system forks no more processes")
             os.waitpid(pid, 0)
-            word = os.read(told, 1)
-            os.close(told)
+            word = os.read(reader, 1)
+            os.close(reader)
             if word == b"e":
                 return None
-            # A child that ended by itself may do so again and again.
+            # Backoff: a child that ended by itself may do so again and again.
             pause = 0.0 if word else min(1.0, pause * 2 or 0.01)
             time.sleep(pause)
 
     # In a child.
 
-    def handle(self) -> None:
-        """Put back the signal handlers that the task set while it was imported."""
+    def restore_handlers(self) -> None:
+        """Restore the signal handlers that the task's import set."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def _wait(self, tell: int) -> Wire:
-        """Wait for a request and become what it asks for."""
-        self._tie()
+    def _wait(self, writer: int) -> Wire:
+        """Wait for a request and serve it."""
+        self._end_with_worker()
         token, fds, _, _ = socket.recv_fds(self._channel, 64, _RESERVED + 1)
         try:
-            os.write(tell, b"t" if token else b"e")
+            os.write(writer, b"t" if token else b"e")
         except BrokenPipeError:
-            # The template is gone; nobody forks the next.
+            # The template is gone.
             pass
-        os.close(tell)
+        os.close(writer)
         if not token:
             os._exit(0)
         os.setpgid(0, 0)
         try:
-            self._mine(token, fds)
+            self._become(token, fds)
             _forget_exits()
             self._chance.renew()
-            wire = Wire(take(), self._output)
+            wire = Wire(inherit(), self._output)
         except Exception as error:
             self._answer(f"failed {type(error).__name__}: {error}")
             os._exit(1)
@@ -147,8 +147,8 @@ class Template:
     def _answer(self, text: str) -> None:
         self._channel.send(text.encode(errors="replace")[:4096])
 
-    def _tie(self) -> None:
-        """End with the worker. The kernel looks at who is the parent at the time of its end, so the parent must be right."""
+    def _end_with_worker(self) -> None:
+        """Ask for the parent-death signal. It is that of the parent at this moment, so the worker must have adopted this process."""
         deadline = time.monotonic() + 10
         while os.getppid() != self._worker:
             if time.monotonic() > deadline:
@@ -158,15 +158,15 @@ class Template:
         if os.getppid() != self._worker:
             os._exit(1)
 
-    def _mine(self, token: bytes, fds: list[int]) -> None:
-        """Put the descriptors in their places, and this process's own mark where its and its descendants' is looked for."""
+    def _become(self, token: bytes, fds: list[int]) -> None:
+        """Install the child's descriptors, and set its marker variable where the system shows the environment."""
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 30) for fd in fds]
         for fd in fds:
             os.close(fd)
         for fd in self._outputs:
             os.dup2(high[0], fd, inheritable=os.get_inheritable(fd))
-        for place, fd in enumerate(high[1:], DESCRIPTOR):
-            os.dup2(fd, place, inheritable=False)
+        for target, fd in enumerate(high[1:], DESCRIPTOR):
+            os.dup2(fd, target, inheritable=False)
         for fd in high:
             os.close(fd)
         for fd in range(DESCRIPTOR + len(high) - 1, DESCRIPTOR + _RESERVED):
@@ -179,8 +179,7 @@ class Template:
 
 
 def _forget_exits() -> None:
-    """Leave out what the import wants done at its exit: a folder that it made for a time is every child's. What the standard library
-    does at the exit of a child for the child's own things stays."""
+    """Drop the import's exit handlers: all children share its temporary folders. The standard library's own stay."""
     import atexit
     import logging
     from weakref import finalize
@@ -198,7 +197,7 @@ def _forget_exits() -> None:
 
 
 def leave(status: int) -> None:
-    """End a child as an interpreter ends, but leave its memory to the system, which takes a fraction of the time."""
+    """End a child as an interpreter ends, but let the system free its memory, which is much faster."""
     import atexit
     import threading
 
@@ -212,14 +211,14 @@ def leave(status: int) -> None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # They are about threads, for which the worker looks.
+        # They are about threads, which the worker checks.
         warnings.simplefilter("ignore")
         return os.fork()
 
 
 def _try_fork() -> None:
-    """Fork once for nothing. A library that can be forked ends its threads for it; what then still runs would be missing in every
-    child. One that cannot may hang in the child, or end it."""
+    """Fork once as a trial. A library that supports forks ends its threads for it; a thread that still runs would be missing in every
+    child. A library that does not may hang or end the child."""
     pid = _fork()
     if pid == 0:
         os._exit(_FINE)
@@ -263,7 +262,7 @@ def _descriptors() -> list[int]:
             os.fstat(int(name))
             found.append(int(name))
         except OSError:
-            # The one that was open for the list.
+            # That of the list itself.
             pass
     return found
 
@@ -278,7 +277,7 @@ def _system() -> tuple[Callable[..., int], Callable[[], int]]:
 
 
 def _memory() -> tuple[int, tuple[int, int]]:
-    """Where the kernel keeps the value of this process's mark, and the arguments that only a template has."""
+    """The addresses of this process's marker value and of the arguments that only a template has."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     arguments, end_arguments, environment, end = map(int, fields[45:49])
@@ -289,7 +288,7 @@ def _memory() -> tuple[int, tuple[int, int]]:
         title = os.pread(memory, end_arguments - arguments, arguments).rfind(b"\0template\0")
         if at < 0 or title < 0:
             raise OSError("the mark of this process is not where the kernel shows it")
-        # What cannot be written now could not be in a child.
+        # A write that fails now would fail in a child.
         os.pwrite(memory, text[at + 1 : at + 1 + len(_MARK)], environment + at)
     finally:
         os.close(memory)

@@ -24,8 +24,8 @@ MAX_FRAME = 1 << 30
 DESCRIPTOR = 3
 # A frame from this size on is sent in two pieces, to spare a copy.
 _LARGE = 1 << 18
-# How long results lie on the board before the worker is told, while others follow, in seconds. It looks by itself as well, and is
-# told at the middle of each run, since it sends the next one then.
+# How long results stay on the board before a posted message, while others follow, in seconds. The worker also polls, and gets a message
+# in the middle of each run, when it sends the next one.
 _QUIET = 0.1
 
 _length = struct.Struct(">I")
@@ -33,11 +33,11 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class WireError(Exception):
-    """The other side does not speak this protocol, or the socket is gone."""
+    """The other side breaks the protocol, or the socket is gone."""
 
 
-def take() -> socket.socket:
-    """Move the inherited descriptor out of the way of the task and of every program that the task starts."""
+def inherit() -> socket.socket:
+    """Move the inherited descriptor away from the task and its children."""
     for lowest in (900, 200, 10):
         try:
             fd = fcntl.fcntl(DESCRIPTOR, fcntl.F_DUPFD_CLOEXEC, lowest)
@@ -57,7 +57,7 @@ def take() -> socket.socket:
 
 
 def _output(fd: int) -> Callable[[], int] | None:
-    """What tells the size of the file behind fd, whatever the task does to it, or None where it is no file."""
+    """A function for the size of the file behind fd, whatever the task does to fd, or None where it is no file."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
@@ -65,7 +65,7 @@ def _output(fd: int) -> Callable[[], int] | None:
     except OSError:
         return None
     try:
-        # Opened anew, it can be asked in the quick way, which moves the place of this descriptor alone.
+        # A descriptor of its own allows the fast way, a seek.
         again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return lambda: os.fstat(kept).st_size
@@ -87,10 +87,10 @@ class Wire:
         self._ahead: list[tuple[dict, memoryview]] = []
         self._out, self._printed = _output(output), 0
         self._board: boards.Board | None = None
-        # What of the board the worker was told, and when; the item of the run behind which it is told.
-        self._told, self._when, self._middle = 0, 0.0, 0
+        # The end of the board in the last message, and its time; the item of the run after which the next one goes out.
+        self._posted, self._when, self._middle = 0, 0.0, 0
         self.sending = False
-        """The main thread is answering: a signal handler lets it come to the end of the answer."""
+        """The main thread is answering: a signal handler lets it finish."""
 
     def lost(self) -> bool:
         """Whether the task has closed the socket's descriptor, or put something else in its place."""
@@ -104,29 +104,29 @@ class Wire:
         self._sock.close()
 
     def forked(self) -> None:
-        """Let go of the socket in a child, whatever another thread of the parent was doing with it."""
+        """Close the socket in a child, whatever another thread of the parent was doing with it."""
         self._lock = threading.Lock()
         self._board = None
         self._sock.close()
 
-    def use(self, board: boards.Board | None) -> None:
-        """Put results on the board from now on, as long as they fit."""
+    def use_board(self, board: boards.Board | None) -> None:
+        """Put results that fit on the board from now on."""
         self._board = board
 
-    def begin(self, items: int) -> None:
+    def begin_run(self, items: int) -> None:
         """A run of so many items begins."""
         self._middle = (items - 1) // 2
 
     # From the worker.
 
     def read(self) -> tuple[dict, memoryview] | None:
-        """The next message, as header and body, or None at the end of the stream. Before it waits, the worker is told all."""
+        """The next message, as header and body, or None at the end of the stream. Before a wait the worker learns of all results."""
         if self._ahead:
             return self._ahead.pop(0)
         return self._read()
 
-    def go_on(self) -> None:
-        """Wait for the worker's leave to run another item: after a fault it may end this process instead."""
+    def await_next(self) -> None:
+        """Wait until the worker allows another item: after a fault it may end this process instead."""
         while True:
             message = self._read()
             if message is None or message[0].get("type") == "stop":
@@ -136,13 +136,13 @@ class Wire:
             self._ahead.append(message)
 
     def _read(self) -> tuple[dict, memoryview] | None:
-        prefix = self._take(4, True)
+        prefix = self._receive_all(4, True)
         if prefix is None:
             return None
         size = _length.unpack(prefix)[0]
         if size > MAX_FRAME:
             raise WireError(f"the worker announces a frame of {size} bytes; at most {MAX_FRAME} are allowed")
-        frame = self._take(size)
+        frame = self._receive_all(size)
         line = frame.find(b"\n")
         if line < 0:
             raise WireError(f"a frame of {size} bytes has no header line: {bytes(frame[:60])!r}")
@@ -154,7 +154,7 @@ class Wire:
             raise WireError(f"a header is not a JSON object: {bytes(frame[:line][:60])!r}")
         return header, memoryview(frame)[line + 1 :]
 
-    def _take(self, size: int, may_end: bool = False) -> bytearray | None:
+    def _receive_all(self, size: int, may_end: bool = False) -> bytearray | None:
         waiting = self._waiting
         while len(waiting) < size:
             missing = size - len(waiting)
@@ -176,7 +176,7 @@ class Wire:
 
     def _receive(self, most: int) -> bytes:
         board = self._board
-        if board is not None and board.published != self._told:
+        if board is not None and board.published != self._posted:
             try:
                 return self._sock.recv(most, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -198,13 +198,12 @@ class Wire:
         self._header(header)
 
     def trimmed(self, busy: float) -> None:
-        """Memory was given back, which took busy seconds."""
+        """Memory was freed, which took busy seconds."""
         self._header({"type": "trimmed", "busy": round(busy, 6)})
 
     def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
-        """A framework begins to use the device, and its own limit holds or why not. With reserved, the bytes that
-        allocators have taken, the main thread waits until the worker has measured what the process holds beside them. May
-        come from any thread.
+        """A framework begins to use the device, and its own limit holds, or error says why not. With reserved, the bytes of the
+        allocators, the main thread waits until the worker has measured what the process holds beside them. Any thread may call it.
         """
         main = threading.get_ident() == self._main
         header: dict = {"type": "cap", "framework": framework}
@@ -217,7 +216,7 @@ class Wire:
         if main:
             self._header(header)
             if "wait" in header:
-                self.go_on()
+                self.await_next()
             return
         head = _dumps(header).encode() + b"\n"
         with self._lock:
@@ -226,7 +225,7 @@ class Wire:
     def result(
         self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0
     ) -> None:
-        """One value; ended is when its item did, by perf_counter, and peak what Peak.take gave."""
+        """One value; ended is when its item did, by perf_counter, and peak is Peak.measure's."""
         board = self._board
         if board is None or len(value) > board.largest:
             self._values(run, n, [value], [busy], [attempts], peak)
@@ -235,7 +234,7 @@ class Wire:
         while not board.add(run, n, value, attempts, busy, ended, out, peak):
             self._make_room()
         end = board.publish()
-        if n == self._middle or ended - self._when >= _QUIET or end - self._told > board.largest:
+        if n == self._middle or ended - self._when >= _QUIET or end - self._posted > board.largest:
             self._post(ended)
 
     def results(
@@ -253,13 +252,13 @@ class Wire:
                 self._make_room()
             out = 0
         end = board.publish()
-        if n <= self._middle < n + len(values) or ended - self._when >= _QUIET or end - self._told > board.largest:
+        if n <= self._middle < n + len(values) or ended - self._when >= _QUIET or end - self._posted > board.largest:
             self._post(ended)
 
     def _values(
         self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int], peak: int
     ) -> None:
-        """Values in a frame. With a board the worker must have read it before the next record can follow."""
+        """Values in a frame. With a board, the worker must read it before the next record."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
         out = self._new_output()
         if out:
@@ -267,7 +266,7 @@ class Wire:
         if peak:
             more += f',"peak":{peak}'
         if self._board is not None:
-            more += f'{self._upto()},"wait":true'
+            more += f'{self._board_field()},"wait":true'
         kinds = [value.kind if type(value) is Raw else 0 for value in values]
         if any(kinds):
             more += f',"kinds":[{",".join(map(str, kinds))}]'
@@ -279,31 +278,31 @@ class Wire:
             pieces += (value.head, value.data) if type(value) is Raw else (value,)
         self._send(head.encode(), pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._board is not None:
-            self._told = self._board.published
-            self.go_on()
+            self._posted = self._board.published
+            self.await_next()
 
     def _post(self, now: float, wait: bool = False) -> None:
-        """Tell the worker how far the board is."""
+        """Send the end of the board."""
         board = self._board
         assert board is not None
-        self._told, self._when = board.published, now
+        self._posted, self._when = board.published, now
         self._send(b'{"type":"posted","board":%d%b}\n' % (board.published, b',"wait":true' if wait else b""), b"")
 
     def _make_room(self) -> None:
         self._post(perf_counter(), True)
-        self.go_on()
+        self.await_next()
         if self._board.unread():
             raise WireError(f"the worker left {self._board.unread()} bytes on a full board")
 
-    def _upto(self) -> str:
-        """The field that says how far the board is."""
+    def _board_field(self) -> str:
+        """The field with the end of the board."""
         board = self._board
         return f',"board":{board.published}' if board is not None and board.published else ""
 
     def fault(
         self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0
     ) -> None:
-        """What an item raised or, without a run, why the task could not be loaded."""
+        """The exception of an item or, without a run, of the import."""
         header: dict = {"type": "fault"}
         if run:
             header["run"] = run
@@ -318,13 +317,13 @@ class Wire:
         if peak:
             header["peak"] = peak
         if self._board is not None and self._board.published:
-            header["board"] = self._told = self._board.published
+            header["board"] = self._posted = self._board.published
         header["fault"] = fault
         self._header(header)
 
     def progress(self, run: int, n: int, value: bytes) -> None:
-        """How far an item is. May come from any thread."""
-        head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._upto().encode())
+        """How far an item is. Any thread may call it."""
+        head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._board_field().encode())
         if threading.get_ident() == self._main:
             self._send(head, b"")
         else:
@@ -332,13 +331,13 @@ class Wire:
                 self._sock.sendall(_length.pack(len(head)) + head)
 
     def _new_output(self) -> int:
-        """Where the output so far ends, or 0 when that is where it ended at the last answer."""
+        """The size of the output, or 0 when that has not changed since the last answer."""
         if self._out is None:
             return 0
         try:
             size = self._out()
         except OSError:
-            # The task closed the descriptor, which is not its own; without it, output is parted by time.
+            # The task closed the descriptor; the worker then divides the output by time.
             self._out = None
             return 0
         if size == self._printed:

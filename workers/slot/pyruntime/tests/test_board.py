@@ -71,7 +71,7 @@ class TestWire(unittest.TestCase):
         self.far, self.wire = wire.Wire(far), wire.Wire(near)
         self.memory = bytearray(board.HEAD + 4096)
         self.board = board.Board(self.memory)
-        self.wire.use(self.board)
+        self.wire.use_board(self.board)
         self.addCleanup(self.far.close)
         self.addCleanup(self.wire.close)
 
@@ -81,7 +81,7 @@ class TestWire(unittest.TestCase):
 
     def test_told_in_the_middle_of_a_run_and_then_seldom(self):
         for items, middle in ((1, 0), (2, 0), (3, 1), (9, 4), (10, 4)):
-            self.wire.begin(items)
+            self.wire.begin_run(items)
             before = self.board.published
             for n in range(items):
                 self.wire.result(1, n, b"1", 0.0, 10.0)
@@ -89,7 +89,7 @@ class TestWire(unittest.TestCase):
                 self.assertEqual(self.told()["board"], 64, "the first at once")
                 continue
             self.assertEqual(self.told(), {"type": "posted", "board": before + (middle + 1) * 64})
-        self.wire.begin(3)
+        self.wire.begin_run(3)
         before = self.board.published
         for n, ended in ((0, 10.05), (1, 10.06), (2, 10.161)):
             self.wire.result(1, n, b"1", 0.0, ended)
@@ -97,7 +97,7 @@ class TestWire(unittest.TestCase):
         self.assertEqual(self.told()["board"], before + 3 * 64, "a long item is told of by itself")
 
     def test_a_micro_batch_over_the_middle_is_told(self):
-        self.wire.begin(8)
+        self.wire.begin_run(8)
         for n in range(0, 8, 2):
             self.wire.results(1, n, [b"1", b"2"], 0.0, 10.0)
         self.assertEqual(self.told()["board"], 2 * 64, "the first at once")

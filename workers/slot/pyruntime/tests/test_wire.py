@@ -67,7 +67,7 @@ class TestGolden(Ends):
         self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
         output.truncate(m.get("out", 0))
         if "board" in m:
-            self.wire.use(Board(bytearray(HEAD + 1024)))
+            self.wire.use_board(Board(bytearray(HEAD + 1024)))
             self.wire._board.published = m["board"]
         if m.get("wait"):
             self.far.sendall(NEXT)
@@ -91,7 +91,7 @@ class TestGolden(Ends):
             kinds = m.get("kinds") or [0] * len(m["values"])
             values = [Raw(kind, b"", dump(value)) if kind else dump(value) for kind, value in zip(kinds, m["values"])]
             self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values), m.get("peak", 0))
-        self.wire.use(None)
+        self.wire.use_board(None)
 
 
 def dump(value):
@@ -148,10 +148,10 @@ class TestRead(Ends):
     def test_go_on_keeps_runs_that_came_ahead(self):
         for header in (b'{"type":"run","run":2}\n', b'{"type":"next"}\n', b'{"type":"stop"}\n'):
             self.far.sendall(len(header).to_bytes(4, "big") + header)
-        self.wire.go_on()
+        self.wire.await_next()
         self.assertEqual(self.wire.read()[0]["run"], 2)
         with self.assertRaises(SystemExit):
-            self.wire.go_on()
+            self.wire.await_next()
 
 
 class TestSend(Ends):
