@@ -1,8 +1,7 @@
 """Turns what a task returned into JSON.
 
-Owns the rules of docs/wire.md on values. Never changes a value. The fast way is the interpreter's own encoder with a hook
-for other types; the slow way walks the value itself, for the rare things that the encoder refuses: NaN, keys that are no
-strings, and everything that has to be reported with its place in the value.
+Owns the rules of docs/wire.md on values. Never changes a value. The fast way is the interpreter's encoder with a hook for other types.
+The slow way walks the value, for what the encoder refuses: NaN, keys that are no strings, and errors, which it reports with their path.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _ACCEPTED = (
 
 
 def encode(value: Any, name: str = "result") -> bytes:
-    """value as compact UTF-8 JSON. Raises TypeError or ValueError that names the place, such as result.scores[3]."""
+    """value as compact UTF-8 JSON. Raises TypeError or ValueError that names the path, such as result.scores[3]."""
     kind = type(value)
     if kind is int:
-        # Before anything else, what most small results are. Numbers of thousands of digits raise, here and below.
+        # Most small results are numbers. Those of thousands of digits raise, here and below.
         try:
             return b"%d" % value
         except ValueError:
@@ -53,7 +52,7 @@ def rows(values: Any) -> list:
     kind = type(values)
     no_list = isinstance(values, (str, bytes, bytearray, dict, set, frozenset))
     if no_list or not any(hasattr(kind, name) for name in ("__iter__", "tolist", "numpy")):
-        raise TypeError(f"a batch function returns a list with one value per item; this one returned a {_name(kind)}")
+        raise TypeError(f"a batch function returns a list with one value per item; this one returned a {type_name(kind)}")
     if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
         while hasattr(type(values), "tolist") or hasattr(type(values), "numpy"):
             values = _array(values)
@@ -67,7 +66,7 @@ def _hook(value: Any) -> Any:
     convert = _converter(type(value))
     plain = value if convert is None else convert(value)
     if type(plain) is type(value):
-        # Nothing was won; the slow way finds the words.
+        # No progress; the slow way describes the error.
         raise TypeError
     if _mixed(plain):
         raise TypeError
@@ -99,7 +98,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _direct(value: Any) -> str:
-    """What _encoder does, without what it does anew for every value; strings by themselves are not its affair either."""
+    """_encoder without its set-up for every value. It handles bare strings separately."""
     if isinstance(value, str):
         return _quoted(value)
     return "".join(_make({}, _hook, _quoted, None, ":", ",", False, False, False)(value, 0))
@@ -108,14 +107,14 @@ def _direct(value: Any) -> str:
 _quoted, _make = json.encoder.encode_basestring, json.encoder.c_make_encoder
 _probe = {"a": [1, 2.5, "\u00e9\n", None, True, {}]}
 try:
-    # These belong to the standard library's inside, so they must show that they do the same.
+    # These are internal to the standard library, so a test must show that they do the same.
     _fast = _direct if _direct(_probe) == _encoder(_probe) else _encoder
 except Exception:
     _fast = _encoder
 
 
 def _walk(value: Any, path: str, above: set) -> Any:
-    """value in the encoder's own types, or an error that names the place."""
+    """value in the encoder's own types, or an error that names the path."""
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -132,13 +131,13 @@ def _walk(value: Any, path: str, above: set) -> Any:
             return [_walk(each, f"{path}[{i}]", above) for i, each in enumerate(value)]
         convert = _converter(type(value))
         if convert is None:
-            raise TypeError(f"{path} is a {_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+            raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
         try:
             plain = convert(value)
         except Exception as error:
-            raise TypeError(f"{path} is a {_name(type(value))} that does not convert: {error}") from error
+            raise TypeError(f"{path} is a {type_name(type(value))} that does not convert: {error}") from error
         if type(plain) is type(value):
-            raise TypeError(f"{path} is a {_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+            raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
         return _walk(plain, path, above)
     finally:
         above.discard(id(value))
@@ -165,11 +164,11 @@ def _key(key: Any, path: str) -> str:
         plain = convert(key)
         if plain is None or isinstance(plain, (str, bool, int, float)):
             return _key(plain, path)
-    raise TypeError(f"a key of {path} is a {_name(type(key))}, which JSON cannot have as a key; use strings or numbers")
+    raise TypeError(f"a key of {path} is a {type_name(type(key))}, which JSON cannot have as a key; use strings or numbers")
 
 
 def _lone(value: Any, path: str) -> str:
-    """Words for the half of a surrogate pair that is somewhere in value: no UTF-8 can carry it, and readers of JSON refuse it."""
+    """The error for half of a surrogate pair in value: UTF-8 cannot carry it, and readers of JSON refuse it."""
     pending = [(path, _walk(value, path, set()))]
     for where, each in pending:
         if isinstance(each, dict):
@@ -191,12 +190,12 @@ def _step(key: Any) -> str:
     return "." + text if text.isidentifier() else f"[{text[:40]!r}]"
 
 
-def _name(kind: type) -> str:
+def type_name(kind: type) -> str:
     module = kind.__module__
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
 
 
-# What to do with a type, by itself or a base class. Names instead of classes, so that nothing is imported for it.
+# Converters by the name of a type or its base, so no type needs an import.
 _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "builtins.bytes": lambda value: base64.b64encode(value).decode(),
     "builtins.bytearray": lambda value: base64.b64encode(value).decode(),

@@ -1,6 +1,6 @@
 """Describes exceptions for the worker, which classifies them.
 
-Owns what a fault says. Never keeps an exception: its traceback would hold the arrays of the frames that it passed.
+Owns what a fault says. Never keeps an exception: its traceback would hold the arrays of its frames.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import sys
 import traceback
 from typing import Any, Iterator
 
+from .encode import type_name
+
 _ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MAX_MESSAGE = 8 << 10
 _MAX_TRACEBACK = 64 << 10
 _MAX_CHAIN = 16
 
-# Where the device runtime's own error number is found, by the package of the exception.
+# The attribute with the device runtime's error number, by the package of the exception.
 _CODES = {"torch": "error_code", "cupy": "status", "cupy_backends": "status", "numba": "code", "cuda": "code"}
 
 # How the frameworks say that memory is exhausted.
@@ -51,12 +53,12 @@ def describe(error: BaseException) -> dict:
             fault["code"] = code
         return fault
     except (MemoryError, RecursionError):
-        # There is not even room to describe it.
+        # There is no memory to describe it.
         return {"class": class_name(error), "message": "(no memory was left to describe it)"}
 
 
 def plain(class_: str, message: str) -> dict:
-    """A fault that no exception of the task stands behind."""
+    """A fault without an exception of the task."""
     return {"class": class_, "message": message}
 
 
@@ -73,9 +75,7 @@ def is_memory(error: BaseException) -> bool:
 
 
 def class_name(error: BaseException) -> str:
-    kind = type(error)
-    module = kind.__module__
-    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+    return type_name(type(error))
 
 
 def _message(error: BaseException) -> str:
@@ -89,7 +89,7 @@ def _message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """What led to error, nearest first; members of a group come before the cause of the group."""
+    """The causes of error, nearest first; members of a group come before the cause of the group."""
     seen = {id(error)}
     queue = _causes(error)
     while queue and len(seen) <= _MAX_CHAIN:

@@ -36,17 +36,17 @@ def read(raw: memoryview) -> Any:
     return item
 
 
-# What holds no float, and the bytes of the infinities.
+# Types without a float, and the bytes of the infinities.
 _BOUNDED = frozenset((int, str, bool, type(None)))
 _INFINITY, _MINUS_INFINITY = struct.pack("<d", math.inf), struct.pack("<d", -math.inf)
 
 
 def _endless(item: Any) -> bool:
-    """Whether there may be an infinity in item. Far cheaper than a look at every float while it is read."""
+    """Whether item may hold an infinity. Far cheaper than a check of every float."""
     try:
         data = marshal.dumps(item, 2)
     except ValueError:
-        # Nested more deeply than that goes.
+        # It is nested too deeply for marshal.
         return True
     return _INFINITY in data or _MINUS_INFINITY in data
 

@@ -1,6 +1,6 @@
 """Values that travel as raw bytes instead of as JSON: bytes, and arrays of numbers. The worker writes the JSON.
 
-Owns which values these are. The result is the same as that of encode.py, which says everything else. Never changes a value.
+Owns which values these are. The result is the same as that of encode.py, which encodes all others. Never changes a value.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from .encode import encode
 
 # Kinds; docs/wire.md lists them.
 BYTES, ARRAY = 1, 2
-# What may be larger as JSON is left to encode.py, which knows the limit and the words.
+# encode.py, which has the limit and its error, gets what may be larger as JSON.
 _MOST_TEXT = 1 << 28
-# The most bytes that a number takes as JSON, with what parts it from the next, by the letter of its type.
+# The most bytes of a number as JSON with its separator, by the letter of its type.
 _WIDTH = {"b": 6, "i": 21, "u": 21, "f": 26}
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 
 
 class Raw:
-    """A value as raw bytes: what describes it, and the bytes themselves, wherever they lie."""
+    """A value as raw bytes: its description, and the bytes themselves."""
 
     __slots__ = ("kind", "head", "data")
 
@@ -82,7 +82,7 @@ def _array(value: Any) -> Raw | None:
     if array.size == 0 or array.size * (_WIDTH[dtype.kind] + 3 * array.ndim) > _MOST_TEXT:
         return None
     head = struct.pack(f"<cBBx{array.ndim}Q", dtype.kind.encode(), dtype.itemsize, array.ndim, *array.shape)
-    # Numbers of the other byte order are turned, numbers that lie in another order are copied.
+    # This swaps another byte order, and copies another memory order.
     array = sys.modules["numpy"].ascontiguousarray(array, dtype.newbyteorder("<"))
     return Raw(ARRAY, head, memoryview(array).cast("B"))
 
@@ -95,15 +95,14 @@ def _numpy(value: Any) -> Any:
     try:
         array = fetch(value)
     except Exception:
-        # Whatever it is, encode.py finds the words.
+        # encode.py describes the error.
         return None
     if type(array) is not sys.modules["numpy"].ndarray:
         return None
     return array if array.dtype.itemsize in _SIZES.get(array.dtype.kind, ()) else None
 
 
-# How the arrays of each library come into the host's memory, by the library's name. Subclasses of its arrays keep to their
-# own rules, which encode.py asks.
+# How to copy each library's arrays to the host. Subclasses have rules of their own, which encode.py respects.
 _FETCH: dict[str, Callable[[Any], Any]] = {
     "numpy.ndarray": lambda value: value,
     "torch.Tensor": lambda value: value.detach().cpu().numpy(),
@@ -115,7 +114,7 @@ _FETCH: dict[str, Callable[[Any], Any]] = {
 
 def _module(kind: type) -> str:
     module = kind.__module__
-    # Where in a library a class lies differs between its releases.
+    # The module of a class differs between releases of its library.
     library = module.partition(".")[0]
     if library in ("cupy", "jaxlib"):
         module = library
