@@ -49,20 +49,14 @@ func Open(o Options) (*Inventory, error) {
 	if len(o.Static) > 0 {
 		return openStatic(o)
 	}
-	inv := &Inventory{}
 	if o.NoNVML {
-		inv.reasons = []string{"NVML is switched off, so no GPU is looked for"}
-		inv.list = []Device{cpuDevice()}
-		return inv, nil
+		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{"NVML is switched off, so no GPU is looked for"}}, nil
 	}
 	d, err := openDriver(o.Library)
-	var absent *absentError
-	switch {
-	case errors.As(err, &absent) && o.Library == "":
-		inv.reasons = []string{absent.Error()}
-		inv.list = []Device{cpuDevice()}
-		return inv, nil
-	case err != nil:
+	if absent := (*absentError)(nil); errors.As(err, &absent) && o.Library == "" {
+		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{absent.Error()}}, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("gpu: open NVML: %w", err)
 	}
 	return openWith(d, o)

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func openFolder(path string) (*folder, error) {
 func acquire(lock *os.File) error {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("it is in use by another server (%s): stop that one or choose another folder with --data", owner(lock))
+		return fmt.Errorf("it is in use by another server (pid %s): stop that one or choose another folder with --data", owner(lock))
 	}
 	if err != nil {
 		return fmt.Errorf("%w; choose a folder on a file system with locks with --data", err)
@@ -56,12 +57,8 @@ func acquire(lock *os.File) error {
 }
 
 func owner(lock *os.File) string {
-	text, err := io.ReadAll(lock)
-	pid := strings.TrimSpace(string(text))
-	if err != nil || pid == "" {
-		return "pid unknown"
-	}
-	return "pid " + pid
+	pid, _ := io.ReadAll(lock)
+	return cmp.Or(strings.TrimSpace(string(pid)), "unknown")
 }
 
 func (f *folder) unlock() error {

@@ -12,15 +12,15 @@ import (
 // bout is a meter whose clock the test moves.
 type bout struct {
 	*meter
-	pool   *pool.Pool
-	places []*pool.Handle
-	clock  time.Time
-	seen   []measurement
+	pool    *pool.Pool
+	handles []*pool.Handle
+	clock   time.Time
+	seen    []measurement
 }
 
 func newBout(want int) *bout {
-	p, places, _ := testPool(8, "A")
-	b := &bout{meter: newMeter(time.Second), pool: p, places: places, clock: time.Unix(1000, 0)}
+	p, handles, _ := testPool(8, "A")
+	b := &bout{meter: newMeter(time.Second), pool: p, handles: handles, clock: time.Unix(1000, 0)}
 	b.now = func() time.Time { return b.clock }
 	b.reset(want)
 	return b
@@ -36,9 +36,9 @@ func (b *bout) pass(d time.Duration) {
 }
 
 // start begins a call in a place whose process is warm.
-func (b *bout) start(place int, task string) *Stint {
-	b.pool.SetWarm(b.places[place], task)
-	return b.newStint(b.pool, b.places[place], task, false)
+func (b *bout) start(at int, task string) *Stint {
+	b.pool.SetWarm(b.handles[at], task)
+	return b.newStint(b.pool, b.handles[at], task, false)
 }
 
 // together lets calls finish an item each, so many times.
@@ -166,7 +166,7 @@ func TestMeter_ChunksOfAnySizeCountAlike(t *testing.T) {
 
 func TestMeter_StartsAreLeftOut(t *testing.T) {
 	b := newBout(1)
-	s := b.newStint(b.pool, b.places[0], "x", false)
+	s := b.newStint(b.pool, b.handles[0], "x", false)
 	b.pass(30 * time.Second) // imports, a model
 	b.together(1, 0, s)
 	b.together(40, 100*time.Millisecond, s)
@@ -174,7 +174,7 @@ func TestMeter_StartsAreLeftOut(t *testing.T) {
 
 	// A slot that starts is none that works, and no lack of work: its neighbour has the device to itself meanwhile.
 	b.reset(2)
-	u := b.newStint(b.pool, b.places[1], "x", false)
+	u := b.newStint(b.pool, b.handles[1], "x", false)
 	b.together(600, 100*time.Millisecond, s)
 	require.Empty(t, b.found())
 	b.together(40, 200*time.Millisecond, s, u)
@@ -210,7 +210,7 @@ func TestMeter_OneTaskAtATime(t *testing.T) {
 
 	// A call that has the device whole belongs to no number of slots.
 	third.End()
-	whole := b.newStint(b.pool, b.places[0], "y", true)
+	whole := b.newStint(b.pool, b.handles[0], "y", true)
 	b.together(300, 100*time.Millisecond, other, whole)
 	require.Empty(t, b.found())
 }

@@ -193,7 +193,7 @@ func (p *plant) said(task string) func() bool {
 	}
 }
 
-// processes is the number of places with a process.
+// processes is the number of slots with a process.
 func (p *plant) processes() int {
 	n := 0
 	for _, each := range p.slots {

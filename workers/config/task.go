@@ -72,7 +72,8 @@ func (c Config) catalog(r *report) *Catalog {
 		at := entryPath("tasks", name)
 		t := c.Tasks[name]
 		task := c.task(name, at, t, r)
-		prefix, isFolder := folderPrefix(name)
+		prefix, isFolder := strings.CutSuffix(name, "*") // "sweep/" of "sweep/*", and "" of "*"
+		isFolder = isFolder && (prefix == "" || strings.HasSuffix(prefix, "/"))
 		switch {
 		case strings.TrimSpace(name) != name || name == "" || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }):
 			r.add(at, "%q is not a name; use letters, digits and . - _ / :", name)
@@ -89,12 +90,6 @@ func (c Config) catalog(r *report) *Catalog {
 	// The longest prefix is the most exact one.
 	slices.SortFunc(tasks.folders, func(a, b folder) int { return len(b.prefix) - len(a.prefix) })
 	return tasks
-}
-
-// folderPrefix is "sweep/" for "sweep/*" and "" for "*".
-func folderPrefix(name string) (string, bool) {
-	prefix, ok := strings.CutSuffix(name, "*")
-	return prefix, ok && (prefix == "" || strings.HasSuffix(prefix, "/"))
 }
 
 // task makes what a slot starts and reports every mistake on the way.

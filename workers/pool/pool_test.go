@@ -455,8 +455,8 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
 			p, fakes := fakePool(2, "A")
-			stuck := &lingeringSlot{fakes[1], make(chan struct{})}
-			p.handles[1].Slot = stuck
+			lingering := &lingeringSlot{fakes[1], make(chan struct{})}
+			p.handles[1].Slot = lingering
 			var held []*Handle
 			if whole {
 				h, err := p.Acquire(t.Context(), "x", "", true)
@@ -466,7 +466,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
 				require.Same(t, p.handles[1], held[1])
 			}
-			stuck.Load("x", slot.Reclaiming)
+			lingering.Load("x", slot.Reclaiming)
 			for _, h := range held {
 				p.Release(h)
 			}
@@ -477,9 +477,9 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			got := make(chan *Handle, 1)
 			go func() { h, _ := p.Acquire(context.Background(), "x", "", false); got <- h }()
 			queued(t, p, 1)
-			close(stuck.gone)
+			close(lingering.gone)
 			require.Same(t, p.handles[1], <-got)
-			require.Equal(t, slot.Vacant, stuck.State())
+			require.Equal(t, slot.Vacant, lingering.State())
 		})
 	}
 }
