@@ -164,12 +164,12 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
 	o.Converter = conn.Converter
 	o.Log = a.log(true) // the oom workload's faults are in the report
-	o.Say = func(text string) { a.console.say("%s", text) }
-	if a.console.terminal() {
-		o.Say = func(text string) { a.console.show(text) }
+	o.Say = func(text string) { a.console.Say("%s", text) }
+	if a.console.Redraws() {
+		o.Say = func(text string) { a.console.Status(text) }
 	}
 	report, err := bench.Run(ctx, o)
-	a.console.close()
+	a.console.Close()
 	var lacking *bench.Lacking
 	if errors.As(err, &lacking) {
 		return unavailable(err)
@@ -225,13 +225,13 @@ func (a *app) publish(r *bench.Report, f *benchFlags) error {
 		if err := writeFile(f.json, func(to io.Writer) error { return printJSON(to, r) }); err != nil {
 			return err
 		}
-		a.console.say("JSON  %s", f.json)
+		a.console.Say("JSON  %s", f.json)
 	}
 	if f.html != "" {
 		if err := writeFile(f.html, r.HTML); err != nil {
 			return err
 		}
-		a.console.say("page  %s", f.html)
+		a.console.Say("page  %s", f.html)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
@@ -85,13 +86,13 @@ func checkTask(ctx context.Context, python, task string) finding {
 	out, err := command.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		f.Detail = task + ": " + oneLine(lines[len(lines)-1], 200)
+		f.Detail = task + ": " + screen.OneLine(lines[len(lines)-1], 200)
 		if ctx.Err() != nil {
 			f.Detail = fmt.Sprintf("%s: importing it took longer than %s", task, probing)
 		}
 		return f
 	}
-	return finding{Check: "task", Verdict: good, Detail: fmt.Sprintf("%s imports in %s", task, span(time.Since(started)))}
+	return finding{Check: "task", Verdict: good, Detail: fmt.Sprintf("%s imports in %s", task, screen.Span(time.Since(started)))}
 }
 
 // checkDevices has a line per device, or says why there is no GPU.
@@ -116,7 +117,7 @@ func checkDevices() []finding {
 		findings = append(findings, f)
 	}
 	if reason := inventory.Reason(); reason != "" {
-		findings = append(findings, finding{Check: "gpu", Verdict: note, Detail: oneLine(reason, 300)})
+		findings = append(findings, finding{Check: "gpu", Verdict: note, Detail: screen.OneLine(reason, 300)})
 	}
 	return findings
 }
@@ -200,7 +201,7 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []finding {
 		for i, t := range tasks {
 			names[i] = t.Name
 		}
-		findings = append(findings, finding{Check: "tasks", Verdict: good, Detail: oneLine(strings.Join(names, ", "), 200)})
+		findings = append(findings, finding{Check: "tasks", Verdict: good, Detail: screen.OneLine(strings.Join(names, ", "), 200)})
 	}
 	if len(stores) > 1 {
 		findings = append(findings, finding{Check: "store", Verdict: bad, Detail: "the workers have different stores: " + strings.Join(stores, ", "),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 // codecServerFlags are the flags of `gpumux codec-server`.
@@ -82,9 +83,9 @@ func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
 		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins, Hosts: f.hosts}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
-	field(a.console, "endpoint", "http://%s/%s", listener.Addr(), secret)
-	field(a.console, "keys", "%s decrypt", strings.Join(keys.IDs(), ", "))
-	a.console.say("\nread a map:   temporal workflow show -w MAP --codec-endpoint http://%s/%s\nCtrl-C stops", listener.Addr(), secret)
+	screen.Field(a.console, "endpoint", "http://%s/%s", listener.Addr(), secret)
+	screen.Field(a.console, "keys", "%s decrypt", strings.Join(keys.IDs(), ", "))
+	a.console.Say("\nread a map:   temporal workflow show -w MAP --codec-endpoint http://%s/%s\nCtrl-C stops", listener.Addr(), secret)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {

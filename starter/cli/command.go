@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,4 +62,12 @@ func oneID(c *cobra.Command, args []string) error {
 		return errors.New("the ID is empty, perhaps from a variable that is not set; `gpumux ls` lists the maps")
 	}
 	return nil
+}
+
+// printJSON writes v for programs.
+func printJSON(to io.Writer, v any) error {
+	out := json.NewEncoder(to)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
 }

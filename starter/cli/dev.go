@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -116,7 +117,7 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	if err := context.Cause(s.Context()); !errors.Is(err, errInterrupted) {
 		return err
 	}
-	a.console.say("stopping; Ctrl-C again ends at once")
+	a.console.Say("stopping; Ctrl-C again ends at once")
 	return nil
 }
 
@@ -173,7 +174,7 @@ func variables(s *local.Session) (string, error) {
 
 // greet says what runs where, and what to do next.
 func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
-	say := func(name, format string, args ...any) { field(a.console, name, format, args...) }
+	say := func(name, format string, args ...any) { screen.Field(a.console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
 		say("web UI", "%s", over(s).page("/"))
@@ -190,7 +191,7 @@ func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables str
 		offer := s.Describe()
 		say("pools", "%s", offered(offer.Pools))
 		if len(offer.Tasks) > 0 {
-			say("tasks", "%s", oneLine(strings.Join(offer.Tasks, ", "), 200))
+			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
 			first = a.tryIt(offer, modules.PythonDir)
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
@@ -200,9 +201,9 @@ func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables str
 		}
 	}
 	if first != "" {
-		a.console.say("\ntry it:   %s", first)
+		a.console.Say("\ntry it:   %s", first)
 	}
-	a.console.say("Ctrl-C stops")
+	a.console.Say("Ctrl-C stops")
 }
 
 // tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 // began says in a line how the caller came to a map.
@@ -29,7 +30,7 @@ func began(h *starter.Handle) string {
 
 // comeBack says how to return to a map that goes on without this process.
 func (a *app) comeBack(id string) {
-	a.console.note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
+	a.console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
 		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
 }
 
@@ -38,17 +39,17 @@ func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, l
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var telling sync.WaitGroup
-	b := newBar(a.console)
+	b := screen.NewBar(a.console)
 	if h.Running() {
 		telling.Go(func() { a.tellStuck(watching, h, b) })
 		if ladder != nil {
 			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder, h.Task) })
 		}
 	}
-	summary, err := h.Watch(ctx, b.show)
+	summary, err := h.Watch(ctx, b.Show)
 	stop()
 	telling.Wait()
-	a.console.close()
+	a.console.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +68,9 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 		switch {
 		case errors.As(err, &missing) && !said:
 			said = true
-			a.console.say("%v; the map waits (--no-wait fails instead)", err)
+			a.console.Say("%v; the map waits (--no-wait fails instead)", err)
 		case err == nil && said:
-			a.console.say("a worker has come")
+			a.console.Say("a worker has come")
 			return
 		case err == nil:
 			return
@@ -84,7 +85,7 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 
 // tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
 // again.
-func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *bar) {
+func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
 	said := map[string]bool{}
 	for {
 		select {
@@ -96,12 +97,12 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *bar) {
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		b.retried.Store(retries.Chunks)
+		b.Retried(retries.Chunks)
 		for _, p := range retries.Stuck {
-			text := oneLine(p.Fault.Error(), 300)
+			text := screen.OneLine(p.Fault.Error(), 300)
 			if !said[text] {
 				said[text] = true
-				a.console.say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
+				a.console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 // deviceReport is one device with its state, as `gpumux gpus --json` prints it.
@@ -62,7 +63,7 @@ func (a *app) gpusCommand() *cobra.Command {
 			}
 		}
 		if r.Reason != "" {
-			a.console.say("%s", r.Reason)
+			a.console.Say("%s", r.Reason)
 		}
 		return nil
 	}
@@ -105,11 +106,11 @@ func printDevices(to io.Writer, r *inventoryReport) error {
 			row[1] += " (MIG: use its instances)"
 		}
 		if d.Error != "" {
-			row[1] += " (" + oneLine(d.Error, 80) + ")"
+			row[1] += " (" + screen.OneLine(d.Error, 80) + ")"
 		}
 		rows = append(rows, row)
 	}
-	if err := table(to, rows); err != nil {
+	if err := screen.Table(to, rows); err != nil {
 		return err
 	}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "PROCESS"}}
@@ -125,7 +126,7 @@ func printDevices(to io.Writer, r *inventoryReport) error {
 		return nil
 	}
 	fmt.Fprintln(to)
-	return table(to, holders)
+	return screen.Table(to, holders)
 }
 
 // printLinks writes the matrix of links.
@@ -152,7 +153,7 @@ func printLinks(to io.Writer, r *inventoryReport) error {
 		rows = append(rows, row)
 	}
 	fmt.Fprintln(to)
-	return table(to, rows)
+	return screen.Table(to, rows)
 }
 
 // linkText is one cell: "nvlink×12", "sys", with a * where the two reach each other's memory.

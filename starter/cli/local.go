@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -46,7 +47,7 @@ are not among them.`,
 		}
 		if len(states) == 0 {
 			root, err := local.Folder("local")
-			a.console.say("no local map has anything left in %s", root)
+			a.console.Say("no local map has anything left in %s", root)
 			return err
 		}
 		return printLocal(a.Stdout, states, time.Now())
@@ -81,7 +82,7 @@ func (a *app) removeLocal(states []local.State, ids []string) error {
 		}
 		bytes += s.Bytes
 	}
-	a.console.say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
+	a.console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
 	return nil
 }
 
@@ -89,10 +90,10 @@ func (a *app) removeLocal(states []local.State, ids []string) error {
 func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {
-		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), ago(now, s.Used), cmp.Or(s.Folder, "-"),
+		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), screen.Ago(now, s.Used), cmp.Or(s.Folder, "-"),
 			cmp.Or(shellLine(s.Command), "-")})
 	}
-	return table(to, rows)
+	return screen.Table(to, rows)
 }
 
 // shellLine is a command as a shell takes it.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func (a *app) lsCommand() *cobra.Command {
 			return printJSON(a.Stdout, maps)
 		}
 		if len(maps) == 0 {
-			a.console.say("no maps; start one with `gpumux map`")
+			a.console.Say("no maps; start one with `gpumux map`")
 			return nil
 		}
 		return printMaps(a.Stdout, maps, time.Now())
@@ -69,21 +69,8 @@ func printMaps(to io.Writer, maps []starter.Listed, now time.Time) error {
 		if m.Paused {
 			status = "paused"
 		}
-		rows = append(rows, []string{m.ID, status, count(m.Items), done, failed, ago(now, m.Started),
-			span(max(0, end.Sub(m.Started))), oneLine(cmp.Or(m.Input, "-"), 40)})
+		rows = append(rows, []string{m.ID, status, screen.Count(m.Items), done, failed, screen.Ago(now, m.Started),
+			screen.Span(max(0, end.Sub(m.Started))), screen.OneLine(cmp.Or(m.Input, "-"), 40)})
 	}
-	return table(to, rows)
-}
-
-// count writes a number that may be unknown.
-func count(n int64) string {
-	if n < 0 {
-		return "-"
-	}
-	return humanize.Comma(n)
-}
-
-// field writes a line of a description.
-func field(to io.Writer, name, format string, args ...any) {
-	fmt.Fprintf(newVisible(to), "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	return screen.Table(to, rows)
 }

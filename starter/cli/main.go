@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 // app is one run of the program. Its fields are set before the command runs.
 type app struct {
 	Options
-	console *console
+	console *screen.Console
 	// ran says that the command's own code was reached.
 	ran bool
 	// hard is cancelled by the second signal; what is still running then is left to die.
@@ -62,7 +63,7 @@ func Main(o Options) int {
 	go func() {
 		defer close(over)
 		command, err = root.ExecuteContextC(ctx)
-		a.console.close()
+		a.console.Close()
 	}()
 	select {
 	case <-over:
@@ -84,7 +85,7 @@ func Main(o Options) int {
 		err = errInterrupted // whatever the signal made fail
 	}
 	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
-		a.console.say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
+		a.console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
 		if errors.As(err, new(*local.Mistake)) {
 			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
 		}
@@ -106,15 +107,15 @@ func newApp(o Options) *app {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
-	if isTerminal(o.Stdout) {
+	if screen.IsTerminal(o.Stdout) {
 		// A file or a program gets what tasks returned as it is.
-		o.Stdout = newVisible(o.Stdout)
+		o.Stdout = screen.Visible(o.Stdout)
 	}
 	o.Version = cmp.Or(o.Version, "development")
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
-	a := &app{Options: o, console: newConsole(o.Stderr)}
-	a.console.pasted = a.pasted
+	a := &app{Options: o, console: screen.NewConsole(o.Stderr)}
+	a.console.Complete = a.pasted
 	return a
 }
 

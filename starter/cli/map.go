@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -57,8 +58,8 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	a.console.quiet = f.quiet
-	out, err := files.Choose(f.out, a.Stdout, f.json, isTerminal(a.Stdout))
+	a.console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.Stdout, f.json, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	}
 	defer over.Remove()
 	if over.IsOneList() {
-		a.console.note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
+		a.console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
 	}
 	over.Put(&m)
 	if err := context.Cause(ctx); err != nil {
@@ -132,7 +133,7 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 		return err
 	}
 	if f.detach {
-		a.console.note("%s", began(h))
+		a.console.Note("%s", began(h))
 		a.comeBack(h.ID)
 		_, err := fmt.Fprintln(a.Stdout, h.ID)
 		return err
@@ -146,7 +147,7 @@ func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *m
 	h, err := s.Start(ctx, m)
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
-		a.console.note("%v", err)
+		a.console.Note("%v", err)
 		m.ID, m.Retry = nothing.ID, false
 		h, err = s.Start(ctx, m)
 	}
@@ -156,7 +157,7 @@ func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *m
 	if h.Entry == starter.Attached || h.Entry == starter.Found {
 		if own, err := h.Input(ctx); err == nil {
 			if other := f.otherThan(own, m.Input); len(other) > 0 {
-				a.console.say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
+				a.console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
 					h.ID, strings.Join(other, ", "))
 			}
 		}
@@ -192,12 +193,12 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 // finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
 func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
-		a.console.note("map %s runs already; following it", h.ID)
+		a.console.Note("map %s runs already; following it", h.ID)
 	}
 	end, err := a.follow(ctx, conn, h, ladder)
 	if err != nil {
 		if errors.Is(err, errInterrupted) && !f.local {
-			a.console.say("detached; map %s goes on", h.ID)
+			a.console.Say("detached; map %s goes on", h.ID)
 			a.comeBack(h.ID)
 			return false, exitError(ExitInterrupted)
 		}
@@ -207,7 +208,7 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		if end.ReduceFault == nil {
 			err = printReduced(a.Stdout, end.Summary)
 		} else {
-			a.console.say("gpumux: reduce: %s", oneLine(end.ReduceFault.Error(), 300))
+			a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
 		}
 		if err != nil {
 			return false, a.undelivered(conn, h, err)
@@ -229,7 +230,7 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	} else if !f.quiet {
 		end.print(a.console)
 		if end.Failed > 0 {
-			a.console.say("  to run the failed items again: the same command with --retry")
+			a.console.Say("  to run the failed items again: the same command with --retry")
 		}
 	}
 	return true, end.exit()
@@ -242,7 +243,7 @@ func (f *mapFlags) valueOnly() bool { return f.quiet && f.reduce != "" && f.out 
 func (a *app) undelivered(conn *connection, h *starter.Handle, err error) error {
 	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
 	if errors.Is(err, errInterrupted) {
-		a.console.say("map %s is finished, but not all its results were written; %s", h.ID, again)
+		a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
 		return exitError(ExitInterrupted)
 	}
 	return fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)

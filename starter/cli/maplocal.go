@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -33,7 +34,7 @@ func (a *app) here(calm bool) local.Options {
 		debug.SetGCPercent(50)
 	}
 	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
-		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.say("%s", text) }}
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.Say("%s", text) }}
 }
 
 // over is the connection to a server in this process.
@@ -52,7 +53,7 @@ func (a *app) poolsHere(f taskFlags) []config.Pool {
 	pools, noGPU := local.Pools(f.pools, f.pool())
 	for _, name := range f.pools {
 		if noGPU != "" && name != "cpu" {
-			a.console.say("pool %s runs on the CPU, for want of a GPU: %s", name, oneLine(noGPU, 300))
+			a.console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
 		}
 	}
 	return pools
@@ -95,7 +96,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *
 		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
 	o := a.here(true)
-	o.Data, o.Task, o.Pools, o.Headless = f.data, task, a.poolsHere(f.taskFlags), !a.console.terminal()
+	o.Data, o.Task, o.Pools, o.Headless = f.data, task, a.poolsHere(f.taskFlags), !a.console.Redraws()
 	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
 		m = named
 		return a.start(ctx, s, m, f)
@@ -111,15 +112,15 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *
 	conn.ui = "" // the page goes away with the server
 	delivered, err := a.finish(s.Context(), conn, h, nil, out, f)
 	if errors.Is(err, errInterrupted) {
-		a.console.say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
+		a.console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
 		if f.data == "" && h.Output != "" {
-			a.console.say("  the results so far: `gpumux results %s --partial`", h.ID)
+			a.console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
 		return exitError(ExitInterrupted)
 	}
 	s.Ended(delivered, err)
 	if delivered && f.data == "" && f.id != "" && h.Entry == starter.Started {
-		a.console.note("  state      %s (until you delete it)", s.Data)
+		a.console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
 }
@@ -128,14 +129,14 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *
 func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
 	switch h.Entry {
 	case starter.Continued, starter.Attached:
-		a.console.note("going on with map %s", h.ID)
+		a.console.Note("going on with map %s", h.ID)
 		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
-			a.console.say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+			a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
 		}
 	case starter.Found:
-		a.console.note("map %s is finished; these are its results", h.ID)
+		a.console.Note("map %s is finished; these are its results", h.ID)
 	}
 	if page := conn.link(h.ID); page != "" && h.Entry != starter.Found {
-		a.console.note("web UI while it runs: %s", page)
+		a.console.Note("web UI while it runs: %s", page)
 	}
 }

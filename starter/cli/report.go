@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 // report is what a map came to.
@@ -49,13 +50,13 @@ func (r *report) printJSON(to io.Writer) error {
 
 // print writes the summary for people.
 func (r *report) print(to io.Writer) {
-	to = newVisible(to)
+	to = screen.Visible(to)
 	elapsed := time.Duration(r.Elapsed)
 	rate := ""
 	if elapsed > 0 && r.Items > 0 {
-		rate = ", " + perSecond(float64(r.Items)/elapsed.Seconds())
+		rate = ", " + screen.PerSecond(float64(r.Items)/elapsed.Seconds())
 	}
-	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), span(elapsed), rate)
+	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), screen.Span(elapsed), rate)
 	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
 		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), kinds(r.Faults))
@@ -88,19 +89,12 @@ func printCauses(to io.Writer, indent string, failed int64, causes []starter.Cau
 		if c.Count > 1 {
 			like = humanize.Comma(c.Count) + " like "
 		}
-		fmt.Fprintf(to, "%s%s%s\n", indent, like, failure(c.Example))
+		fmt.Fprintf(to, "%s%s%s\n", indent, like, screen.Failure(c.Example))
 		failed -= c.Count
 	}
 	if len(causes) > 0 && failed > 0 {
 		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
 	}
-}
-
-// failure says in a line of which item a result is and why it failed.
-func failure(r gpumux.Result) string {
-	fault := *r.Fault
-	fault.Index = &r.Index
-	return oneLine(fault.Of(), 80) + ": " + oneLine(fault.Error(), 200)
 }
 
 // looking is how long results are read for what made items fail.
@@ -121,11 +115,11 @@ func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summa
 func reduced(s gpumux.Summary) string {
 	switch {
 	case s.ReduceFault != nil:
-		return "not: " + oneLine(s.ReduceFault.Error(), 200)
+		return "not: " + screen.OneLine(s.ReduceFault.Error(), 200)
 	case s.ReducedOutput != "":
 		return s.ReducedOutput
 	case s.Reduced != nil:
-		return oneLine(string(s.Reduced), 200)
+		return screen.OneLine(string(s.Reduced), 200)
 	}
 	return ""
 }

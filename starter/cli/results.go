@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -68,7 +69,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err := f.check(); err != nil {
 		return err
 	}
-	to, err := files.Choose(f.out, a.Stdout, false, isTerminal(a.Stdout))
+	to, err := files.Choose(f.out, a.Stdout, false, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	case f.follow:
 		if _, err := to.Write(ctx, h.FollowLines(ctx, f.FollowOptions)); err != nil {
 			if errors.Is(err, errInterrupted) {
-				a.console.say("map %s goes on", h.ID)
+				a.console.Say("map %s goes on", h.ID)
 				return exitError(ExitInterrupted)
 			}
 			return a.explain(err)
@@ -153,7 +154,7 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 	if items >= 0 {
 		of = " of " + humanize.Comma(items)
 	}
-	a.console.say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
+	a.console.Say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
 	return exitError(ExitFailed)
 }
 

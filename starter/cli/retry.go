@@ -9,6 +9,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 func (a *app) retryCommand() *cobra.Command {
@@ -44,8 +45,8 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	if err := m.err(); err != nil {
 		return err
 	}
-	a.console.quiet = f.quiet
-	out, err := files.Choose(f.out, a.Stdout, f.json, isTerminal(a.Stdout))
+	a.console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.Stdout, f.json, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -71,10 +72,10 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	h, err := conn.Retry(ctx, id, o)
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
-		a.console.say("%v", err)
+		a.console.Say("%v", err)
 		h, err = conn.Open(ctx, id)
 	} else if err == nil {
-		a.console.note("%s", began(h))
+		a.console.Note("%s", began(h))
 	}
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -143,7 +144,7 @@ func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 		if quoted, err := json.Marshal(text); err == nil && !strings.ContainsAny(text, `{[`) {
 			hint = fmt.Sprintf("a text is written with quotes: '%s'", quoted)
 		}
-		return nil, usage("%s is not JSON: %s; %s", name, oneLine(text, 60), hint)
+		return nil, usage("%s is not JSON: %s; %s", name, screen.OneLine(text, 60), hint)
 	}
 	if len(text) > gpumux.InlineBytes {
 		return nil, usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
@@ -159,13 +160,13 @@ func (a *app) call(ctx context.Context, conn *connection, m starter.Map, ladder 
 	if err != nil {
 		return err
 	}
-	a.console.quiet = true
+	a.console.Quiet = true
 	end, err := a.follow(ctx, conn, h, ladder)
 	if errors.Is(err, errInterrupted) {
 		canceling, cancel := context.WithTimeout(a.hard, 5*time.Second)
 		defer cancel()
 		if err := h.Cancel(canceling); err != nil {
-			a.console.say("%v", err)
+			a.console.Say("%v", err)
 		}
 		return errInterrupted
 	}
@@ -196,7 +197,7 @@ func (a *app) printResult(result gpumux.Result, whole bool) error {
 	}
 	if result.Fault != nil {
 		a.console.Write([]byte(faultText(*result.Fault)))
-		a.console.say("gpumux: %s", oneLine(result.Fault.Error(), 1000))
+		a.console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
 		return exitError(ExitFailed)
 	}
 	return nil

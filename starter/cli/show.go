@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -54,10 +55,10 @@ const pendingShown = 10
 
 // printDetail writes all about a map for people.
 func printDetail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
-	to = newVisible(to)
+	to = screen.Visible(to)
 	say := func(name, text string) {
 		if text != "" {
-			field(to, name, "%s", text)
+			screen.Field(to, name, "%s", text)
 		}
 	}
 	var faults map[gpumux.Kind]int64
@@ -73,13 +74,13 @@ func printDetail(to io.Writer, d *starter.Detail, causes []starter.Cause, page s
 	} else if d.Summary != nil {
 		faults, peak, reduces = d.Summary.Faults, d.Summary.Peak, reduced(*d.Summary)
 	}
-	items := count(d.Items)
+	items := screen.Count(d.Items)
 	if d.Input != "" {
 		items += " from " + d.Input
 	}
-	field(to, "map", "%s", d.ID)
-	field(to, "task", "%s", d.Task)
-	field(to, "status", "%s", status)
+	screen.Field(to, "map", "%s", d.ID)
+	screen.Field(to, "task", "%s", d.Task)
+	screen.Field(to, "status", "%s", status)
 	say("items", items)
 	if d.Succeeded >= 0 {
 		failed := humanize.Comma(d.Failed)
@@ -89,13 +90,13 @@ func printDetail(to io.Writer, d *starter.Detail, causes []starter.Cause, page s
 		say("succeeded", humanize.Comma(d.Succeeded))
 		say("failed", failed)
 	}
-	field(to, "started", "%s (%s)", d.Started.Local().Format(time.DateTime), ago(now, d.Started))
+	screen.Field(to, "started", "%s (%s)", d.Started.Local().Format(time.DateTime), screen.Ago(now, d.Started))
 	if !d.Closed.IsZero() {
-		say("took", span(d.Closed.Sub(d.Started)))
+		say("took", screen.Span(d.Closed.Sub(d.Started)))
 	}
 	say("in flight", inFlight(d.Progress))
 	if peak != nil {
-		field(to, "memory", "peak per item: %s", peak)
+		screen.Field(to, "memory", "peak per item: %s", peak)
 	}
 	say("reduced", reduces)
 	say("results", d.Output)
@@ -118,7 +119,7 @@ func inFlight(p *gpumux.Progress) string {
 		of = fmt.Sprintf(" of up to %d items", p.Chunk)
 	}
 	if p.Rate > 0 {
-		rate = ", " + perSecond(p.Rate)
+		rate = ", " + screen.PerSecond(p.Rate)
 	}
 	return fmt.Sprintf("%d chunks%s, window %d%s", p.InFlight, of, p.Window, rate)
 }
@@ -159,14 +160,14 @@ func printPending(to io.Writer, d *starter.Detail, now time.Time) {
 			line += " at " + p.Worker
 		}
 		if wait := p.Next.Sub(now); wait > 0 {
-			line += ", next try in " + span(wait)
+			line += ", next try in " + screen.Span(wait)
 		}
 		fmt.Fprintln(to, line)
 		if p.Waiting != "" {
-			fmt.Fprintf(to, "    %s\n", oneLine(p.Waiting, 200))
+			fmt.Fprintf(to, "    %s\n", screen.OneLine(p.Waiting, 200))
 		}
 		if p.Fault != nil {
-			fmt.Fprintf(to, "    last: %s\n", oneLine(p.Fault.Error(), 200))
+			fmt.Fprintf(to, "    last: %s\n", screen.OneLine(p.Fault.Error(), 200))
 		}
 	}
 	if more := len(d.Pending) - pendingShown; more > 0 {

@@ -28,7 +28,7 @@ func (a *app) steering(c *cobra.Command, do func(ctx context.Context, h *starter
 		if err != nil {
 			return err
 		}
-		a.console.say("map %s: %s", h.ID, said)
+		a.console.Say("map %s: %s", h.ID, said)
 		return nil
 	}
 	return c

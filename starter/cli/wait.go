@@ -20,7 +20,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
 	a.connectionFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		a.console.quiet = quiet
+		a.console.Quiet = quiet
 		conn, err := a.connect(c.Context())
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		}
 		end, err := a.follow(c.Context(), conn, h, ladder)
 		if errors.Is(err, errInterrupted) {
-			a.console.say("detached; map %s goes on", h.ID)
+			a.console.Say("detached; map %s goes on", h.ID)
 			a.comeBack(h.ID)
 			return exitError(ExitInterrupted)
 		}
@@ -53,7 +53,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		} else if !quiet {
 			end.print(a.console)
 			if end.Failed > 0 {
-				a.console.say("  to run the failed items again: %s", a.command("retry "+h.ID))
+				a.console.Say("  to run the failed items again: %s", a.command("retry "+h.ID))
 			}
 		}
 		return end.exit()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -48,7 +49,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return a.checkReach(c.Context(), file, conf)
 		}
 		log := machineLog(a.console)
-		if isTerminal(a.Stderr) {
+		if screen.IsTerminal(a.Stderr) {
 			log = newLog(a.console, true)
 		}
 		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
 func (a *app) workersCommand() *cobra.Command {
@@ -59,7 +60,7 @@ process for the next item, fresh starts one for every item.`,
 			for _, t := range tasks {
 				rows = append(rows, []string{t.Name, strings.Join(t.Modes, ", "), strings.Join(t.Pools, ", ")})
 			}
-			return table(a.Stdout, rows)
+			return screen.Table(a.Stdout, rows)
 		})
 	}
 	return c
@@ -78,7 +79,7 @@ func (a *app) askWorkers(c *cobra.Command, show func([]starter.Worker) error) er
 	}
 	for _, w := range workers {
 		if w.Error != "" {
-			a.console.say("worker %s: %s", w.Identity, oneLine(w.Error, 300))
+			a.console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
 		}
 	}
 	return show(workers)
@@ -89,7 +90,7 @@ func printWorkers(to io.Writer, workers []starter.Worker, now time.Time) error {
 	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
 	for _, w := range workers {
 		if w.Offer == nil {
-			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", ago(now, w.Seen)})
+			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", screen.Ago(now, w.Seen)})
 			continue
 		}
 		for _, p := range w.Offer.Pools {
@@ -98,10 +99,10 @@ func printWorkers(to io.Writer, workers []starter.Worker, now time.Time) error {
 				memory = p.Memory.String()
 			}
 			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
-				count(int64(len(w.Offer.Tasks))), w.Offer.Version, ago(now, w.Seen)})
+				screen.Count(int64(len(w.Offer.Tasks))), w.Offer.Version, screen.Ago(now, w.Seen)})
 		}
 	}
-	return table(to, rows)
+	return screen.Table(to, rows)
 }
 
 // offeredTask is a task as the workers together offer it.

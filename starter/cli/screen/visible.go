@@ -1,4 +1,4 @@
-package cli
+package screen
 
 import (
 	"fmt"
@@ -18,7 +18,8 @@ type visible struct {
 	begun []byte
 }
 
-func newVisible(to io.Writer) *visible { return &visible{to: to} }
+// Visible is a stream on which text can only be seen.
+func Visible(to io.Writer) io.Writer { return &visible{to: to} }
 
 // Write holds back at most the beginning of a character.
 func (v *visible) Write(text []byte) (int, error) {

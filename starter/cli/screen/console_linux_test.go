@@ -1,4 +1,4 @@
-package cli
+package screen
 
 import (
 	"fmt"
@@ -32,10 +32,10 @@ func TestConsole_EscapesOnlyWhereTheyAreObeyed(t *testing.T) {
 		t.Run("TERM="+kind, func(t *testing.T) {
 			t.Setenv("TERM", kind)
 			control, screen := terminal(t)
-			c := newConsole(screen)
-			newBar(c).show(gpumux.Progress{Task: "embed", Phase: gpumux.Running})
-			c.say("done")
-			require.Equal(t, kind == "xterm", c.terminal())
+			c := NewConsole(screen)
+			NewBar(c).Show(gpumux.Progress{Task: "embed", Phase: gpumux.Running})
+			c.Say("done")
+			require.Equal(t, kind == "xterm", c.Redraws())
 			require.NoError(t, screen.Close())
 			got, err := io.ReadAll(control)
 			require.ErrorIs(t, err, unix.EIO, "the end of a terminal that nobody has open")

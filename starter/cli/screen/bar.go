@@ -1,4 +1,4 @@
-package cli
+package screen
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// bar shows a map's progress: a line that is redrawn on a terminal, else a line of text now and then. One goroutine uses it.
-type bar struct {
-	console *console
+// Bar shows a map's progress: a line that is redrawn on a terminal, else a line of text now and then. One goroutine uses it.
+type Bar struct {
+	console *Console
 	last    gpumux.Progress
 	shown   time.Time
 	// finished are when how many items had finished, as far back as the rate is counted. The first is of the beginning: stored results
@@ -38,7 +38,8 @@ type sample struct {
 // rateOver is the time over which the rate is counted, or longer where fewer than one item finished in it.
 const rateOver = 10 * time.Second
 
-func newBar(c *console) *bar { return &bar{console: c, now: time.Now} }
+// NewBar shows progress on c.
+func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
 
 // Without a terminal a line appears every plainEvery while items finish, and every plainIdle while none does.
 const (
@@ -46,21 +47,21 @@ const (
 	plainIdle  = 30 * time.Second
 )
 
-// show takes the newest progress.
-func (b *bar) show(p gpumux.Progress) {
+// Show takes the newest progress.
+func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
 	b.count(now, p)
 	before := b.last
 	b.last = p
-	if b.console.quiet {
+	if b.console.Quiet {
 		return
 	}
 	if !b.failed && p.Failed > 0 && len(p.Recent) > 0 && p.Recent[0].Fault != nil {
 		b.failed = true
-		b.console.say("a first failure: %s", failure(p.Recent[0]))
+		b.console.Say("a first failure: %s", Failure(p.Recent[0]))
 	}
-	if b.console.terminal() {
-		b.console.show(b.line(p, b.console.width()-1))
+	if b.console.Redraws() {
+		b.console.Status(b.line(p, b.console.width()-1))
 		return
 	}
 	since := now.Sub(b.shown)
@@ -71,9 +72,12 @@ func (b *bar) show(p gpumux.Progress) {
 	}
 	if since >= plainIdle || changed && since >= plainEvery {
 		b.shown = now
-		b.console.say("%s", strings.TrimSpace(b.text(p)))
+		b.console.Say("%s", strings.TrimSpace(b.text(p)))
 	}
 }
+
+// Retried takes how many chunks in flight are not in their first attempt.
+func (b *Bar) Retried(chunks int64) { b.retried.Store(chunks) }
 
 // part is a field of the progress. Of a line that is too long the parts of the highest rank are left out first.
 type part struct {
@@ -85,7 +89,7 @@ type part struct {
 const taskRank = 6
 
 // line is the progress within width columns. Parts that do not fit are left out whole.
-func (b *bar) line(p gpumux.Progress, width int) string {
+func (b *Bar) line(p gpumux.Progress, width int) string {
 	parts := b.parts(p)
 	text := join(parts)
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
@@ -118,10 +122,10 @@ func join(parts []part) string {
 }
 
 // text is the whole progress.
-func (b *bar) text(p gpumux.Progress) string { return join(b.parts(p)) }
+func (b *Bar) text(p gpumux.Progress) string { return join(b.parts(p)) }
 
 // parts are the numbers: finished of all, share, rate, failures, chunks in flight, time left.
-func (b *bar) parts(p gpumux.Progress) []part {
+func (b *Bar) parts(p gpumux.Progress) []part {
 	done := p.Succeeded + p.Failed
 	switch {
 	case p.Phase == gpumux.Indexing:
@@ -135,7 +139,7 @@ func (b *bar) parts(p gpumux.Progress) []part {
 	}
 	rate := b.rate(done)
 	if rate > 0 {
-		parts = append(parts, part{perSecond(rate), 7})
+		parts = append(parts, part{PerSecond(rate), 7})
 	}
 	if p.Failed > 0 {
 		parts = append(parts, part{humanize.Comma(p.Failed) + " failed", 4})
@@ -158,7 +162,7 @@ func (b *bar) parts(p gpumux.Progress) []part {
 }
 
 // count notes how many items have finished. A pause is no part of the rate.
-func (b *bar) count(now time.Time, p gpumux.Progress) {
+func (b *Bar) count(now time.Time, p gpumux.Progress) {
 	done := p.Succeeded + p.Failed
 	switch n := len(b.finished); {
 	case p.Paused:
@@ -169,7 +173,7 @@ func (b *bar) count(now time.Time, p gpumux.Progress) {
 }
 
 // rate is items per second in the last seconds.
-func (b *bar) rate(done int64) float64 {
+func (b *Bar) rate(done int64) float64 {
 	now := b.now()
 	for len(b.finished) > 1 && b.finished[1].done < done && now.Sub(b.finished[1].at) >= rateOver {
 		b.finished = b.finished[1:]
@@ -190,31 +194,5 @@ func left(seconds float64) string {
 	if seconds < 60 {
 		return fmt.Sprintf("%ds", int(math.Ceil(seconds)))
 	}
-	return span(time.Duration(min(seconds, 1e9)) * time.Second)
-}
-
-// perSecond writes a rate with about three digits.
-func perSecond(rate float64) string {
-	switch {
-	case rate >= 100:
-		return humanize.Comma(int64(math.Round(rate))) + "/s"
-	case rate >= 1:
-		return fmt.Sprintf("%.1f/s", rate)
-	}
-	return fmt.Sprintf("%.1f/min", rate*60)
-}
-
-// span writes a duration coarsely: 850ms, 12.3s, 4m05s, 3h20m, 2d4h.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+	return Span(time.Duration(min(seconds, 1e9)) * time.Second)
 }
