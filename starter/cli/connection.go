@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
@@ -26,6 +28,25 @@ func (a *app) storeFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
 		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
 	c.Flags().Lookup("store").DefValue = ""
+}
+
+// keysFlag is of every command that reads or writes what maps keep.
+func (a *app) keysFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.keysPath, "keys", os.Getenv("GPUMUX_KEYS"),
+		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
+	c.Flags().Lookup("keys").DefValue = ""
+}
+
+// keys reads the keys for payloads and those for the store; both are nil without --keys.
+func (a *app) keys() (converter.PayloadCodec, store.Keys, error) {
+	if a.keysPath == "" {
+		return nil, nil, nil
+	}
+	keys, err := codec.Load(a.keysPath)
+	if err != nil {
+		return nil, nil, usage("--keys: %v", err)
+	}
+	return keys, keys, nil
 }
 
 // connection is a client with the starter over it.
@@ -55,11 +76,11 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 
 // connect opens Temporal alone: a map can be looked at and steered while its store is away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	keys, err := a.sealing()
+	payloads, objects, err := a.keys()
 	if err != nil {
 		return nil, err
 	}
-	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace, Codec: keys.payloads}
+	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace, Codec: payloads}
 	options, err := starter.ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -68,7 +89,7 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: keys.objects},
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects},
 		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
 }
 

@@ -48,7 +48,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
-	flags.Var(&f.slots, "slots", "slots per device, or auto to find the best number by measurement (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.Func("slots", slotsUsage, f.parseSlots)
 	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,20 +95,17 @@ func Main(o Options) int {
 	return exitCode(err)
 }
 
+// lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
+const lastGrace = time.Second
+
 // newApp puts the defaults in place.
 func newApp(o Options) *app {
 	if o.Args == nil {
 		o.Args = os.Args[1:]
 	}
-	if o.Stdin == nil {
-		o.Stdin = os.Stdin
-	}
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
+	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
+	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
 	if screen.IsTerminal(o.Stdout) {
 		// A file or a program gets what tasks returned as it is.
 		o.Stdout = screen.Visible(o.Stdout)
@@ -119,5 +118,34 @@ func newApp(o Options) *app {
 	return a
 }
 
-// lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
-const lastGrace = time.Second
+// interruptible is the context that the first signal ends with errInterrupted; the second ends a.hard. Its goroutine ends
+// with the returned function.
+func (a *app) interruptible() (context.Context, func()) {
+	signals := a.Signals
+	stop := func() {}
+	if signals == nil {
+		own := make(chan os.Signal, 2)
+		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
+		signals, stop = own, func() { signal.Stop(own) }
+	}
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	hard, kill := context.WithCancelCause(context.Background())
+	a.hard = hard
+	over := make(chan struct{})
+	go func() {
+		for _, end := range []context.CancelCauseFunc{interrupt, kill} {
+			select {
+			case <-signals:
+				end(errInterrupted)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		stop()
+		close(over)
+		interrupt(nil)
+		kill(nil)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
@@ -55,7 +56,7 @@ type taskFlags struct {
 // localFlags describe the worker of a --local command.
 type localFlags struct {
 	local   bool
-	slots   slotCount
+	slots   config.Slots
 	memory  string
 	data    string
 	python  string
@@ -69,7 +70,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
-	flags.Var(&f.slots, "slots", "with --local: slots per device, or auto to find the best number by measurement (default 1 per GPU; on the CPU one per core, at most 4)")
+	flags.Func("slots", "with --local: "+slotsUsage, f.parseSlots)
 	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
@@ -77,6 +78,11 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
 }
+
+// slotsUsage is the help of --slots.
+const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
+
+func (f *localFlags) parseSlots(text string) error { return f.slots.UnmarshalText([]byte(text)) }
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()

@@ -140,3 +140,9 @@ func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
 		a.console.Note("web UI while it runs: %s", page)
 	}
 }
+
+// pool is what the flags say of every pool of a local worker; the flags are good.
+func (f *taskFlags) pool() config.Pool {
+	memory, _ := gpumux.ParseSize(f.memory)
+	return config.Pool{Slots: f.slots, Memory: memory, Mode: gpumux.Mode(f.mode)}
+}

@@ -160,11 +160,11 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 
 // partialHere is partial of a local map, whose server is gone.
 func (a *app) partialHere(ctx context.Context, state local.State, to files.Output) error {
-	keys, err := a.sealing()
+	_, keys, err := a.keys()
 	if err != nil {
 		return err
 	}
-	st, err := state.Store(ctx, keys.objects)
+	st, err := state.Store(ctx, keys)
 	if err != nil {
 		return err
 	}

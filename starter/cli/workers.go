@@ -146,3 +146,19 @@ func tasksOf(workers []starter.Worker) []offeredTask {
 	slices.SortFunc(tasks, func(a, b offeredTask) int { return strings.Compare(a.Name, b.Name) })
 	return tasks
 }
+
+// offered describes pools in a line each: "gpu: 2 slots per device on all".
+func offered(pools []gpumux.PoolInfo) string {
+	var lines []string
+	for _, p := range pools {
+		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		if p.MaxSlots > 0 {
+			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
+		}
+		if p.Memory > 0 {
+			line += " of " + p.Memory.String()
+		}
+		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+	}
+	return strings.Join(lines, ", ")
+}
