@@ -49,6 +49,32 @@ func (a *app) keys() (converter.PayloadCodec, store.Keys, error) {
 	return keys, keys, nil
 }
 
+// onServer makes c a command that uses a server.
+func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *connection, args []string) error) *cobra.Command {
+	a.connectionFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		return use(c.Context(), conn, args)
+	}
+	return c
+}
+
+// onMap makes c a command about one map.
+func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connection, h *starter.Handle) error) *cobra.Command {
+	c.Args = oneID
+	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+		h, err := conn.Open(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return use(ctx, conn, h)
+	})
+}
+
 // connection is a client with the starter over it.
 type connection struct {
 	*starter.Starter

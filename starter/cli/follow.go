@@ -34,6 +34,20 @@ func (a *app) comeBack(id string) {
 		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
 }
 
+// detached ends a command whose map goes on.
+func (a *app) detached(h *starter.Handle) error {
+	a.console.Say("detached; map %s goes on", h.ID)
+	a.comeBack(h.ID)
+	return exitError(ExitInterrupted)
+}
+
+// detach ends a command that was to start a map and no more.
+func (a *app) detach(h *starter.Handle) error {
+	a.comeBack(h.ID)
+	_, err := fmt.Fprintln(a.Stdout, h.ID)
+	return err
+}
+
 // follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
 func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)

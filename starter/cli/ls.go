@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"time"
 
@@ -24,17 +25,14 @@ func (a *app) lsCommand() *cobra.Command {
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "the most maps to list")
 	c.Flags().BoolVar(&running, "running", false, "only maps that run")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	a.connectionFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.PreRunE = func(*cobra.Command, []string) error {
 		if limit < 1 {
 			return usage("--limit %d: give at least 1", limit)
 		}
-		conn, err := a.connect(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.close()
-		maps, err := conn.List(c.Context(), starter.ListOptions{Limit: limit, Running: running, Counts: true})
+		return nil
+	}
+	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+		maps, err := conn.List(ctx, starter.ListOptions{Limit: limit, Running: running, Counts: true})
 		if err != nil {
 			return err
 		}
@@ -49,8 +47,7 @@ func (a *app) lsCommand() *cobra.Command {
 			return nil
 		}
 		return printMaps(a.Stdout, maps, time.Now())
-	}
-	return c
+	})
 }
 
 // printMaps writes a row per map.

@@ -134,9 +134,7 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 	}
 	if f.detach {
 		a.console.Note("%s", began(h))
-		a.comeBack(h.ID)
-		_, err := fmt.Fprintln(a.Stdout, h.ID)
-		return err
+		return a.detach(h)
 	}
 	_, err = a.finish(ctx, conn, h, m.Input.Rungs(), out, f)
 	return err
@@ -196,55 +194,44 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		a.console.Note("map %s runs already; following it", h.ID)
 	}
 	end, err := a.follow(ctx, conn, h, ladder)
+	if errors.Is(err, errInterrupted) && !f.local {
+		return false, a.detached(h)
+	}
 	if err != nil {
-		if errors.Is(err, errInterrupted) && !f.local {
-			a.console.Say("detached; map %s goes on", h.ID)
-			a.comeBack(h.ID)
-			return false, exitError(ExitInterrupted)
-		}
 		return false, a.explain(err)
 	}
-	if f.valueOnly() {
-		if end.ReduceFault == nil {
-			err = printReduced(a.Stdout, end.Summary)
-		} else {
-			a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+	if err := a.deliver(ctx, conn, end, out, f); err != nil {
+		again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
+		if errors.Is(err, errInterrupted) {
+			a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
+			return false, exitError(ExitInterrupted)
 		}
-		if err != nil {
-			return false, a.undelivered(conn, h, err)
-		}
-		return true, end.exit()
-	}
-	if out, err = out.Named(h.ID); err != nil {
-		return false, a.undelivered(conn, h, err)
-	}
-	causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
-	if err != nil {
-		return false, a.undelivered(conn, h, err)
-	}
-	end.File, end.printed, end.Causes = out.Path, out.Path == "", causes.Most()
-	if f.json {
-		if err := end.printJSON(a.Stdout); err != nil {
-			return false, a.undelivered(conn, h, err)
-		}
-	} else if !f.quiet {
-		end.print(a.console)
-		if end.Failed > 0 {
-			a.console.Say("  to run the failed items again: the same command with --retry")
-		}
+		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
 	}
 	return true, end.exit()
 }
 
+// deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to.
+func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags) error {
+	switch {
+	case f.valueOnly() && end.ReduceFault != nil:
+		a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+		return nil
+	case f.valueOnly():
+		_, err := fmt.Fprintln(a.Stdout, cmp.Or(end.ReducedOutput, string(end.Reduced)))
+		return err
+	}
+	out, err := out.Named(end.ID)
+	if err != nil {
+		return err
+	}
+	causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
+	if err != nil {
+		return err
+	}
+	end.File, end.printed, end.Causes = out.Path, out.Path == "", causes.Most()
+	return a.tell(end, f.json, "the same command with --retry")
+}
+
 // valueOnly reports whether a map is only asked for what --reduce makes of it: with --quiet and no place for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.reduce != "" && f.out == "" && !f.json }
-
-// undelivered says how to come back to the results of a finished map that could not be written.
-func (a *app) undelivered(conn *connection, h *starter.Handle, err error) error {
-	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
-	if errors.Is(err, errInterrupted) {
-		a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
-		return exitError(ExitInterrupted)
-	}
-	return fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
-}

@@ -32,17 +32,17 @@ type mapFlags struct {
 	// lines takes each line of the inputs as an item, a string.
 	lines bool
 	// comma is the delimiter as it was read, or 0.
-	comma          rune
-	attempts       int
-	failFast       bool
-	chunk, window  int
-	priority       int
-	fairness       string
-	reduce         string
-	id             string
-	detach, noWait bool
-	retry          bool
-	json, quiet    bool
+	comma         rune
+	attempts      int
+	failFast      bool
+	chunk, window int
+	priority      int
+	fairness      string
+	reduce        string
+	id            string
+	detach        bool
+	retry         bool
+	json, quiet   bool
 }
 
 // taskFlags say where and how a task runs; `map` and `run` share them.
@@ -51,6 +51,7 @@ type taskFlags struct {
 	pools   []string
 	mode    string
 	timeout time.Duration
+	noWait  bool
 }
 
 // localFlags describe the worker of a --local command.
@@ -69,6 +70,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	flags.Func("slots", "with --local: "+slotsUsage, f.parseSlots)
 	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
@@ -102,7 +104,6 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.fairness, "fairness-key", "", "maps of one key share the pools with those of other keys")
 	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
-	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")

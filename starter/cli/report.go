@@ -79,6 +79,20 @@ func (r *report) print(to io.Writer) {
 	}
 }
 
+// tell says what a map came to, and which command runs its failed items again.
+func (a *app) tell(end *report, asJSON bool, retry string) error {
+	if asJSON {
+		return end.printJSON(a.Stdout)
+	}
+	if !a.console.Quiet {
+		end.print(a.console)
+		if end.Failed > 0 {
+			a.console.Say("  to run the failed items again: %s", retry)
+		}
+	}
+	return nil
+}
+
 // causesShown is how many causes are shown to people.
 const causesShown = 8
 
@@ -122,16 +136,6 @@ func reduced(s gpumux.Summary) string {
 		return screen.OneLine(string(s.Reduced), 200)
 	}
 	return ""
-}
-
-// printReduced writes what the values came to, or the URL of a value that is too large to travel.
-func printReduced(to io.Writer, s gpumux.Summary) error {
-	text := string(s.Reduced)
-	if s.ReducedOutput != "" {
-		text = s.ReducedOutput
-	}
-	_, err := fmt.Fprintln(to, text)
-	return err
 }
 
 // kinds writes how many items failed of what, the most first.

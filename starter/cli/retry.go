@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -81,9 +80,7 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 		return err
 	}
 	if f.detach {
-		a.comeBack(h.ID)
-		_, err := fmt.Fprintln(a.Stdout, h.ID)
-		return err
+		return a.detach(h)
 	}
 	in, err := h.Input(ctx)
 	if err != nil {

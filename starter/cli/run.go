@@ -23,7 +23,7 @@ import (
 // runFlags are the flags of `gpumux run`.
 type runFlags struct {
 	taskFlags
-	noWait, json bool
+	json bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -39,7 +39,6 @@ null. The result goes to standard output, what the task printed to standard erro
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c.Flags())
-	c.Flags().BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
 	a.connectionFlags(c)
 	a.storeFlag(c)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -23,20 +24,14 @@ func (a *app) showCommand() *cobra.Command {
 		Args:    oneID,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	a.connectionFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		conn, err := a.connect(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.close()
-		d, err := conn.Show(c.Context(), args[0])
+	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+		d, err := conn.Show(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		var causes []starter.Cause
 		if d.Summary != nil {
-			causes = a.causes(c.Context(), conn, *d.Summary)
+			causes = a.causes(ctx, conn, *d.Summary)
 		}
 		if asJSON {
 			return printJSON(a.Stdout, struct {
@@ -46,8 +41,7 @@ func (a *app) showCommand() *cobra.Command {
 		}
 		printDetail(a.Stdout, d, causes, conn.link(d.ID), time.Now())
 		return nil
-	}
-	return c
+	})
 }
 
 // pendingShown is how many chunks in flight are shown to people.

@@ -10,28 +10,15 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// steering is a command that asks a running map for something.
-func (a *app) steering(c *cobra.Command, do func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
-	c.Args = oneID
-	a.connectionFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		conn, err := a.connect(c.Context())
-		if err != nil {
-			return err
+// steering makes c a command that asks a running map for something.
+func (a *app) steering(c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
+	return a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
+		said, err := ask(ctx, h)
+		if err == nil {
+			a.console.Say("map %s: %s", h.ID, said)
 		}
-		defer conn.close()
-		h, err := conn.Open(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		said, err := do(c.Context(), h)
-		if err != nil {
-			return err
-		}
-		a.console.Say("map %s: %s", h.ID, said)
-		return nil
-	}
-	return c
+		return err
+	})
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -45,14 +32,21 @@ func (a *app) pauseCommand() *cobra.Command {
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	window, given := 0, false
-	c := a.steering(&cobra.Command{
+	window := 0
+	c := &cobra.Command{
 		Use:     "resume ID",
 		Short:   "End a pause, and change how many chunks are in flight",
 		Example: "  gpumux resume embed-3fa92c01d4e5\n  gpumux resume embed-3fa92c01d4e5 --window 16",
-	}, func(ctx context.Context, h *starter.Handle) (string, error) {
+	}
+	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		var m mistakes
+		m.input(gpumux.MapInput{Window: window})
+		return m.err()
+	}
+	return a.steering(c, func(ctx context.Context, h *starter.Handle) (string, error) {
 		said := "resumed"
-		if given {
+		if c.Flags().Changed("window") {
 			if err := h.Window(ctx, window); err != nil {
 				return "", err
 			}
@@ -63,17 +57,6 @@ func (a *app) resumeCommand() *cobra.Command {
 		}
 		return said, h.Resume(ctx)
 	})
-	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
-	steer := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		given = c.Flags().Changed("window")
-		var m mistakes
-		if m.input(gpumux.MapInput{Window: window}); len(m) > 0 {
-			return m.err()
-		}
-		return steer(c, args)
-	}
-	return c
 }
 
 func (a *app) cancelCommand() *cobra.Command {

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,16 +28,12 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	a.connectionFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.askWorkers(c, func(workers []starter.Worker) error {
-			if asJSON {
-				return printJSON(a.Stdout, workers)
-			}
-			return printWorkers(a.Stdout, workers, time.Now())
-		})
-	}
-	return c
+	return a.onWorkers(c, func(all []starter.Worker) error {
+		if asJSON {
+			return printJSON(a.Stdout, all)
+		}
+		return printWorkers(a.Stdout, all, time.Now())
+	})
 }
 
 func (a *app) tasksCommand() *cobra.Command {
@@ -49,46 +47,39 @@ process for the next item, fresh starts one for every item.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	a.connectionFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.askWorkers(c, func(workers []starter.Worker) error {
-			tasks := tasksOf(workers)
-			if asJSON {
-				return printJSON(a.Stdout, tasks)
-			}
-			rows := [][]string{{"TASK", "MODE", "POOLS"}}
-			for _, t := range tasks {
-				rows = append(rows, []string{t.Name, strings.Join(t.Modes, ", "), strings.Join(t.Pools, ", ")})
-			}
-			return screen.Table(a.Stdout, rows)
-		})
-	}
-	return c
+	return a.onWorkers(c, func(all []starter.Worker) error {
+		tasks := tasksOf(all)
+		if asJSON {
+			return printJSON(a.Stdout, tasks)
+		}
+		rows := [][]string{{"TASK", "MODE", "POOLS"}}
+		for _, t := range tasks {
+			rows = append(rows, []string{t.Name, strings.Join(t.Modes, ", "), strings.Join(t.Pools, ", ")})
+		}
+		return screen.Table(a.Stdout, rows)
+	})
 }
 
-// askWorkers asks all workers and says which of them do not answer.
-func (a *app) askWorkers(c *cobra.Command, show func([]starter.Worker) error) error {
-	conn, err := a.connect(c.Context())
-	if err != nil {
-		return err
-	}
-	defer conn.close()
-	workers, err := conn.Workers(c.Context())
-	if err != nil {
-		return err
-	}
-	for _, w := range workers {
-		if w.Error != "" {
-			a.console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
+// onWorkers makes c a command that prints what all workers say, and which of them do not answer.
+func (a *app) onWorkers(c *cobra.Command, show func([]starter.Worker) error) *cobra.Command {
+	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+		all, err := conn.Workers(ctx)
+		if err != nil {
+			return err
 		}
-	}
-	return show(workers)
+		for _, w := range all {
+			if w.Error != "" {
+				a.console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
+			}
+		}
+		return show(all)
+	})
 }
 
 // printWorkers writes a row for each pool of each worker.
-func printWorkers(to io.Writer, workers []starter.Worker, now time.Time) error {
+func printWorkers(to io.Writer, all []starter.Worker, now time.Time) error {
 	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
-	for _, w := range workers {
+	for _, w := range all {
 		if w.Offer == nil {
 			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", screen.Ago(now, w.Seen)})
 			continue
@@ -116,34 +107,34 @@ type offeredTask struct {
 }
 
 // tasksOf are the tasks of all workers in order of name.
-func tasksOf(workers []starter.Worker) []offeredTask {
-	tasks := []offeredTask{}
-	at := map[string]int{}
-	add := func(to *[]string, text string) {
-		if !slices.Contains(*to, text) {
-			*to = append(*to, text)
-			slices.Sort(*to)
-		}
-	}
-	for _, w := range workers {
+func tasksOf(all []starter.Worker) []offeredTask {
+	byName := map[string]*offeredTask{}
+	for _, w := range all {
 		if w.Offer == nil {
 			continue
 		}
 		for _, name := range w.Offer.Tasks {
-			i, known := at[name]
-			if !known {
-				i = len(tasks)
-				at[name], tasks = i, append(tasks, offeredTask{Name: name})
+			t := byName[name]
+			if t == nil {
+				t = &offeredTask{Name: name}
+				byName[name] = t
 			}
-			t := &tasks[i]
-			add(&t.Workers, w.Identity)
+			t.Workers = append(t.Workers, w.Identity)
 			for _, pool := range w.Offer.Pools {
-				add(&t.Pools, pool.Name)
-				add(&t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.Persistent)))
+				t.Pools = append(t.Pools, pool.Name)
+				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.Persistent)))
 			}
 		}
 	}
-	slices.SortFunc(tasks, func(a, b offeredTask) int { return strings.Compare(a.Name, b.Name) })
+	tasks := []offeredTask{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		t := byName[name]
+		for _, names := range []*[]string{&t.Modes, &t.Pools, &t.Workers} {
+			slices.Sort(*names)
+			*names = slices.Compact(*names)
+		}
+		tasks = append(tasks, *t)
+	}
 	return tasks
 }
 
