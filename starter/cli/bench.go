@@ -166,14 +166,10 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	o.Log = a.log(true) // the oom workload's faults are in the report
 	o.Say = func(text string) { a.console.Say("%s", text) }
 	if a.console.Redraws() {
-		o.Say = func(text string) { a.console.Status(text) }
+		o.Say = a.console.Status
 	}
 	report, err := bench.Run(ctx, o)
 	a.console.Close()
-	var lacking *bench.Lacking
-	if errors.As(err, &lacking) {
-		return unavailable(err)
-	}
 	if err != nil {
 		return err
 	}

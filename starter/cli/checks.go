@@ -25,13 +25,22 @@ import (
 // probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
+// found is a finding that is good without an error.
+func found(check string, err error, fix, detail string) finding {
+	if err != nil {
+		return finding{Check: check, Verdict: bad, Detail: err.Error(), Fix: fix}
+	}
+	return finding{Check: check, Verdict: good, Detail: detail}
+}
+
 // checkPython starts the interpreter and reads its version.
 func checkPython(ctx context.Context, python string) finding {
 	said, fix := local.CheckPython(ctx, python)
+	f := finding{Check: "python", Verdict: good, Detail: said, Fix: fix}
 	if fix != "" {
-		return finding{Check: "python", Verdict: bad, Detail: said, Fix: fix}
+		f.Verdict = bad
 	}
-	return finding{Check: "python", Verdict: good, Detail: said}
+	return f
 }
 
 // importer loads a task as a task process does.
@@ -88,14 +97,9 @@ func checkDevices() []finding {
 		if d.Kind == gpu.KindCPU || !d.Usable() {
 			continue
 		}
-		f := finding{Check: "device " + selector(d), Verdict: good}
 		status, err := inventory.Status(d.UUID)
-		if err != nil {
-			f.Verdict, f.Detail, f.Fix = bad, err.Error(), "look at it with nvidia-smi; leave it out of devices until it works"
-		} else {
-			f.Detail = fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total))
-		}
-		findings = append(findings, f)
+		findings = append(findings, found("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+			fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total))))
 	}
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, finding{Check: "gpu", Verdict: note, Detail: screen.OneLine(reason, 300)})
@@ -105,7 +109,6 @@ func checkDevices() []finding {
 
 // checkState finds out whether local maps can keep their state.
 func checkState() finding {
-	f := finding{Check: "state", Verdict: bad, Fix: "make the folder writable, or set XDG_STATE_HOME, or give --data"}
 	folder, err := local.Folder()
 	if err == nil {
 		err = os.MkdirAll(folder, 0o700)
@@ -116,11 +119,7 @@ func checkState() finding {
 			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 		}
 	}
-	if err != nil {
-		f.Detail = err.Error()
-		return f
-	}
-	return finding{Check: "state", Verdict: good, Detail: folder + " is writable"}
+	return found("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
 }
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
@@ -239,41 +238,38 @@ func servedPool(pool gpumux.PoolInfo, queue string) finding {
 	return f
 }
 
-// checkStore writes, reads and deletes an object.
+// checkStore finds out whether a store can be used.
 func checkStore(ctx context.Context, url string) finding {
-	f := finding{Check: "store", Verdict: bad, Fix: "check the URL, the credentials and the permissions; see docs/store.md"}
+	return found("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+}
+
+// tryStore writes and deletes an object.
+func tryStore(ctx context.Context, url string) error {
 	st, err := store.Open(ctx, url, nil)
 	if err != nil {
-		f.Detail = err.Error()
-		return f
+		return err
 	}
 	defer st.Close()
 	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
 	w, err := st.Create(ctx, key)
-	if err == nil {
-		if _, err = w.Write([]byte("gpumux doctor\n")); err != nil {
-			w.Abort()
-		} else {
-			err = w.Close()
-		}
-	}
-	if err == nil {
-		err = st.Delete(ctx, key)
-	}
 	if err != nil {
-		f.Detail = err.Error()
-		return f
+		return err
 	}
-	return finding{Check: "store", Verdict: good, Detail: url + " can be written"}
+	if _, err := w.Write([]byte("gpumux doctor\n")); err != nil {
+		w.Abort()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return st.Delete(ctx, key)
 }
 
 // checkPort finds out whether `gpumux dev` could listen.
 func checkPort(name, flag string, port int) finding {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return finding{Check: name, Verdict: bad, Detail: err.Error(),
-			Fix: fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag)}
+	if err == nil {
+		err = listener.Close()
 	}
-	_ = listener.Close()
-	return finding{Check: name, Verdict: good, Detail: "free for `gpumux dev`"}
+	return found(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
 }

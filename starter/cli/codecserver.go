@@ -45,8 +45,8 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	return c
 }
 
-// check finds every mistake in the flags.
-func (f *codecServerFlags) check(m *mistakes) {
+func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
+	var m mistakes
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
 		m.add("--listen %s: %v; write host:port, such as 127.0.0.1:8234", f.listen, err)
 	}
@@ -56,11 +56,6 @@ func (f *codecServerFlags) check(m *mistakes) {
 			m.add("--origin %s: write scheme, host and port alone, such as http://127.0.0.1:8233", origin)
 		}
 	}
-}
-
-func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
-	var m mistakes
-	f.check(&m)
 	if a.keysPath == "" {
 		m.add("--keys is missing; name a key file or a folder of them, see docs/encryption.md")
 	}

@@ -74,8 +74,8 @@ func (a *app) examine(ctx context.Context, f *doctorFlags) []finding {
 	}
 	findings = append(findings, checkDevices()...)
 	findings = append(findings, checkState())
-	conn, found := a.checkTemporal(ctx)
-	findings = append(findings, found)
+	conn, reached := a.checkTemporal(ctx)
+	findings = append(findings, reached)
 	if conn == nil {
 		if a.Local != nil && a.address == "" {
 			findings = append(findings, checkPort("port 7233", "--port", 7233), checkPort("port 8233", "--ui-port", 8233))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/bench"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
@@ -65,7 +66,7 @@ func exitCode(err error) int {
 			return ExitUsage
 		}
 		return ExitFailed
-	case is(new(*starter.ConnectError), new(*starter.NoStore), new(*starter.NoWorker), new(*local.Unavailable)),
+	case is(new(*starter.ConnectError), new(*starter.NoStore), new(*starter.NoWorker), new(*local.Unavailable), new(*bench.Lacking)),
 		errors.Is(err, context.DeadlineExceeded):
 		return ExitUnavailable
 	}

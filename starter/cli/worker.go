@@ -79,14 +79,14 @@ func (a *app) checkReach(ctx context.Context, file string, conf config.Config) e
 		findings = append(findings, checkStore(ctx, conf.Store))
 	}
 	a.address, a.namespace = conf.Temporal.Address, conf.Temporal.Namespace
-	conn, found := a.checkTemporal(ctx)
+	conn, reached := a.checkTemporal(ctx)
 	if conn != nil {
 		conn.close()
 	} else {
-		found.Verdict = bad
-		found.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
+		reached.Verdict = bad
+		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
 	}
-	findings = append(findings, found)
+	findings = append(findings, reached)
 	printFindings(a.Stdout, findings)
 	if err := context.Cause(ctx); err != nil {
 		return err
