@@ -3,6 +3,7 @@ package slot_test
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,9 +269,7 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 // stopped reports whether a process, as left describes it, is stopped by a signal.
 func stopped(process string) bool {
 	file, _, _ := strings.Cut(process, " ")
-	stat, _ := os.ReadFile(strings.TrimSuffix(file, "environ") + "stat")
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(rest, "T")
+	return state(filepath.Dir(file)) == "T"
 }
 
 // Deaths before the first word of the process: whatever stands between the worker and the task.
