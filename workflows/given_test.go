@@ -2,13 +2,11 @@ package workflows_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
-	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
@@ -81,9 +79,7 @@ func encoded(t *testing.T, value any) converter.RawValue {
 }
 
 func TestRegistered_AWindowThatCannotBeIsRejected(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
+	env := environment(20 * time.Second)
 	(&worker{perItem: time.Second}).register(env)
 	rejected := map[string]error{}
 	send := func(name string, args ...any) {

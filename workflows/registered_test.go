@@ -1,0 +1,96 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+func TestRegistered_InlineItemsComeBackInline(t *testing.T) {
+	w := &worker{}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{[]byte("1"), []byte("2")}})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Len(t, s.Results, 2)
+	require.EqualValues(t, 2, s.Succeeded)
+	require.Empty(t, s.Output)
+}
+
+func TestRegistered_AnEmptyMapIsDone(t *testing.T) {
+	env := run(t, &worker{}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{}})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Zero(t, s.Items)
+}
+
+func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
+	w := &worker{stored: map[int64]bool{50: true}}
+	for i := range int64(40) {
+		w.stored[i] = true
+	}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl"})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.EqualValues(t, 100, s.Items)
+	require.Equal(t, "file:///maps/x/1/results.jsonl", s.Output)
+	for _, c := range w.chunks {
+		require.Equal(t, "maps/x/1/results.jsonl.parts", c.Parts)
+		for _, i := range w.indices(c.Work) {
+			require.False(t, i < 40 || i == 50, "item %d is finished already", i)
+		}
+	}
+}
+
+func TestRegistered_LargeResultsSpillIntoTheStore(t *testing.T) {
+	w := &worker{}
+	big, _ := json.Marshal(string(make([]byte, 20<<10)))
+	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len()}
+		for _, i := range w.indices(c.Work) {
+			r.Results = append(r.Results, gpumux.Result{Index: i, Value: big})
+		}
+		return &r, nil
+	}
+	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 60}, Chunk: 1})
+	var s gpumux.Summary
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.Empty(t, s.Results)
+	require.Contains(t, s.Output, "results.jsonl")
+	require.Len(t, w.stored, 60)
+}
+
+func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
+	env := environment(20 * time.Second)
+	w := &worker{perItem: time.Second}
+	w.register(env)
+	count := func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.chunks) }
+	update := func(name string, args ...any) {
+		env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { t.Errorf("%s: %v", name, err) }, OnAccept: func() {}, OnComplete: func(any, error) {},
+		}, args...)
+	}
+	var before, after int
+	env.RegisterDelayedCallback(func() { update(gpumux.PauseUpdate) }, 0)
+	env.RegisterDelayedCallback(func() { before = count() }, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		after = count()
+		var p gpumux.Progress
+		value, err := env.QueryWorkflow(gpumux.ProgressQuery)
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&p))
+		require.True(t, p.Paused)
+		require.Zero(t, p.InFlight)
+		update(gpumux.ResumeUpdate)
+	}, time.Hour)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 400}, Chunk: 1, Window: 2})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, before, after, "nothing starts while the map is paused")
+	require.Less(t, after, 400)
+	require.Equal(t, 400, count())
+}

@@ -1,0 +1,197 @@
+package workflows_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// worker stands in for gpumux workers: it squares numbers, and does to each chunk what the test says.
+type worker struct {
+	mu      sync.Mutex
+	chunks  []contract.Chunk
+	queues  []string
+	perItem time.Duration
+	odd     func(contract.Chunk, string) (*contract.ChunkResult, error)
+	stored  map[int64]bool
+	lists   map[string][]int64
+	// lose is called with what is stored when results are merged.
+	lose  func(stored map[int64]bool)
+	items int64
+	slots int // default 2
+	told  func(context.Context)
+	// edition is that of the code, asked how often a map wanted to know.
+	edition string
+	// likely is how many slots FindEdition tells of.
+	likely int
+	asked  int
+}
+
+func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResult, error) {
+	queue := activity.GetInfo(ctx).TaskQueue
+	if w.told != nil {
+		w.told(ctx)
+	}
+	w.mu.Lock()
+	w.chunks = append(w.chunks, c)
+	w.queues = append(w.queues, queue)
+	w.mu.Unlock()
+	if w.odd != nil {
+		if result, err := w.odd(c, queue); result != nil || err != nil {
+			return *cmpOr(result), err
+		}
+	}
+	n := c.Len()
+	result := contract.ChunkResult{
+		Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
+	}
+	for _, i := range w.indices(c.Work) {
+		if c.Parts != "" && !c.Inline {
+			w.mu.Lock()
+			w.stored[i] = true
+			w.mu.Unlock()
+			continue
+		}
+		result.Results = append(result.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
+	}
+	return result, nil
+}
+
+// indices are the items that work stands for.
+func (w *worker) indices(work contract.Work) []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.among(work)
+}
+
+// among is indices for whoever holds the lock.
+func (w *worker) among(work contract.Work) (all []int64) {
+	if work.List != nil {
+		return w.lists[work.List.URL][work.Start:work.End]
+	}
+	for _, run := range work.Runs {
+		for i := run.Start; i < run.End; i++ {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// list keeps items as a work list.
+func (w *worker) list(runs gpumux.Runs) contract.Work {
+	url := fmt.Sprintf("list-%d", len(w.lists))
+	w.lists[url] = nil
+	for _, run := range runs {
+		for i := run.Start; i < run.End; i++ {
+			w.lists[url] = append(w.lists[url], i)
+		}
+	}
+	n := int64(len(w.lists[url]))
+	return contract.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
+}
+
+func cmpOr(r *contract.ChunkResult) *contract.ChunkResult {
+	if r == nil {
+		return &contract.ChunkResult{}
+	}
+	return r
+}
+
+func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
+	if w.stored == nil {
+		w.stored = map[int64]bool{}
+	}
+	w.lists = map[string][]int64{}
+	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
+	env.RegisterActivityWithOptions(w.run, name(contract.RunChunk))
+	env.RegisterActivityWithOptions(func(context.Context, contract.EditionInput) (contract.Edition, error) {
+		w.asked++
+		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
+	}, name(contract.FindEdition))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (gpumux.Source, error) {
+		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
+	}, name(contract.IndexSource))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		found := contract.Found{Succeeded: int64(len(w.stored)), Claim: contract.Claim{ID: "claim", Store: "store"}}
+		for i := range in.Items {
+			if !w.stored[i] {
+				found.Rest.Runs.Add(i)
+			}
+		}
+		if len(found.Rest.Runs) > 1000 {
+			found.Rest = w.list(found.Rest.Runs)
+		}
+		return found, nil
+	}, name(contract.FindParts))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ListInput) (contract.Work, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.list(in.Runs), nil
+	}, name(contract.WriteList))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartInput) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, r := range in.Results {
+			w.stored[r.Index] = true
+		}
+		return nil
+	}, name(contract.WritePart))
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.MergeInput) (contract.Merged, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.lose != nil {
+			w.lose(w.stored)
+		}
+		if n := int64(len(w.stored)); n != in.Items {
+			return contract.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
+		}
+		return contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
+	}, name(contract.MergeParts))
+	workflows.Register(env)
+}
+
+func start(c contract.Chunk) int64 { return c.Runs[0].Start }
+func end(c contract.Chunk) int64   { return c.Runs[len(c.Runs)-1].End - 1 }
+
+func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Result[int], error) {
+	items := make([]int, n)
+	for i := range items {
+		items[i] = i
+	}
+	return workflows.Map[int, int](ctx, "square", items, o)
+}
+
+// environment fails a test in which nothing happens for so long.
+func environment(limit time.Duration) *testsuite.TestWorkflowEnvironment {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(limit)
+	return env
+}
+
+func run(t *testing.T, w *worker, f any, args ...any) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
+	env := environment(20 * time.Second)
+	w.register(env)
+	env.ExecuteWorkflow(f, args...)
+	require.True(t, env.IsWorkflowCompleted())
+	return env
+}
