@@ -69,7 +69,7 @@ func newVault(t *testing.T, sealed bool) *vault {
 	}
 	v.write("worker.yaml", file)
 	dev := v.begin("dev", "--no-worker", "--headless", "--verbose", "--port", v.port, "--data", "data")
-	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	dev.ready()
 	v.env = append(v.env, "TEMPORAL_ADDRESS=127.0.0.1:"+v.port, "GPUMUX_STORE=file://"+v.path("store"))
 	v.logs = append(v.logs, dev)
 	return v
@@ -227,7 +227,7 @@ func (v *vault) read() {
 	}
 
 	server := v.begin("codec-server", "--keys", "keys", "--listen", "127.0.0.1:"+freePort(t))
-	require.Eventually(t, func() bool { return strings.Contains(server.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	server.ready()
 	endpoint := regexp.MustCompile(`http://127\.0\.0\.1:\d+/[0-9a-f]{32}`).FindString(server.stderr.String())
 	remote := v.dial(client.Options{DataConverter: converter.NewRemoteDataConverter(converter.GetDefaultDataConverter(),
 		converter.RemoteDataConverterOptions{Endpoint: endpoint})})

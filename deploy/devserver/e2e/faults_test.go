@@ -209,8 +209,7 @@ func newHost(t *testing.T) *host {
 func (h *host) server() *program {
 	h.t.Helper()
 	p := h.begin("dev", "--no-worker", "--headless", "--port", h.port, "--data", h.path("data"))
-	require.Eventually(h.t, func() bool { return strings.Contains(p.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
-		"the server says that it is ready")
+	p.ready()
 	return p
 }
 
@@ -241,14 +240,25 @@ func (h *host) complete(name string, n int) {
 
 // parent is the process that started pid, 0 when pid is gone.
 func parent(pid int) int {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
+	fields := stat(pid)
 	if len(fields) < 2 {
 		return 0
 	}
 	n, _ := strconv.Atoi(fields[1])
 	return n
+}
+
+// gone reports whether a process has ended, reaped or not.
+func gone(pid int) bool {
+	fields := stat(pid)
+	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
+}
+
+// stat is what the kernel says of a process behind its name, nil when it is gone.
+func stat(pid int) []string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.Fields(rest)
 }
 
 // A worker that is killed loses the items that it ran and those that it had not stored yet; another one takes over.
@@ -310,12 +320,6 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 0, second.code(), second.stderr.String())
 	require.Empty(t, slices.DeleteFunc(children(t, h.dir), func(command string) bool { return !strings.Contains(command, "main.py") }))
-}
-
-func gone(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return err != nil || strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
 // A server that is killed costs nothing but time: workers go on with what they run and tell it when it is back.

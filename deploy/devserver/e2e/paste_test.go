@@ -46,7 +46,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	s.write("texts.jsonl", "\"a b\"\n\"c\"\n")
 	port := freePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless")
-	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	dev.ready()
 	tryIt := found(t, `try it: +(gpumux .*)`, dev.stderr.String())
 	require.Contains(t, s.paste(tryIt), `{"index":0,"value":2}`)
 
@@ -66,7 +66,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	s.write("texts.jsonl", "") // nothing fits a task any more
 	require.NoError(t, exec.Command("rm", s.path("texts.jsonl")).Run())
 	again := s.begin("dev", "--tasks", ".", "--port", port, "--headless")
-	require.Eventually(t, func() bool { return strings.Contains(again.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	again.ready()
 	require.Contains(t, s.paste(found(t, `try it: +(gpumux .*)`, again.stderr.String())), "text:count")
 }
 
@@ -76,7 +76,7 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 	s := newShell(t)
 	port := freePort(t)
 	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)
-	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	dev.ready()
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	require.Contains(t, s.run(3, "workers").stderr.String(), "no worker serves")
 	var workers []*program

@@ -28,8 +28,7 @@ func TestPrivate_Dev(t *testing.T) {
 	s := newShell(t)
 	port, uiPort := freePort(t), freePort(t)
 	dev := s.begin("dev", "--private", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--data", "data", "--slots", "2")
-	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
-		"%s", &dev.stderr)
+	dev.ready()
 
 	other := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_ADDRESS=127.0.0.1:" + port}, s.env...)}
 	p := other.run(3, "run", "step:double", "21", "--pool", "cpu")
@@ -65,7 +64,7 @@ func TestPrivate_DevSaysWhenItIsNot(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	dev := s.begin("dev", "--no-worker", "--port", freePort(t), "--headless", "--data", "data")
-	require.Eventually(t, func() bool { return strings.Contains(dev.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond)
+	dev.ready()
 	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
 }
 

@@ -130,18 +130,6 @@ func (s *site) starter() *starter.Starter {
 	return &starter.Starter{Client: s.client, Namespace: s.namespace, Store: st}
 }
 
-// seen counts how often each item was run to its end.
-func (s *site) seen() map[string]int {
-	s.t.Helper()
-	data, err := os.ReadFile(s.calls)
-	require.NoError(s.t, err)
-	seen := map[string]int{}
-	for _, line := range strings.Fields(string(data)) {
-		seen[line]++
-	}
-	return seen
-}
-
 // Five workers come and go as they like, some of them killed: every item has one result, and only what a killed worker had
 // not stored yet ran again.
 func TestScale_WorkersJoinAndLeave(t *testing.T) { comeAndGo(t, fromSeed(t, rand.Uint64()), 20_000, 8) }

@@ -70,12 +70,7 @@ func (b *bench) start(t *testing.T, o workers.Options) *workers.Worker {
 	o.Log = zaptest.NewLogger(t)
 	w, err := workers.New(b.config, o)
 	require.NoError(t, err)
-	require.NoError(t, w.Start(t.Context()))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		require.NoError(t, w.Stop(ctx))
-	})
+	serve(t, w)
 	return w
 }
 
@@ -227,18 +222,9 @@ func TestWorker_StopAtOnce(t *testing.T) {
 }
 
 // process waits for the worker's task process and returns its number.
-func (b *bench) process(t *testing.T) (pid int) {
+func (b *bench) process(t *testing.T) int {
 	t.Helper()
-	wait.For(t, func() bool {
-		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
-		for _, link := range links {
-			if to, err := os.Readlink(link); err == nil && to == b.config.Dir {
-				pid, err = strconv.Atoi(filepath.Base(filepath.Dir(link)))
-				require.NoError(t, err)
-				return true
-			}
-		}
-		return false
-	}, time.Minute, 10*time.Millisecond)
-	return pid
+	var pids []int
+	wait.For(t, func() bool { pids = pidsIn(t, b.config.Dir); return len(pids) > 0 }, time.Minute, 10*time.Millisecond)
+	return pids[0]
 }
