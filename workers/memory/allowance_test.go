@@ -20,8 +20,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// torchPy is torch as far as its memory goes: a context that the driver sees, an allocator with a limit that holds or does not,
-// and calls that wait for the start of CUDA.
+// torchPy imitates the memory of torch: a context that the driver sees, an allocator whose limit holds or does not, and calls
+// that wait until CUDA has started.
 const torchPy = `
 import os, types
 CONTEXT, TOTAL = 300 << 20, 80 << 30
@@ -65,7 +65,7 @@ def takes(mb):
     return ["taken", torch.fractions[-1] * torch.TOTAL]
 `
 
-// cuda is a slot of 8 GiB on an imitated GPU, whose task uses the imitated torch.
+// cuda is a slot of 8 GiB on an imitated GPU. Its task uses the imitated torch.
 type cuda struct {
 	*workbench
 	machine    *gputest.Machine
@@ -109,7 +109,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	return c
 }
 
-// takes lets an item take so many MiB, and says how that went and what torch's limit was.
+// takes lets an item take this many MiB. It returns how that went and torch's limit.
 func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -128,8 +128,8 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	return how, limit
 }
 
-// A limit that holds is tried without taking anything; what the process holds beside the framework is measured and replaces the
-// guess in the next process.
+// Trying a limit takes no memory. The worker measures what the process holds beside the framework. In the next process the
+// measured value replaces the guess.
 func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	c := newCUDA(t, true, false)
 	how, limit := c.takes(t, 7100)
@@ -149,7 +149,7 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Zero(t, c.allowances.get("another model", "takes"))
 }
 
-// A model that was loaded with the task belongs to the framework, not to the context.
+// A model that the task loads at its import counts for the framework, not for the context.
 func TestAllowance_WithoutWhatIsResident(t *testing.T) {
 	c := newCUDA(t, true, true)
 	c.takes(t, 1)
@@ -167,7 +167,7 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
 }
 
-// On the CPU it is what the idle process holds.
+// On the CPU the allowance is what the idle process holds.
 func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))

@@ -57,7 +57,7 @@ func TestWatch_DeviceMemory(t *testing.T) {
 	})
 }
 
-// drivers says what each process holds on a device, or hangs until the device's channel is closed.
+// drivers tells what each process holds on a device. For a device with a channel it hangs until the channel is closed.
 type drivers struct {
 	hangs map[string]chan struct{}
 	mu    sync.Mutex
@@ -87,7 +87,7 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*follower)
 	}
 	follow("GPU-1", 8<<30)
-	w.round() // hangs
+	w.round() // this call of the driver hangs
 	follow(gpu.CPU, 64<<10)
 	follow("GPU-2", 8<<30)
 	require.Eventually(t, func() bool { w.round(); return len(ended) == 2 }, time.Minute, time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// enforcer is one over an inventory, and what it says. It has proved nothing.
+// enforcer makes an Enforcer over an inventory, which has proved nothing yet, and returns its log.
 func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*Enforcer, *observer.ObservedLogs) {
 	t.Helper()
 	placements, _, err := config.Config{
@@ -27,7 +27,7 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	return e, seen
 }
 
-// enforced are the means of one pool, as they are said at the start.
+// enforced returns the means of one pool as the worker logs them at its start.
 func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func(*Enforcer)) ([]string, *observer.ObservedLogs) {
 	t.Helper()
 	e, seen := enforcer(t, inventory, p)
@@ -91,7 +91,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now").FilterLevelExact(zap.WarnLevel).Len())
 }
 
-// A driver that should list our processes and does not is found out by the first one that is known to use a device.
+// A driver may fail to list our processes. The worker notices with the first process that is known to use a device.
 func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	c := newCUDA(t, true, false)
 	c.machine.Update(func(s *gputest.State) { s.PIDShift = 100_000 })

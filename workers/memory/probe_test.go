@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// proved are the means of a pool on the CPU with a budget whose watch runs or does not, and what was said of them.
+// proved returns the means of a CPU pool with a budget, and the log. The watch runs only if watches is true.
 func proved(t *testing.T, watches bool) ([]string, *observer.ObservedLogs) {
 	t.Helper()
 	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
@@ -33,7 +33,7 @@ func proved(t *testing.T, watches bool) ([]string, *observer.ObservedLogs) {
 	return e.Means("cpu"), seen
 }
 
-// A throw-away process takes more than its budget for real.
+// The probe starts a process that really takes more than its budget.
 func TestProbe_AWatchThatHoldsIsCountedOn(t *testing.T) {
 	t.Parallel()
 	means, seen := proved(t, true)
@@ -51,7 +51,7 @@ func TestProbe_WithoutItsToolsNothingIsProved(t *testing.T) {
 	require.Contains(t, lines[0].ContextMap()["error"], "which needs sh, head, tail and wc, took no memory")
 }
 
-// On a machine that is too slow to take the memory in time nothing was tried, and what enforces is not said to be broken.
+// A slow machine may not take the memory in time. Then nothing was tried, and no means is called broken.
 func TestProbe_ATimeoutProvesNothing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "head"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))

@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// A host that runs out loses the process that holds most, and that one alone, with or without a budget.
+// When the host runs out of memory, only the process that holds most is ended, with or without a budget.
 func TestWatch_KeepsTheHostAlive(t *testing.T) {
 	t.Parallel()
 	w := newWatch(nil, false, zap.NewNop())
@@ -31,7 +31,7 @@ func TestWatch_KeepsTheHostAlive(t *testing.T) {
 		f.Busy(true)
 		return f
 	}
-	// tail keeps what nobody reads
+	// tail keeps its input in memory because nobody reads its output.
 	small := follow(0, "sleep 600")
 	large := follow(8<<30, "head -c 400000000 /dev/zero | tail -c 400000000 | sleep 600")
 	w.mu.Lock()
@@ -59,7 +59,6 @@ func TestWatch_KeepsTheHostAlive(t *testing.T) {
 	small.Close()
 }
 
-// The worker knows what its host has.
 func TestWatch_ReadsTheHost(t *testing.T) {
 	inventory, err := gpu.Open(gpu.Options{})
 	require.NoError(t, err)

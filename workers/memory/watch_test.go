@@ -72,7 +72,7 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 	beside.Wait()
 }
 
-// The peak of an item that has just ended may be asked for when the next one takes its memory, which keeps nobody from seeing that.
+// The slot may ask for the peak of the last item while the next one takes its memory. The watch must still see that.
 func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
@@ -104,7 +104,7 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 	require.Less(t, f.Peak, int64(all)<<20, "it was ended in the middle")
 }
 
-// A forked process is followed like any other, and what it shares with its template is not the next one's burden.
+// The watch follows a forked process like any other. Pages shared with the template do not count for the next process.
 func TestWatch_EndsAForkedProcess(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
@@ -139,7 +139,7 @@ func TestWatch_SharedPagesCountOnce(t *testing.T) {
 	require.Len(t, got, 2)
 }
 
-// A look at shared pages waits for a process that takes memory, while nobody waits for the look.
+// A look at shared pages may wait for a process that takes memory. Nobody else waits for the look.
 func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 	t.Parallel()
 	const budget, whole = 64 << 10, 1 << 30
@@ -162,7 +162,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			over := make(chan int64, 1)
 			f := w.Follow(gpu.CPU, pid, budget, func(o session.Over) { over <- o.Held }).(*follower)
 			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})
-			// A program that has just begun holds little.
+			// A program that has just begun holds too little for a look.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)
 			require.Equal(t, []int{pid}, <-looks)
 			for range 3 {
@@ -228,7 +228,7 @@ print(n)`
 func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 0)
-	// Each block is gone again before a round can see it; smaller ones the C library would keep.
+	// Each block is gone again before a round can see it. The C library would keep smaller blocks.
 	sizes := []int{100, 40, 200, 40, 60}
 	var items []any
 	for _, mb := range sizes {
@@ -254,11 +254,11 @@ func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
 	require.Less(t, measured, 500, "quick items are not each worth a measurement")
 }
 
-// The cost of the watch over eight busy slots, with the host's other processes there are.
+// The cost includes reading the host's other processes.
 func BenchmarkWatch_EightSlots(b *testing.B) {
 	w := newWatch(nil, false, zap.NewNop())
 	for range 8 {
-		// Two processes each, as a task with a helper has.
+		// Each slot has two processes, like a task with a helper.
 		cmd := exec.Command("sh", "-c", "sleep 600 & wait")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(b, cmd.Start())

@@ -73,7 +73,7 @@ def vram(item):
     return item["mb"]
 `
 
-// bench is slots with a watch over them.
+// workbench makes slots that one watch follows.
 type workbench struct {
 	*watch
 	t   *testing.T
@@ -147,7 +147,7 @@ type block struct {
 	Until string  `json:"until,omitempty"`
 }
 
-// sees is a file that comes to be once the watch has read so many bytes of a process, so that an item can wait for it.
+// sees returns the name of a file that appears once the watch has read this many bytes of a process. An item can wait for it.
 func (b *workbench) sees(bytes int64) string {
 	file := filepath.Join(b.dir, fmt.Sprintf("seen-%d", bytes))
 	seen := func() bool {
