@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// However many slots there are, the segments together keep two chunks per slot in flight, and each stays far below what the
-// server takes of one workflow.
+// The segments together keep two chunks per slot in flight, for any number of slots. Each segment stays far below the server's
+// limit for one workflow.
 func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	for slots := 1; slots <= gpumux.MaxWindow/2; slots++ {
 		whole := newSizer(gpumux.MapInput{})

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// A map has one edition of its task's code, however many workflows it runs in.
+// A map has one edition of its task's code, also when it runs in several workflows.
 func TestEdition_IsFixedOnceAndKnownToEveryChunk(t *testing.T) {
 	w := &worker{edition: "abc123"}
 	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 1200}, Chunk: 1, Output: "o/r.jsonl"})
@@ -30,7 +30,7 @@ func TestEdition_IsFixedOnceAndKnownToEveryChunk(t *testing.T) {
 	require.Equal(t, "fedcba", w.chunks[0].Edition)
 }
 
-// A map within a workflow has the edition of its first chunk, and what ran with another runs again.
+// A map inside a workflow takes the edition of its first chunk. Chunks that ran with another edition run again.
 func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	w := &worker{}
 	first, odd := "", 0
@@ -42,7 +42,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 		value := []byte("1")
 		if first == "" {
 			first = c.Edition + "."
-		} else if c.Edition == "" { // under way before the first came back
+		} else if c.Edition == "" { // it began before the first came back
 			odd++
 			result.Edition, value = "bbbbbb", []byte("2")
 		}
@@ -69,7 +69,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	require.GreaterOrEqual(t, known, 16, "all but those that were under way")
 }
 
-// A chunk whose edition is gone ends the map with what to do, and nothing is handed out after it.
+// When the edition of a chunk is gone, the map ends with a fault that says what to do. No further chunk is handed out.
 func TestEdition_GoneEndsTheMap(t *testing.T) {
 	w := &worker{edition: "abc123"}
 	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
@@ -86,7 +86,7 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 	require.Len(t, w.stored, 10, "what has finished is kept")
 }
 
-// Results in the store that turn out to be of two editions are no map's results. What only processes know may differ between pools.
+// Stored results of two editions fail the map. Only the part of the edition that the processes find out may differ between pools.
 func TestEdition_MixedIsAnError(t *testing.T) {
 	w := &worker{edition: "aaaaaa"}
 	end := func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {

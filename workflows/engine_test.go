@@ -55,7 +55,7 @@ func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	w := &worker{perItem: 10 * time.Millisecond}
 	env := run(t, w, square, 3000, workflows.Options{})
 	require.NoError(t, env.GetWorkflowError())
-	// Activities run side by side, so the order in which they came is not that in which they were cut.
+	// Activities run side by side, so chunks arrive in another order than they were cut in.
 	slices.SortFunc(w.chunks, func(a, b contract.Chunk) int { return int(start(a) - start(b)) })
 	sizes := make([]int64, len(w.chunks))
 	for i, c := range w.chunks {
@@ -67,7 +67,7 @@ func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	require.Less(t, sizes[len(sizes)-1], int64(10), "the last chunk is small")
 }
 
-// Nothing tells how many slots there are while the first items of all take an hour.
+// The engine does not know the number of slots while the first items all run long.
 func TestMap_LongItemsReachAllSlots(t *testing.T) {
 	env := environment(time.Minute)
 	const slots = 64

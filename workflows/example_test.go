@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workflows/workflowstest"
 )
 
-// A workflow of a service maps a task over items; a test of it needs neither a worker nor a server.
+// A service's workflow maps a task over items. Its test needs no worker and no server.
 func ExampleMap() {
 	lengths := func(ctx workflow.Context, texts []string) ([]int, error) {
 		results, err := workflows.Map[string, int](ctx, "text:length", texts, workflows.Options{Ladder: []string{"cpu"}})
@@ -41,7 +41,7 @@ func ExampleMap() {
 	// [3 5]
 }
 
-// A failed item is a result with a fault, and no error of the map.
+// A failed item is a result with a fault. The map itself has no error.
 func ExampleMap_faults() {
 	inverses := func(ctx workflow.Context, numbers []float64) ([]string, error) {
 		results, err := workflows.Map[float64, float64](ctx, "inverse", numbers, workflows.Options{Attempts: 2})
@@ -82,7 +82,7 @@ func ExampleMap_faults() {
 	// 2: 0.5
 }
 
-// Values is for a workflow that can do nothing with some of the results.
+// Values is for a workflow that needs all results.
 func ExampleValues() {
 	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
 	late := &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}
@@ -93,7 +93,7 @@ func ExampleValues() {
 	// item 1: timeout: no result after 2s (type: timeout, retryable: false)
 }
 
-// The fault behind the error of a map says what the workflow can do about it.
+// The fault behind a map's error tells the workflow what it can do.
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
 		_, err := workflows.Map[string, []float64](ctx, "embedd", texts, workflows.Options{})
@@ -117,7 +117,7 @@ func ExampleFaultOf() {
 	// trying again cannot help: no stand-in for task "embedd"; there are embed
 }
 
-// A map over a file or a range may be of any size: its results lie in a file, too.
+// A map over a file or a range may have any size. Its results lie in a file too.
 func ExampleMapSource() {
 	nightly := func(ctx workflow.Context) (string, error) {
 		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "simulate", Range: &gpumux.Range{End: 100_000}, Output: "nightly.jsonl"})
@@ -142,7 +142,7 @@ func ExampleMapSource() {
 	// 100000 of 100000, in mem:///nightly.jsonl
 }
 
-// A map can make one value of all results, so that a workflow gets a sum and not a file.
+// A map can reduce all results to one value. Then a workflow gets a sum and not a file.
 func ExampleMapSource_reduce() {
 	total := func(ctx workflow.Context) (string, error) {
 		summary, err := workflows.MapSource(ctx, gpumux.MapInput{
@@ -172,7 +172,7 @@ func ExampleMapSource_reduce() {
 	// 1234
 }
 
-// A Go worker that is to run maps itself, beside gpumux's own.
+// A Go worker can run maps too, beside gpumux's own workers.
 func ExampleRegister() {
 	c, err := client.Dial(client.Options{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// patterns are which items are left over, or need a larger slot.
+// patterns say which items are left over or need a larger slot.
 var patterns = map[string]func(i int64, chance *rand.Rand) bool{
 	"none":        func(int64, *rand.Rand) bool { return false },
 	"every third": func(i int64, _ *rand.Rand) bool { return i%3 == 0 },
@@ -24,7 +24,7 @@ var patterns = map[string]func(i int64, chance *rand.Rand) bool{
 	"all":         func(int64, *rand.Rand) bool { return true },
 }
 
-// Whatever the pattern, work that is left over and work that climbs the ladder costs about as many chunks as the same in a row, and no
+// Scattered items cost about as many chunks as items in a row, both when they are left over and when they climb the ladder. No
 // payload is large.
 func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
 	const items = 1_000_000

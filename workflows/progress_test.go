@@ -9,7 +9,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// The Web UI shows a map's details as Markdown, and tasks say what they like.
+// The Web UI shows a map's details as Markdown, and a task's text may hold any characters.
 func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	hostile := "[x](javascript:alert(1)) <img src=x onerror=alert(1)> ```\n\n# big\n| a | b |\n![i](http://evil.example/i)\x1b[31m\u202e"
 	text := details(gpumux.Progress{
@@ -20,7 +20,7 @@ func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	require.Len(t, lines, 8, "no line of theirs begins one: %q", text)
 	for _, line := range lines {
 		for i, part := range strings.Split(line, "````") {
-			if i%2 == 0 { // outside of code
+			if i%2 == 0 { // outside of code marks
 				require.NotContains(t, part, "](", line)
 				require.NotContains(t, part, "<", line)
 				require.NotContains(t, part, "://", line)

@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// reducer stands in for the activity Reduce: its value is the list of stretches that went into it.
+// reducer stands in for the activity Reduce. Its value is the list of stretches that were reduced.
 type reducer struct {
 	mu     sync.Mutex
 	inputs []contract.ReduceInput

@@ -36,7 +36,7 @@ func TestReplay_RecordedHistories(t *testing.T) {
 			workflows.Register(replayer)
 			logger := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(logger, past, sdkworker.ReplayWorkflowHistoryOptions{
-				// A map names its segments after itself.
+				// A segment's name begins with the name of its map.
 				OriginalExecution: workflow.Execution{ID: began.GetWorkflowId(), RunID: began.GetOriginalExecutionRunId()},
 			}))
 		})

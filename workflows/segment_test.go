@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// given is what a map's own workflows are given.
+// given is the input of a segment or of a map's next run.
 type given struct {
 	Input gpumux.MapInput
 	Carry contract.Carry
@@ -40,7 +40,7 @@ func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 
 func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	env := environment(time.Minute)
-	// The test environment stops for ever when more than 1,000 events wait, so the activities under way must stay below.
+	// The test environment hangs when more than 1,000 events wait. So fewer activities may be under way.
 	w := &worker{items: 4000, slots: 300}
 	w.register(env)
 	running, most := 0, 0
@@ -65,7 +65,7 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	require.Len(t, seen, 4000)
 }
 
-// A window that is widened while segments run brings further ones at once.
+// When the window is widened while segments run, further segments start at once.
 func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
 	env := environment(20 * time.Second)
 	gate := make(chan struct{})
@@ -83,7 +83,7 @@ func TestRegistered_AWiderWindowTakesMoreSegments(t *testing.T) {
 			close(gate)
 		}
 	})
-	// By then two segments wait for the gate, and nothing else happens.
+	// By now two segments wait for the gate, and nothing else happens.
 	env.RegisterDelayedCallback(func() {
 		env.UpdateWorkflow(gpumux.WindowUpdate, "", &testsuite.TestUpdateCallback{
 			OnReject: func(err error) { t.Error(err) }, OnAccept: func() {}, OnComplete: func(any, error) {},
@@ -120,7 +120,7 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	require.Equal(t, []contract.Piece{{Work: contract.Work{Runs: gpumux.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)
 
-	// The next run takes it from there.
+	// The next run does the rest.
 	env = environment(20 * time.Second)
 	env.SetContinuedExecutionRunID("the run before")
 	w.register(env)

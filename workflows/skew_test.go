@@ -14,14 +14,14 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// What Temporal and a worker add to the items of a chunk, in the simulation: a finished chunk is heard of after some time, and
-// a slot is busy a little longer than its items take.
+// The simulation adds these times: the workflow hears of a finished chunk after roundTrip, and a slot is busy handOver longer
+// than its items take.
 const (
 	roundTrip = 20 * time.Millisecond
 	handOver  = 5 * time.Millisecond
 )
 
-// schedule simulates a map on equal slots. The engine decides, as in a workflow; only time is made up.
+// schedule simulates a map on equal slots. The real engine decides; only the time is simulated.
 type schedule struct {
 	e     *engine
 	costs []time.Duration
@@ -41,15 +41,15 @@ type handed struct {
 	limit  time.Duration
 }
 
-// event is a finished chunk that the workflow hears of.
+// event is a finished chunk, and when the workflow hears of it.
 type event struct {
 	at time.Duration
 	handed
 	result contract.ChunkResult
 }
 
-// ahead is how many items a process is given beside the one that runs when they take so long each and it has run so many of the
-// chunk, as workers/slot gives them.
+// ahead returns how many items a process holds beside the running one. It imitates workers/slot: pace is the time of an item, and
+// ran is how many items of the chunk have run.
 func ahead(pace time.Duration, ran int64) int64 {
 	if pace >= 100*time.Millisecond {
 		return 1
@@ -58,7 +58,7 @@ func ahead(pace time.Duration, ran int64) int64 {
 	return int64(max(2, min(8192, 1+work/pace)))
 }
 
-// run returns when the last item ended.
+// run returns the time at which the last item ended.
 func (s *schedule) run(t *testing.T) time.Duration {
 	s.e = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: int64(len(s.costs))}}, int64(len(s.costs)))
 	s.free = make([]time.Duration, s.slots)
@@ -71,7 +71,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			s.chunks++
 			s.queue = append(s.queue, handed{piece, likely, s.e.sizer.limit(piece)})
 		}
-		// Every slot that is free by then takes a chunk before the workflow hears of the next one that ended.
+		// Every slot that is free by then takes a chunk before the workflow hears of the next event.
 		for len(s.queue) > 0 {
 			slot := slices.Index(s.free, slices.Min(s.free))
 			at := max(s.now, s.free[slot])
@@ -90,7 +90,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			next, stop, pace := int64(0), h.piece.Len(), time.Duration(0)
 			lately, holds := time.Duration(0), next+1
 			for ; next < stop; next++ {
-				if h.limit > 0 && stop == h.piece.Len() && busy >= h.limit { // what the process holds already still runs
+				if h.limit > 0 && stop == h.piece.Len() && busy >= h.limit { // the process still runs what it holds
 					stop = min(h.piece.Len(), max(next, holds))
 				}
 				cost := s.costs[items[next]]
@@ -129,7 +129,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	}
 }
 
-// distributions are the times that the items of a map take, of a mean of about two units.
+// distributions make the times of a map's items. The mean is about two units.
 var distributions = map[string]func(n int, unit time.Duration, chance *rand.Rand) []time.Duration{
 	"uniform": func(n int, unit time.Duration, chance *rand.Rand) []time.Duration {
 		return slices.Repeat([]time.Duration{2 * unit}, n)
@@ -173,7 +173,7 @@ var distributions = map[string]func(n int, unit time.Duration, chance *rand.Rand
 	},
 }
 
-// test simulates a map and compares it with the ideal schedule, in which no slot ever waits.
+// test simulates a map and compares it with the ideal schedule, where no slot ever waits.
 func (s *schedule) test(t *testing.T) {
 	var sum time.Duration
 	for _, c := range s.costs {
@@ -185,14 +185,15 @@ func (s *schedule) test(t *testing.T) {
 	require.LessOrEqual(t, took, ideal*115/100)
 }
 
-// enough is so many items that the longest is small beside a slot's share of the work, and learning too.
+// enough returns a number of items that makes the longest item, and the time for learning, small beside a slot's share of the
+// work.
 func enough(slots int, unit time.Duration) int {
 	return max(slots*2000, int(time.Duration(slots)*20*time.Second/(2*unit)))
 }
 
 var units = []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}
 
-// A map in which some items take much longer than others ends at most 15 % later than the ideal schedule.
+// A map with some very slow items ends at most 15 % later than the ideal schedule.
 func TestSizer_SlowItemsCostLittle(t *testing.T) {
 	for name, distribution := range distributions {
 		for _, unit := range units {
@@ -206,7 +207,8 @@ func TestSizer_SlowItemsCostLittle(t *testing.T) {
 	}
 }
 
-// All slow items stand together, where nothing has told of them. What a slot holds by then it runs; other slots take the rest.
+// All slow items stand together, and no earlier item gave a hint of them. A slot runs those that it holds by then; other slots
+// take the rest.
 func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 	for name, at := range map[string]func(n int) int{"middle": func(n int) int { return n / 2 }, "end": func(n int) int { return n - n/100 }} {
 		for _, unit := range units {
@@ -224,7 +226,7 @@ func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 	}
 }
 
-// A small map suffers more: by the time at which the slow items tell of themselves, few others are left to fill the slots.
+// A small map suffers more. When the engine learns of the slow items, few others are left to fill the slots.
 func TestSizer_SlowItemsTogetherInASmallMap(t *testing.T) {
 	const n, slow, slots = 2000, 20, 4
 	for at := 0; at <= n-slow; at += slow {

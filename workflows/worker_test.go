@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// worker stands in for gpumux workers: it squares numbers, and does to each chunk what the test says.
+// worker stands in for gpumux workers. It squares numbers; odd may answer a chunk in another way.
 type worker struct {
 	mu      sync.Mutex
 	chunks  []contract.Chunk
@@ -35,9 +35,9 @@ type worker struct {
 	items int64
 	slots int // default 2
 	told  func(context.Context)
-	// edition is that of the code, asked how often a map wanted to know.
+	// edition is the code's edition. The field asked counts how often a map asked for it.
 	edition string
-	// likely is how many slots FindEdition tells of.
+	// likely is the number of slots that FindEdition returns.
 	likely int
 	asked  int
 }
@@ -72,14 +72,14 @@ func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResul
 	return result, nil
 }
 
-// indices are the items that work stands for.
+// indices returns the items of a piece of work.
 func (w *worker) indices(work contract.Work) []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.among(work)
 }
 
-// among is indices for whoever holds the lock.
+// among is indices for a caller that holds the lock.
 func (w *worker) among(work contract.Work) (all []int64) {
 	if work.List != nil {
 		return w.lists[work.List.URL][work.Start:work.End]
@@ -92,7 +92,7 @@ func (w *worker) among(work contract.Work) (all []int64) {
 	return all
 }
 
-// list keeps items as a work list.
+// list stores items as a work list.
 func (w *worker) list(runs gpumux.Runs) contract.Work {
 	url := fmt.Sprintf("list-%d", len(w.lists))
 	w.lists[url] = nil
@@ -178,7 +178,7 @@ func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Resul
 	return workflows.Map[int, int](ctx, "square", items, o)
 }
 
-// environment fails a test in which nothing happens for so long.
+// environment fails a test when nothing happens for this long.
 func environment(limit time.Duration) *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
