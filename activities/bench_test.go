@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// echo is a Runner whose items come back at once, as if task processes cost nothing.
+// echo is a Runner that gives each item back at once, as if task processes cost nothing.
 type echo struct{}
 
 func (echo) Run(_ context.Context, call Call) error {
@@ -30,8 +30,8 @@ func (echo) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// BenchmarkMap_TrivialItems is what gpumux itself costs an item on the Go side, without task processes and Temporal: reading
-// it from the source, booking and storing its result, merging the parts.
+// BenchmarkMap_TrivialItems measures what gpumux's Go code costs per item, without task processes and Temporal: reading the item,
+// booking and storing its result, merging the parts.
 func BenchmarkMap_TrivialItems(b *testing.B) {
 	const n, chunk = 1_000_000, 50_000
 	var lines strings.Builder
@@ -74,7 +74,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime is the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// far is a Runner whose slot comes free late, and notes when.
+// far is a Runner whose slot comes free late. It notes when.
 type far struct{ free time.Time }
 
 func (f *far) Run(_ context.Context, call Call) error {
@@ -27,7 +27,8 @@ func (f *far) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// What a chunk waits for before its first item is not the items' cost: chunks would stay small where the store is far.
+// The wait before the first item does not count as the items' time. Otherwise chunks would stay small where the store is far
+// away.
 func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	runner := &far{}
 	l := newLab(t, runner)

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// coded is a Runner of a worker whose code has an edition.
+// coded is a Runner whose code has an edition.
 type coded struct {
 	edition string
 	calls   []Call
@@ -47,14 +47,15 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	require.NoError(t, encoded.Get(&result))
 	require.Equal(t, runner.edition, result.Edition)
 
-	// What an earlier attempt ran with is what the rest is to run with.
+	// A further attempt asks for the edition of the earlier one.
 	l.env.SetHeartbeatDetails(memo{Edition: "cccccc"})
 	_, err = l.env.ExecuteActivity("chunk", chunk)
 	require.ErrorContains(t, err, "the code is another")
 	require.Equal(t, "cccccc", runner.calls[len(runner.calls)-1].Edition)
 }
 
-// Another worker may have the edition, but not for ever, and not where there is none.
+// Another worker may have the edition, so the chunk goes back. This ends after some tries, and at once if there is no other
+// worker.
 func TestElsewhere_IsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -87,7 +88,7 @@ func TestElsewhere_IsBounded(t *testing.T) {
 	}
 }
 
-// A reduce that is a task has an edition like the map's task: the one that there was when the map asked whether it is known.
+// A reduce task has one edition, as the map's task has: the edition at the time when the map asked for the task.
 func TestReduce_HasOneEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// squares runs in this process what a slot would run in its own.
+// squares runs items in this process. A slot would run them in a process of its own.
 type squares struct{}
 
 func (squares) Run(_ context.Context, call activities.Call) error {
@@ -37,7 +37,7 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 	return nil
 }
 
-// A Runner is all that a pool's activities know of slots: whoever has another kind of slot writes one.
+// A pool's activities know slots only as a Runner. For another kind of slot, write another Runner.
 func ExampleRunner() {
 	var runner activities.Runner = squares{}
 	call := activities.Call{
@@ -60,7 +60,7 @@ func ExampleRunner() {
 	// 2 4
 }
 
-// A chunk is some items of a map; its results lie in the store or, where they are few, in the answer.
+// A chunk is some items of a map. Its results go to the store. Few results come back in the answer.
 func ExamplePool_RunChunk() {
 	s, err := store.Open(context.Background(), "mem://", nil)
 	if err != nil {

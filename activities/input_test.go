@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// registry keeps what is registered with the test environment under a queue's prefix, since both queues have a Reduce.
+// registry puts a queue's prefix before the names of activities, because both queues have a Reduce.
 type registry struct {
 	lab    *lab
 	prefix string
@@ -33,7 +33,7 @@ func (r registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) 
 	panic("without a name")
 }
 
-// untouched is a Runner that must not be asked for a slot.
+// untouched is a Runner that nobody may ask for a slot.
 type untouched struct{ t *testing.T }
 
 func (u untouched) Run(context.Context, Call) error {
@@ -41,7 +41,7 @@ func (u untouched) Run(context.Context, Call) error {
 	return errors.New("asked")
 }
 
-// Whatever a client sends ends the activity at once and for good, without a slot, and costs no memory.
+// Wrong input from a client ends the activity at once, without a retry. It needs no slot and no memory.
 func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 	l := newLab(t, untouched{t})
 	l.pool.Register(registry{l, "pool "})
@@ -91,14 +91,14 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 	}
 }
 
-// absurdMemos are heartbeats that no attempt at the items 10 to 20 has left.
+// absurdMemos are heartbeats that no attempt at the items 10 to 20 could leave.
 var absurdMemos = []string{
 	`{"escalate":[9]}`, `{"escalate":[20]}`, `{"escalate":[12,12]}`, `{"written":[{"writer":"../x","number":0}]}`, `{"written":[{"writer":"000000000000000000000000","number":-1}]}`, `{"results":[{"index":-1,"value":1}]}`, `{"results":[{"index":11}]}`,
 	`{"results":[{"index":11,"value":1},{"index":11,"value":1}]}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"suspects":{"4":{}}}`,
 	`{"suspects":{"11":{"alone":-9}}}`, `{"starts":-2}`, `{"peak":{"first":-99}}`, `"gone"`, `[]`,
 }
 
-// Any client may send a heartbeat in an activity's name; what the next attempt cannot use costs work, not the worker.
+// Any client can send a heartbeat in an activity's name. A useless one may cost repeated work, but it does no harm to the worker.
 func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
 	for _, told := range absurdMemos {
 		l := newLab(t, echo{})
@@ -130,7 +130,7 @@ func FuzzMemo(f *testing.F) {
 			return
 		}
 		l := newLedger(chunk, items, m)
-		for range 200 { // whatever was told, the chunk comes to an end
+		for range 200 { // the chunk ends whatever the heartbeat said
 			spans, alone, _ := l.next()
 			if len(spans) == 0 {
 				return

@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// joinOne is a stream into a store in memory.
+// joinOne makes a stream into a store in memory.
 func joinOne(t *testing.T) (*stream, store.Written) {
 	s, err := store.Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 	require.True(t, stream.open)
 }
 
-// Until the server knows where they lie, no attempt would find results that were stored.
+// No attempt can find stored results before the server knows where they lie.
 func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream, written := joinOne(t)
@@ -159,7 +159,7 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
 }
 
-// A chunk of scattered items counts by position and speaks of indices.
+// A chunk of scattered items counts by position, but its answers name indices.
 func TestLedger_ScatteredItems(t *testing.T) {
 	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
 	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
@@ -210,7 +210,7 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 	require.True(t, whole)
 }
 
-// One item of a micro-batch ends the process: halves are run until it is the only one left.
+// One item of a micro-batch ends the process. Halves run until only that item is left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
@@ -223,7 +223,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 		calls++
 		require.Less(t, calls, 30)
 		for at := spans[0].Start; at < spans[0].End; {
-			// What the slot does: micro-batches, each as a whole or not at all.
+			// The slot runs each micro-batch as a whole or not at all.
 			end := min(at+batch, spans[0].End)
 			if at <= culprit && culprit < end {
 				deaths++
@@ -242,7 +242,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	require.Zero(t, l.memo.Hunt)
 }
 
-// A micro-batch that dies once and then goes well blames nobody.
+// When a micro-batch dies once and then succeeds, no item is to blame.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 20)}, memo{})
 	_, verdict := l.blame(gpumux.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})

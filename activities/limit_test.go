@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// eager takes two items before it runs the first of them, as slots do.
+// eager takes two items before it runs the first, as slots do.
 type eager struct{}
 
 func (eager) Run(_ context.Context, call Call) error {
@@ -39,7 +39,7 @@ func (eager) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// A chunk whose time is over hands back what the slot has not taken; what it has taken still counts.
+// When its time is over, a chunk hands back the items that the slot has not taken. Those that it has taken still run and count.
 func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	l := newLab(t, eager{})
 	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-// serverStore is a store on a server whose troubles a test makes.
+// serverStore is a store on a server. The test can make the server fail.
 func serverStore(t *testing.T) (*s3test.Server, *store.Store) {
 	server := s3test.New(t)
 	s, err := store.Open(t.Context(), server.URL(""), nil)
@@ -34,7 +34,7 @@ func join(t *testing.T, rs *Recorders) *stream {
 	return s
 }
 
-// The chunks of one map share objects, and each flush waits until its own results are there.
+// Each flush waits until its own results are stored.
 func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 	server, s := serverStore(t)
 	rs := NewRecorders(s)
@@ -69,7 +69,7 @@ func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 	require.Len(t, server.Keys(), 2, "another claim is another map")
 }
 
-// While a write hangs, chunks begin, put, heartbeat and leave; what left in the middle of it leaves no bytes behind.
+// While a write hangs, chunks can begin, put, heartbeat and leave. A chunk that leaves then does not keep any bytes.
 func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	server, s := serverStore(t)
 	hung, goOn := make(chan struct{}), make(chan struct{})
@@ -87,7 +87,7 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	second := join(t, rs)
 	second.put(value(1))
 	require.Empty(t, second.why())
-	first.put(value(2)) // is given up
+	first.put(value(2)) // its chunk leaves before it is stored
 	first.leave()
 	second.put(value(3))
 	close(goOn)
@@ -103,7 +103,6 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, gpumux.Runs{span(0, 2), span(3, 4)}, runs)
 }
 
-// Whoever waits for room goes on when a chunk that held it leaves.
 func TestRecorder_LeavingMakesRoom(t *testing.T) {
 	_, s := serverStore(t)
 	rs := NewRecorders(s)
@@ -123,7 +122,7 @@ func TestRecorder_LeavingMakesRoom(t *testing.T) {
 	require.Nil(t, waiter.room())
 }
 
-// A store that is away says so, and gets everything when it is back.
+// While the store fails, the stream says why. Later the store gets everything.
 func TestRecorder_RecoversFromErrors(t *testing.T) {
 	server, s := serverStore(t)
 	server.Trouble(func(*http.Request) int { return http.StatusForbidden })
@@ -149,7 +148,7 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	require.Equal(t, span(0, 2), span(runs[0].Start, min(2, runs[0].End)))
 }
 
-// dying ends with a worker's loss after some items.
+// dying fails after some items, as if the worker were lost.
 type dying struct {
 	after int
 	ran   []int64
@@ -170,7 +169,8 @@ func (d *dying) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// The next attempt, on another worker, finds what the first stored, and runs the rest; where that was damaged, all of it.
+// The next attempt, on another worker, finds what the first one stored and runs the rest. If the part is damaged, it runs
+// everything.
 func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 	work := contract.Work{Runs: gpumux.Runs{span(3, 6), span(100, 104), span(900, 901)}}
 	for _, damaged := range []bool{false, true} {

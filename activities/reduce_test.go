@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// joiner is a Runner whose task joins two texts, which is associative but minds the order.
+// joiner is a Runner whose task joins two texts. That is associative, but the order matters.
 type joiner struct {
 	calls, pairs int
 	odd          func(a, b string) *gpumux.Fault
@@ -54,7 +54,7 @@ func (j *joiner) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// lab runs activities against a store in memory.
+// lab runs activities with a store in memory.
 type lab struct {
 	t     *testing.T
 	env   *testsuite.TestActivityEnvironment
@@ -89,7 +89,7 @@ func (l *lab) reduce(in contract.ReduceInput) (contract.Partial, error) {
 	return out, err
 }
 
-// merged stores values, null for a failed item, as a results file with its index.
+// merged stores values as a results file with its index. An empty text is a failed item.
 func (l *lab) merged(values []string) *gpumux.Source {
 	var results []gpumux.Result
 	for i, value := range values {
@@ -106,7 +106,7 @@ func (l *lab) merged(values []string) *gpumux.Source {
 	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}
 }
 
-// whole reduces a results file by stretches of so many items and then what they came to.
+// whole reduces a results file in stretches of this many items, and then reduces their values.
 func (l *lab) whole(reduce string, src *gpumux.Source, stretch int64) (contract.Partial, error) {
 	end := contract.ReduceInput{Reduce: reduce, Final: true, Span: gpumux.Span{End: src.Items}}
 	for at := int64(0); at < src.Items; at += stretch {

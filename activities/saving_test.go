@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// swelling makes a megabyte of every item.
+// swelling returns a megabyte for every item.
 type swelling struct{ ran atomic.Int64 }
 
 func (s *swelling) Run(_ context.Context, call Call) error {
@@ -33,7 +33,7 @@ func (s *swelling) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// While the store takes nothing, a chunk runs only so many items ahead, and loses none.
+// While the store takes nothing, a chunk runs only a limited number of items ahead. It loses none.
 func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	runner := &swelling{}
 	l := newLab(t, runner)
