@@ -83,8 +83,8 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	devices := &drivers{hangs: map[string]chan struct{}{"GPU-1": hangs}, asked: map[string]int{}, held: map[int]uint64{pid: 9 << 30}}
 	w := newWatch(devices, true, zap.NewNop())
 	ended := make(chan string, 3)
-	follow := func(device string, budget gpumux.Size) *follower {
-		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*follower)
+	follow := func(device string, budget gpumux.Size) *watched {
+		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*watched)
 	}
 	follow("GPU-1", 8<<30)
 	w.round() // this call of the driver hangs

@@ -160,7 +160,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
 			over := make(chan int64, 1)
-			f := w.Follow(gpu.CPU, pid, budget, func(o session.Over) { over <- o.Held }).(*follower)
+			f := w.Follow(gpu.CPU, pid, budget, func(o session.Over) { over <- o.Held }).(*watched)
 			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})
 			// A program that has just begun holds too little for a look.
 			require.Eventually(t, func() bool { w.round(); return len(looks) > 0 }, time.Minute, time.Millisecond)

@@ -96,7 +96,7 @@ func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
 	t.Cleanup(func() {
 		cancel()
 		all.Wait()
-		require.Empty(t, b.watch.follower, "every process was let go")
+		require.Empty(t, b.watch.processes, "every process was let go")
 	})
 	return b
 }
@@ -153,7 +153,7 @@ func (b *workbench) sees(bytes int64) string {
 	seen := func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for f := range b.follower {
+		for f := range b.processes {
 			if f.peak >= bytes {
 				return true
 			}
