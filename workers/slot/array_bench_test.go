@@ -16,7 +16,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// BenchmarkSlot_ArrayResult is an item that returns a NumPy array of so many floats, as JSON in the slot's hands.
+// BenchmarkSlot_ArrayResult measures an item that returns a NumPy array, until the slot has it as JSON. Its name says how many
+// floats.
 func BenchmarkSlot_ArrayResult(b *testing.B) {
 	interpreter, err := filepath.Abs("../../.venv/bin/python")
 	require.NoError(b, err)

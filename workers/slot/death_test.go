@@ -49,7 +49,7 @@ func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
 	}
 }
 
-// How a process dies, what it is taken for, and that the slot runs the next item all the same.
+// After every death the slot names the fault and runs the next item.
 func TestSlot_EveryDeathIsNamed(t *testing.T) {
 	for how, want := range map[string]struct {
 		kind gpumux.Kind

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// edited is a folder with a task, what it imports and what only it knows that it imports, and a slot.
+// edited is a slot and a folder with a task. The task imports near.py, and plugin.py, which only the running process can know.
 type edited struct {
 	*testing.T
 	dir  string
@@ -41,7 +41,7 @@ echo "$item"
 	return e
 }
 
-// write makes a module whose text has another length for each number of digits, which Python's own caches go by.
+// write makes a module. Values with other numbers of digits change its size, by which Python's own caches see the change.
 func (e *edited) write(name string, value int) {
 	e.Helper()
 	require.NoError(e, os.WriteFile(filepath.Join(e.dir, name), fmt.Appendf(nil, "value = %d\n", value), 0o644))
@@ -51,7 +51,7 @@ func (e *edited) task() launch.Task {
 	return launch.Task{Name: "item", Python: "tasks.py:item", Dir: e.dir}
 }
 
-// run is the values of the items, and the edition that they ran with.
+// run returns the values of the items and the edition that they ran with.
 func (e *edited) run(call slot.Call, items ...any) (got []string, edition string, err error) {
 	e.Helper()
 	if call.Task.Name == "" {
@@ -67,7 +67,7 @@ func (e *edited) run(call slot.Call, items ...any) (got []string, edition string
 	return got, edition, err
 }
 
-// A process of another edition is not used, also where only the process knew that it imports what has changed.
+// A call does not use a process of another edition, also if only the process knew that it imports the changed file.
 func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	e := newEdited(t)
 	got, first, err := e.run(slot.Call{}, 0, 1)
@@ -96,7 +96,7 @@ func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	require.Equal(t, third, same, "of a template and what was forked from it")
 }
 
-// No item runs with code that the call is not for, neither in the process that is there nor in a new one.
+// No item runs with other code than the call asks for, neither in the old process nor in a new one.
 func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 	for _, changed := range []string{"near.py", "plugin.py"} {
 		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
@@ -130,7 +130,7 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// What starts in the middle of a call has the code that the call began with, or does not start.
+// A process that starts in the middle of a call has the code that the call began with, or it does not start.
 func TestEdition_EditedInTheMiddle(t *testing.T) {
 	for name, task := range map[string]func(*edited) launch.Task{
 		"fork": (*edited).task,
@@ -162,7 +162,7 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 	}
 }
 
-// Code that is another at each import has no edition, and says so in the end.
+// Code that changes at each import has no edition, and a fault says so.
 func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
 	e := newEdited(t)
 	text := fmt.Sprintf("import os, time\nopen(%q, 'w').write(str(time.time_ns()))\nimport made\ndef item(x): return x\n", filepath.Join(e.dir, "made.py"))

@@ -17,8 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// traced has something outside of the worker hold a process as a debugger does: nobody else is told of the process's end before
-// release.
+// traced lets another program hold a process as a debugger does. Until release, nobody else hears of the process's end.
 func traced(t *testing.T, pid string) (release func()) {
 	t.Helper()
 	tracer := exec.Command("python3", "-c", `
@@ -45,8 +44,8 @@ sys.stdin.read()
 	return release
 }
 
-// A process that cannot be reaped, as one that hangs in a driver, costs its slot and not the call: that ends, with nobody to blame
-// but an item that took too long, and is let go of. The slot says that it is out of service, and is back by itself.
+// A process may not end after a kill, as when it hangs in a driver. The call ends all the same, and blames an item only for its
+// own timeout. The slot says that it is out of service, and comes back by itself.
 func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 	for _, how := range []string{"exits", "is killed at its timeout", "is cancelled", "is to make room", "stops"} {
 		t.Run(how, func(t *testing.T) {
@@ -107,7 +106,7 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				require.ErrorIs(t, err, context.Canceled)
 			} else {
 				f := fault(t, err)
-				// An item is to blame for its own timeout, and for nothing else here.
+				// An item is to blame only for its own timeout.
 				late := how == "is killed at its timeout"
 				require.Equal(t, map[bool]gpumux.Kind{true: gpumux.Timeout, false: gpumux.Crash}[late], f.Kind)
 				require.Equal(t, !late, f.Blameless)
@@ -120,7 +119,7 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			require.Equal(t, slot.Reclaiming, s.State())
 			require.Equal(t, 1, seen.FilterMessageSnippet("does not end").Len())
 
-			// What comes meanwhile is told so.
+			// A call that comes meanwhile gets a fault that says so.
 			_, err = run(t, s, slot.Call{Task: python(dir, "die"), Items: values(1)})
 			require.True(t, fault(t, err).Blameless)
 			require.Equal(t, slot.Reclaiming, s.State())

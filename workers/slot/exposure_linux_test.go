@@ -22,7 +22,7 @@ def item(x):
     return [int(own), int(subprocess.check_output(["cat", "/proc/self/oom_score_adj"]))]
 `
 
-// exposure is what a process is exposed by to the kernel's out-of-memory killer.
+// exposure reads how much the kernel's out-of-memory killer prefers a process.
 func exposure(t *testing.T, pid any) int {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%v/oom_score_adj", pid))
@@ -32,7 +32,7 @@ func exposure(t *testing.T, pid any) int {
 	return n
 }
 
-// When memory runs out the kernel takes a task process first, then a template, and the worker last.
+// When memory runs out, the kernel kills task processes first, then templates, and the worker last.
 func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	t.Parallel()
 	f := newForge(t, exposed)
@@ -54,7 +54,7 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 		require.Equal(t, both, string(got[0].Value), name)
 	}
 
-	// A command may run before the worker has had the time.
+	// A command may run before the worker has set its value.
 	wait := fmt.Sprintf("while read -r by </proc/$$/oom_score_adj; [ $by = %d ]; do sleep 0.01; done; echo $by", worker)
 	got, err := run(t, s, slot.Call{Task: launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, Timeout: time.Minute, Items: values(0)})
 	require.NoError(t, err)

@@ -16,12 +16,12 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// BenchmarkSlot_FromDeathToNextItem measures from the moment in which an item kills its task process to the moment in which
-// the next call's item runs in the same slot, beside what starting the interpreter takes by itself. Both ends are read from
-// the clock by the processes.
+// BenchmarkSlot_FromDeathToNextItem measures the time from the moment when an item kills its process to the moment when the next
+// item runs in the same slot. The processes read the clock at both ends. Beside it stands the time that the interpreter takes to
+// start.
 func BenchmarkSlot_FromDeathToNextItem(b *testing.B) {
 	b.Run("Interpreter", func(b *testing.B) {
-		// python3 may be a version manager's script, which the slot follows too.
+		// python3 may be a script of a version manager. The slot looks behind it too.
 		path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 		require.NoError(b, err)
 		var total time.Duration
@@ -36,7 +36,7 @@ func BenchmarkSlot_FromDeathToNextItem(b *testing.B) {
 	for how, script := range map[string]string{
 		"Killed":   "os.kill(os.getpid(), 9)",
 		"Segfault": "ctypes.string_at(0)",
-		"Raised":   "raise MemoryError()", // the process is ended by the worker
+		"Raised":   "raise MemoryError()", // the worker ends the process
 	} {
 		b.Run(how, func(b *testing.B) {
 			dir := b.TempDir()

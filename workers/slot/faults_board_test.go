@@ -24,7 +24,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// onBoard is a stand whose task tells the worker of no result: what the worker knows, it found on the board.
+// onBoard is a stand whose task sends no message about results. The worker must find them on the board.
 func onBoard(t *testing.T) (*stand, launch.Task) {
 	t.Helper()
 	t.Parallel()
@@ -37,7 +37,7 @@ func onBoard(t *testing.T) (*stand, launch.Task) {
 	return s, task
 }
 
-// quick are n items that take next to nothing, except the one at position at.
+// quick makes n items that take almost no time. The one at position at has further fields.
 func quick(n, at int, fields object) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -50,7 +50,7 @@ func quick(n, at int, fields object) []any {
 	return list
 }
 
-// sequence checks that results are of the first n items, in order.
+// sequence checks that the results are those of the first n items, in order.
 func sequence(t *testing.T, got []slot.Done, n int) {
 	t.Helper()
 	require.Len(t, got, n)
@@ -61,7 +61,7 @@ func sequence(t *testing.T, got []slot.Done, n int) {
 	}
 }
 
-// Death at any moment: whatever was published is kept although no message told of it, and only the item that ran runs again.
+// Death at any moment keeps all published results, although no message told of them. Only the item that ran runs again.
 func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"kill", "unpublished", "half"} {
@@ -93,7 +93,7 @@ func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
 }
 
-// What lies on the board becomes known while a long item runs, which ends only when it is.
+// The worker sees results on the board while a long item runs. That item ends only when the worker has seen them.
 func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
 	s, task := onBoard(t)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -123,7 +123,7 @@ func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
 	}
 }
 
-// The limit is on each item, however long no message comes.
+// The limit is for each item, also when no message comes for a long time.
 func TestBoard_TimeoutCountsFromTheItemsOwnBeginning(t *testing.T) {
 	s, task := onBoard(t)
 	items := make([]any, 8)
@@ -161,7 +161,7 @@ func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
 	}
 }
 
-// Values of every size, on the board, around it and more than it holds, come in order; a fault too.
+// Values of every size come in order, also those that do not fit on the board. So does a fault.
 func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 	s, task := onBoard(t)
 	sizes := []int{0, 3 << 20, 1, 250 << 10, 300 << 10, 7, 262144 - 4, 262144 - 5, 262144 - 8, 5 << 20, 0}
@@ -186,7 +186,7 @@ func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 	}
 }
 
-// Bytes become base64 on this side, from the board and from frames.
+// The worker encodes bytes as base64, from the board and from frames.
 func TestBoard_BytesOfEverySize(t *testing.T) {
 	s, task := onBoard(t)
 	times := []int{1, 100_000, 7, 43_000, 2}
@@ -204,7 +204,7 @@ func TestBoard_BytesOfEverySize(t *testing.T) {
 	}
 }
 
-// A slow taker of results: the process waits as long as the board is full.
+// When the worker takes results slowly, the process waits while the board is full.
 func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	s, task := onBoard(t)
 	items := make([]any, 60)
@@ -238,7 +238,7 @@ func TestBoard_OutputBelongsToItsItem(t *testing.T) {
 	}
 }
 
-// A forked child that returns from the task answers nothing, whether Python knows that it was forked or not.
+// A forked child that returns from the task must not answer, whether or not Python knows of the fork.
 func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	for _, how := range []string{"fork", "raw fork"} {
 		t.Run(how, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	}
 }
 
-// scribble is the part of faulty that breaks the board. It says whether how is one of its ways.
+// scribble is the part of faulty that breaks the board. It returns whether it knows the way how.
 func scribble(how string, say func(header, body string)) bool {
 	board := os.NewFile(wire.BoardDescriptor, "board")
 	post := func(end uint64, record []byte) {

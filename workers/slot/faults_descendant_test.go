@@ -23,7 +23,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// Descendants that left the group and hold standard output hold up nothing, and are gone with the process however it ends.
+// Descendants may leave the group and hold standard output. They delay nothing, and they die with the process.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
@@ -100,7 +100,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 	}
 }
 
-// abandoned is a worker that somebody kills: its task has put descendants everywhere and hangs. It gets its task as JSON.
+// abandoned is a worker that the test kills. Its task has left descendants everywhere and hangs. It gets its task as JSON.
 func abandoned() {
 	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
@@ -118,7 +118,7 @@ func abandoned() {
 	os.Exit(1)
 }
 
-// A sweeper that somebody killed before has a successor, which knows what was started before it.
+// If somebody kills the sweeper first, the worker starts another, which knows the processes from before.
 func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
@@ -145,7 +145,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	}
 }
 
-// sweeperOf is the sweeper among a program's children, or 0.
+// sweeperOf finds the sweeper among a program's children, 0 if there is none.
 func sweeperOf(program int) int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", program))
 	for _, list := range lists {

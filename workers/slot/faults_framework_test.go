@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// TestSlot_FaultsOfFrameworks stages every case of diagnosis/testdata/diagnosis.json in a real process: exceptions of the frameworks'
-// own names raised in a task, deaths with the frameworks' last words, commands that end with them.
+// TestSlot_FaultsOfFrameworks plays every case of diagnosis/testdata/diagnosis.json in a real process: a task raises exceptions
+// with the frameworks' names, or processes and commands end with the frameworks' last words.
 func TestSlot_FaultsOfFrameworks(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("diagnosis/testdata/diagnosis.json")
@@ -94,7 +94,7 @@ func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 		f = got[0].Fault
 		require.NotNil(t, f, string(got[0].Value))
 	}
-	ended := c.Kind.Deadly() || c.Poisoned && !c.Command // a command has ended anyway
+	ended := c.Kind.Deadly() || c.Poisoned && !c.Command // a command ends anyway
 	require.Equal(t, ended, err != nil, "whether the process was ended: %v", f)
 	require.Equal(t, c.Kind, f.Kind, f.Error())
 	require.Equal(t, [4]int64{c.Requested, c.Total, c.Free, c.Budget}, [4]int64{f.Requested, f.Total, f.Free, f.Budget}, f.Error())

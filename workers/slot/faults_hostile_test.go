@@ -14,14 +14,14 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// TestSlot_Hostile is what a task can do on purpose to stay or to hide. Whatever it was, the results before it are exact, nothing
-// is left when the call's end is told, the next call feels nothing, and neither does a neighbour.
+// TestSlot_Hostile runs tasks that try on purpose to stay or to hide. The results before that are exact. When the call ends,
+// nothing is left of them. Neither the next call nor a neighbour notices.
 func TestSlot_Hostile(t *testing.T) {
 	undisturbed := neighbour(t)
 	t.Run("Ways", func(t *testing.T) {
 		for _, c := range []struct {
 			how string
-			// hangs: the item does not return. leaves is how many processes there are when it has.
+			// hangs means that the item does not return; leaves is the number of processes that it leaves then.
 			hangs  bool
 			leaves int
 		}{
@@ -61,7 +61,7 @@ func TestSlot_Hostile(t *testing.T) {
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {
-							// One that forks and ends while they are counted is counted at neither place.
+							// A process that forks and ends during the count is missed, as is its child. So count again.
 							wait.For(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
 							require.NoError(t, s.Clear(t.Context()))
 						}

@@ -10,9 +10,9 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// TestSlot_FaultsOfInstalledFrameworks asks the frameworks themselves for more memory than there can be, on the CPU.
+// TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than there can be, on the CPU.
 func TestSlot_FaultsOfInstalledFrameworks(t *testing.T) {
-	// More than there are addresses, since a system that overcommits refuses nothing less.
+	// This is more than there are addresses: a system that overcommits refuses nothing less.
 	const mostOfAll = 1 << 48
 	for module, c := range map[string]struct {
 		task      string
@@ -45,7 +45,7 @@ def item(x):
 			f := newForge(t, c.task)
 			task := f.task("item")
 			task.Interpreter = interpreter
-			// Some take half a minute to import.
+			// The import of some takes half a minute.
 			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), slot.Call{Task: task, Items: values(0), Done: func(slot.Done) {}}))
 			require.Equal(t, gpumux.HostOOM, got.Kind, got.Error())
 			require.Equal(t, c.requested, got.Requested, got.Error())
@@ -55,8 +55,8 @@ def item(x):
 	}
 }
 
-// TestCap_InstalledTensorFlow: the calls with which TensorFlow is limited, and asked whether it is, are there. Without a GPU the
-// allocator of the CPU stands for a device's.
+// TestCap_InstalledTensorFlow checks that TensorFlow has the calls that set and read its limit. Without a GPU the CPU's allocator
+// stands in for a device's.
 func TestCap_InstalledTensorFlow(t *testing.T) {
 	python := exec.Command(withModule(t, "tensorflow"), "-c", `
 from gpumux import memory

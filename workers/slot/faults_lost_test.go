@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// A task that closes or replaces the wire's descriptor and goes on is told so, whichever of the two it did.
+// A task may close or replace the wire's descriptor and go on. In both cases its fault says so.
 func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 	for _, how := range []string{"lose_wire", "replace_wire"} {
 		t.Run(how, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 	}
 }
 
-// What is on the board counts, though the process cannot say so.
+// A result on the board counts, although the process cannot tell of it.
 func TestSlot_ResultWithoutTheWire(t *testing.T) {
 	s := newStand(t, gpumux.Persistent)
 	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1, "end": "lose_wire"})})

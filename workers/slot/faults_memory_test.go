@@ -18,8 +18,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// TestSlot_FaultsOfHostMemory lets the kernel's own out-of-memory killer end a task process, in a cgroup that nobody told the
-// slot about: a kill from outside, whose fault says where to look.
+// TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process in a cgroup that the slot does not know.
+// The fault of such a kill says where to look.
 func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	t.Parallel()
 	cgroup := limitedCgroup(t, 64<<20)
@@ -37,7 +37,7 @@ func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	}
 }
 
-// limitedCgroup makes a cgroup with a limit on memory, where the machine lets the test do that.
+// limitedCgroup makes a cgroup with a limit on memory, if the machine allows it.
 func limitedCgroup(t *testing.T, limit int) string {
 	t.Helper()
 	for root, file := range map[string]string{
@@ -49,7 +49,7 @@ func limitedCgroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
-		// Where the folder is none of the kernel's, there is no such file, and none may be made.
+		// If this is not the kernel's folder, the file is missing, and the test must not make it.
 		limits, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 		if err != nil {
 			continue
@@ -63,7 +63,7 @@ func limitedCgroup(t *testing.T, limit int) string {
 	return ""
 }
 
-// Where the kernel limits memory for us, it ends what passes the budget at once, with nobody watching.
+// With a limit of the kernel, the kernel ends at once what passes the budget. No watch is needed.
 func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
 	cgroups, err := process.OpenCgroups()
 	if err != nil {

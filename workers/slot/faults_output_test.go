@@ -45,7 +45,7 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	s.works()
 }
 
-// The file behind the output is the process's too. Whatever it makes of it costs lines of output at most.
+// The process can change the file of its output. That costs lines of output at most.
 func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"cut", "shell", "huge"} {
@@ -61,7 +61,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 				f := fault(t, err)
 				require.Equal(t, gpumux.Crash, f.Kind)
 				if mode == gpumux.Fresh {
-					// Nothing of an item is read before it ends, and nothing of another one is in its file.
+					// An item's output is read when it ends, and holds nothing of another item.
 					for i, d := range got {
 						require.True(t, strings.HasSuffix(d.Output, fmt.Sprintf("the end of %d\n", i)))
 						require.Less(t, len(d.Output), 20<<10)
@@ -74,7 +74,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 	}
 }
 
-// What is printed while no item runs costs no memory either.
+// Output while no item runs costs no memory either.
 func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -109,7 +109,7 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	}
 }
 
-// Whoever has a command's standard output and lives on keeps nobody waiting, and what was printed is whole.
+// Another process may hold a command's standard output and live on. Nobody waits for it, and the output is whole.
 func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "holder")
@@ -122,7 +122,7 @@ func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // the descriptor is ours now
+			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // now this process has the descriptor
 		}
 	}()
 	s := newStand(t, gpumux.Fresh)
@@ -143,7 +143,7 @@ sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 	}
 }
 
-// What a thread prints after its item has returned reaches the next item's output at worst: it breaks nothing.
+// A thread may print after its item has returned. At worst this text is in the next item's output.
 func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
@@ -174,7 +174,7 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
 
-// Half of a surrogate pair is what many readers of JSON refuse a whole file for.
+// Many readers of JSON refuse a whole file because of half a surrogate pair.
 func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
@@ -191,7 +191,6 @@ func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	require.Equal(t, `"\ud83d\ude00"`, string(got[1].Value))
 }
 
-// Who reads of a hang wants to know where.
 func TestSlot_AHangTellsItsStack(t *testing.T) {
 	t.Parallel()
 	for _, fresh := range []launch.Fresh{launch.Fork, launch.Spawn, ""} {
@@ -214,7 +213,7 @@ func TestSlot_AHangTellsItsStack(t *testing.T) {
 	}
 }
 
-// TestSlot_FaultsLeakNothing: what a process leaves in the worker is gone when its slot has the next one.
+// What a process leaves in the worker is gone when its slot has the next process.
 func TestSlot_FaultsLeakNothing(t *testing.T) {
 	s := newStand(t, gpumux.Persistent)
 	s.works()

@@ -18,21 +18,21 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// ending is one way in which a task process or an item ends badly; how is its name in testdata/faults.py.
+// ending is one way in which a task process or an item ends badly. The field how is its name in testdata/faults.py.
 type ending struct {
 	how  string
 	kind gpumux.Kind
-	// exit and message stand in the fault's fields of these names.
+	// exit and message are parts of the fault's fields of these names.
 	exit, message string
-	// lives: the fault is the item's alone, and the process goes on.
+	// lives means that only the item fails and the process goes on.
 	lives bool
-	// late: only a limit on time ends it.
+	// late means that only a limit on time ends it.
 	late bool
-	// loading is the kind when it happens while the task is imported. Default: kind.
+	// loading is the kind of the fault during the import. Default: kind.
 	loading gpumux.Kind
-	// thread: it can happen between items, on another thread.
+	// thread means that it can happen between items, on another thread.
 	thread bool
-	// native: it needs testdata/native.cpp.
+	// native means that it needs testdata/native.cpp.
 	native bool
 }
 
@@ -64,7 +64,7 @@ var endings = []ending{
 	{how: "recursion", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "maximum recursion depth"},
 }
 
-// neighbour is another slot that works all the time; ended stops it and says what was wrong with its results.
+// neighbour is another slot that works all the time. The function that it returns stops it and checks its results.
 func neighbour(t *testing.T) (ended func()) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 	dir, err := filepath.Abs("testdata")
@@ -105,7 +105,7 @@ func neighbour(t *testing.T) (ended func()) {
 	}
 }
 
-// TestSlot_Faults is every ending at every time in both modes, beside a neighbour that must not feel any of it.
+// TestSlot_Faults tries every ending at every time in both modes. A neighbour beside it must not notice.
 func TestSlot_Faults(t *testing.T) {
 	undisturbed := neighbour(t)
 	t.Run("Table", func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestSlot_Faults(t *testing.T) {
 				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 2, 5) })
 				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 1, 3) })
 				parallel("Spawned", func(t *testing.T) { duringItem(t, e, newSpawning(t), 1, 3) })
-				if !e.late { // where a limit on time ends it, the position changes nothing
+				if !e.late { // the position does not matter where a limit on time ends the item
 					parallel("First", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 0, 5) })
 					parallel("Last", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 4, 5) })
 					parallel("ForkedFirst", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 0, 3) })
@@ -192,7 +192,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	s.works()
 }
 
-// whileIdle ends the process between two calls, which is nobody's fault.
+// whileIdle ends the process between two calls. That is no item's fault.
 func whileIdle(t *testing.T, e ending) {
 	s := newStand(t, gpumux.Persistent)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -206,12 +206,12 @@ func whileIdle(t *testing.T, e ending) {
 	s.works()
 }
 
-// whileStopping ends the process in the middle of its own end.
+// whileStopping lets the process end badly while it is already ending.
 func whileStopping(t *testing.T, e ending) {
 	s := newStand(t, gpumux.Persistent)
 	_, err := s.run(slot.Call{Task: s.task("item", "END_EXIT", e.how), Items: values(object{"i": 0})})
 	require.NoError(t, err)
-	// Another task takes the place of the first one, which is asked to end.
+	// Another task needs the slot, so the worker asks the first process to end.
 	s.works()
 	require.Len(t, s.left(), 1)
 }

@@ -143,7 +143,7 @@ func faulty() {
 	forever()
 }
 
-// TestSlot_AProcessThatBreaksTheWire: whatever a task process says, it costs that process and the item that ran, no more.
+// Wrong messages cost the process that sends them and its running item, no more.
 func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 	t.Parallel()
 	for how, want := range map[string]struct {
@@ -227,7 +227,7 @@ func (s *stand) faulty(how string) launch.Task {
 	return task
 }
 
-// What a process does to its wire between two calls is seen by the next call, which it costs one item.
+// When a process breaks its wire between two calls, the next call notices and loses one item.
 func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 	for how, message := range map[string]string{
 		"talk while idle": "not its turn", "closed while idle": "closed its wire and went on",
@@ -251,7 +251,7 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 	}
 }
 
-// A process that stopped between two calls cannot be told from a slow one: the limit on an item's time is what finds it.
+// A process that was stopped between two calls looks like a slow one. The time limit of the next item finds it.
 func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
@@ -266,13 +266,13 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	s.works()
 }
 
-// stopped reports whether a process, as left describes it, is stopped by a signal.
+// stopped reports whether a signal has stopped a process, which is given as left describes it.
 func stopped(process string) bool {
 	file, _, _ := strings.Cut(process, " ")
 	return state(filepath.Dir(file)) == "T"
 }
 
-// Deaths before the first word of the process: whatever stands between the worker and the task.
+// A launcher between the worker and the task may end before the process sends its first message.
 func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
 	for script, want := range map[string]struct{ exit, message string }{
 		"kill -SEGV $$":                      {"signal SIGSEGV", ""},

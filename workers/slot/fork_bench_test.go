@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// BenchmarkSlot_FreshItem measures one item at a time, in a process of its own that is forked, in one that is a new interpreter,
-// and in one that stays, for modules of different weight. GPUMUX_TEST_PYTHON is the Python that has them.
+// BenchmarkSlot_FreshItem measures one item at a time in a forked process, in a new interpreter and in a process that stays, for
+// light and heavy modules. GPUMUX_TEST_PYTHON is the Python that has the modules.
 func BenchmarkSlot_FreshItem(b *testing.B) {
 	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
 	if interpreter == "" {

@@ -25,7 +25,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
-// What a fork would break or share is seen, said once, and done with new interpreters instead.
+// When a fork would break or share something, the slot logs it once and starts new interpreters instead.
 func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
 	t.Parallel()
 	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
@@ -53,7 +53,7 @@ func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
 	}
 }
 
-// A fork that goes wrong later, in whatever way, costs time and no item.
+// A fork that goes wrong later costs time and no item.
 func TestFork_AForkThatGoesWrongFailsNoItem(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]string{"Hang": "time.sleep(600)", "Death": "os._exit(1)"} {
@@ -105,8 +105,8 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	wait.For(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
-// forking is a worker that somebody kills: two of its slots have a forked process each, one that hangs and one with a descendant
-// that got away by forking and hangs as well.
+// forking is a worker that the test kills. Two of its slots have a forked process each. One hangs; the other also has a
+// descendant that left its group and hangs.
 func forking() {
 	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
@@ -142,7 +142,7 @@ def slow(x):
 		require.Equal(t, n+2, f.imports())
 	}
 
-	// An item that runs is no business of its template's.
+	// A running item goes on when its template dies.
 	var got []slot.Done
 	ended := make(chan error, 1)
 	go func() {
@@ -162,7 +162,6 @@ def slow(x):
 	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
-// What waits in a template to become a task process may die too.
 func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	f := newForge(t, forked)
 	s := f.slot("cpu/0", nil)
@@ -180,7 +179,7 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	require.Equal(t, 1, f.imports())
 }
 
-// A child that dies because the call's time is over says nothing about forking, and no other interpreter starts for it.
+// A child may die because the call's time is over. Then forking works, and no interpreter starts instead.
 func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
 	f := newForge(t, `
 import gpumux.wire
@@ -205,7 +204,7 @@ def item(x): return x
 	require.Empty(t, f.logged("could not be forked"))
 }
 
-// Idle templates cost memory that no budget counts, so there are few: those used last.
+// Idle templates cost memory that no budget counts. So only those used last stay.
 func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"
 	for i := range 8 {
@@ -229,7 +228,7 @@ func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	require.Equal(t, 7, f.imports(), "none of them was ended")
 	use(1)
 	require.Equal(t, 8, f.imports())
-	f.slot("cpu/1", nil) // one more slot, one more template
+	f.slot("cpu/1", nil) // one more slot allows one more template
 	use(2, 3, 1, 4, 5, 6)
 	require.Equal(t, 9, f.imports())
 }

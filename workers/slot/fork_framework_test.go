@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// Random state that came from the system differs between items as in new interpreters; what the task seeded stays.
+// Random state from the system differs between items, as in new interpreters. A seed of the task stays.
 func TestFork_RandomState(t *testing.T) {
 	f := newForge(t, `
 import random
@@ -75,7 +75,7 @@ def item(x): return [put.random(), listed.random(), drawn.random(), key.random()
 	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
-// columns checks which positions of the results differ from item to item.
+// columns checks at which positions the results of items differ.
 func columns(t *testing.T, results []string, differ ...bool) {
 	t.Helper()
 	for at, want := range differ {
@@ -93,7 +93,7 @@ func columns(t *testing.T, results []string, differ ...bool) {
 	}
 }
 
-// What a framework is after its import can be forked, and works in the child; what it becomes with its first use can not.
+// A framework that was only imported can be forked and works in the child. After its first use jax can no longer be forked.
 func TestFork_Frameworks(t *testing.T) {
 	for module, code := range map[string]struct{ use, sum string }{
 		"jax":   {"import jax\njax.config.update('jax_platforms', 'cpu')\nimport jax.numpy as jnp\ndef use(x): return float((jnp.ones((64, 64)) @ jnp.ones((64, 64))).sum()) + x\n", "262144"},
@@ -123,7 +123,7 @@ func TestFork_Frameworks(t *testing.T) {
 	}
 }
 
-// What a framework's random numbers start from differs between items as in new interpreters.
+// The framework's random numbers differ between items, as in new interpreters.
 func TestFork_RandomStateOfTorch(t *testing.T) {
 	interpreter := withModule(t, "torch")
 	f := newForge(t, "import torch\ndef item(x): return [float(torch.rand(1))]\n")
@@ -142,7 +142,7 @@ func TestFork_RandomStateOfTorch(t *testing.T) {
 	require.Len(t, f.logged("template ready"), 2)
 }
 
-// withModule is a Python that has a module, of those in the list GPUMUX_TEST_FRAMEWORKS and the tests' own.
+// withModule finds a Python that has a module, among those in GPUMUX_TEST_FRAMEWORKS and the tests' own.
 func withModule(t *testing.T, module string) string {
 	t.Helper()
 	venv, err := filepath.Abs("../../.venv/bin/python")

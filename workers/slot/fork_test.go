@@ -71,18 +71,18 @@ func (f *forge) task(function string) launch.Task {
 	}
 }
 
-// run is the values of items, as JSON.
+// run returns the values of items as JSON.
 func (f *forge) run(s *slot.Slot, function string, items ...any) []string {
 	f.t.Helper()
 	return f.texts(f.try(s, function, items...))
 }
 
-// try is run for goroutines other than the test's.
+// try is run for other goroutines than the test's.
 func (f *forge) try(s *slot.Slot, function string, items ...any) ([]slot.Done, error) {
 	return run(f.t, s, slot.Call{Task: f.task(function), Items: values(items...)})
 }
 
-// texts are the values of items that have all succeeded.
+// texts returns the values of items, which must all have succeeded.
 func (f *forge) texts(got []slot.Done, err error) []string {
 	f.t.Helper()
 	require.NoError(f.t, err)
@@ -98,7 +98,7 @@ func (f *forge) logged(text string) []observer.LoggedEntry {
 	return f.log.FilterMessageSnippet(text).All()
 }
 
-// pid is the process of the template that was made last.
+// pid is the process of the newest template.
 func (f *forge) pid() int {
 	f.t.Helper()
 	made := f.logged("template ready")
@@ -167,7 +167,7 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 	require.Equal(t, 3, f.imports())
 }
 
-// Slots of one device share a template; those of another have their own, since a module may look at the device it imports on.
+// Slots of one device share a template. Each device has its own, because a module may look at its device during the import.
 func TestFork_SlotsOfADeviceShareATemplate(t *testing.T) {
 	f := newForge(t, forked+`
 at_import = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -199,7 +199,7 @@ def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot
 	}
 }
 
-// SIGTERM is the task's own if it says so while it is imported.
+// A task may set its own handler of SIGTERM during its import.
 func TestFork_SignalHandlersOfTheImportStay(t *testing.T) {
 	f := newForge(t, `
 import signal
@@ -246,7 +246,7 @@ def item(x):
 	require.Len(t, left, 3, "the import's folder is there for all items, and theirs is gone: %v", left)
 }
 
-// Where the import sends standard output, it stays; the rest of the output is the item's.
+// If the import redirects standard output, that stays. All other output belongs to the item.
 func TestFork_OutputThatTheImportTurnedAway(t *testing.T) {
 	f := newForge(t, `
 null = os.open(os.devnull, os.O_RDWR)

@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// faltering are the items of a list, and then what the source does instead of giving the next one.
+// faltering gives the items of a list, and then calls then.
 func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.Seq2[gpumux.Item, error] {
 	return func(yield func(gpumux.Item, error) bool) {
 		for item, err := range values(list...) {
@@ -35,7 +35,7 @@ func plain(i int) gpumux.Item {
 	return gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
 }
 
-// What is there runs while the source is slow, and how slow it is counts as no item's time.
+// Items that have come run while the source is slow. The wait for the source does not count as an item's time.
 func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []bool{false, true} {
@@ -75,7 +75,7 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 	}
 }
 
-// A source that never answers keeps nothing of what runs from its end, and has no part in the next call.
+// A source that hangs delays no running item, and does not disturb the next call.
 func TestIntake_ASourceThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"timeout", "cancel", "lapsed", "stop"} {
@@ -160,7 +160,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 	}
 }
 
-// What was read before an error runs to its end and counts; then the call ends with the error, and the process stays.
+// The items before an error run and count. Then the call ends with the error, and the process stays.
 func TestIntake_ASourceThatFails(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []string{"", "1"} {
@@ -184,7 +184,7 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 	}
 }
 
-// Of items that are larger than a frame hardly more are pulled than run, however many a micro-batch may have.
+// The slot pulls few items ahead if they are larger than a frame, whatever the size of a micro-batch.
 func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
@@ -209,7 +209,7 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(4))
 }
 
-// A process that hangs reads nothing, and is ended all the same, however much waits for it.
+// A process that hangs reads nothing. The slot ends it even when much data waits for it.
 func TestIntake_AHangBehindLargeItems(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"timeout", "cancel", "stop"} {
@@ -235,7 +235,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			case "timeout":
 				require.Equal(t, gpumux.Timeout, fault(t, <-ended).Kind)
 			case "cancel":
-				// The owner would have handed on what blocks it by then.
+				// If the owner waited for the process, it would be blocked by now.
 				<-time.After(2 * patience)
 				cancel(enough)
 				require.ErrorIs(t, <-ended, enough)

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// burning burns so much time of its processor for an item, in microseconds, and returns what its process has used of it in all.
+// burning uses an item's number of microseconds of processor time. It returns how much its process has used in all.
 const burning = `
 import time
 
@@ -28,8 +28,8 @@ def burn(us):
     return time.process_time()
 `
 
-// BenchmarkSlot_PersistentItem measures items of the length that is its name in one slot, in time of the processor, which other work
-// on the machine disturbs least: what the Go side takes for each, and what the process takes beyond the item itself.
+// BenchmarkSlot_PersistentItem measures what each item costs the Go side and the process, without the item's own work. The name
+// is the length of the items. It measures processor time, which other work on the machine disturbs least.
 func BenchmarkSlot_PersistentItem(b *testing.B) {
 	for _, length := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 14 * time.Millisecond} {
 		b.Run(length.String(), func(b *testing.B) {
@@ -62,7 +62,7 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 	}
 }
 
-// processor is the time of it that this program has used.
+// processor is the processor time that this program has used.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -21,8 +21,8 @@ func (r *sparing) Held() int64 {
 	return 1 << 20
 }
 
-// What a short item costs is mostly the messages that bring it, so many go in one frame; and nobody looks at the memory of a process
-// without a budget.
+// A short item costs mostly its messages, so many items go in one frame. Without a budget nobody looks at the memory of the
+// process.
 func TestOccupant_ShortItemsAreGivenManyAhead(t *testing.T) {
 	for _, c := range []struct {
 		pace        time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// unanswered lets nobody open a file, as where it lies on a network file system whose server is away, until release.
+// unanswered makes every open of a file hang until release, as on a network file system whose server is away.
 func unanswered(t *testing.T, path string) (release func()) {
 	t.Helper()
 	lease := exec.Command("python3", "-c", `
@@ -42,7 +42,7 @@ sys.stdin.read()
 	return release
 }
 
-// A program that cannot be read holds up its own call alone, and that only for so long.
+// A program that cannot be read delays only its own call, and only for a limited time.
 func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "program")
@@ -67,7 +67,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 		ended <- patient.Run(context.Background(), call)
 	}()
 	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
-	// Neither another start nor a slot that is to stop waits for it.
+	// Another start does not wait for it, and neither does a slot that stops.
 	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
 	got, err := run(t, other, slot.Call{Task: launch.Task{Name: "near", Command: []string{"echo", "2"}}, Items: values(1)})
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	require.NoError(t, s.Stop(context.Background()))
 }
 
-// A Python that hangs before it runs anything is a fault that says how to see it.
+// When Python hangs before it runs anything, the fault says how to see that.
 func TestSlot_AnInterpreterThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)

@@ -18,12 +18,12 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
-// starved is a worker that may open no more files for a while. It says what it sees, a line each.
+// starved is a worker that can open no files for a while. It prints a line for each call.
 func starved() {
 	var full, none syscall.Rlimit
 	if r, w, err := os.Pipe(); err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &full) != nil {
 		os.Exit(1)
-	} else { // what Go itself needs is open now
+	} else { // Go has now opened the files that it needs itself
 		r.Close()
 		w.Close()
 	}
@@ -67,7 +67,7 @@ func or(err error) string {
 	return err.Error()
 }
 
-// A worker that is out of files for a moment has no items to blame, and goes on when it has some again.
+// A worker that is out of files for a moment blames no item, and goes on when it can open files again.
 func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
 	t.Parallel()
 	program := exec.Command(os.Args[0])
@@ -79,7 +79,7 @@ func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
 	require.Equal(t, short+short+short+"\n\n\n", string(out))
 }
 
-// A program that is not there will not be there for the next item.
+// A program that is missing for one item will be missing for the next one too.
 func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))

@@ -26,7 +26,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// TestMain also is the programs that tests start: a worker to be killed, and a task process written in Go.
+// TestMain is also the programs that tests start, such as a worker to kill and a task process in Go.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
 	case "worker":
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		// Most of what parallel tests do here is waiting.
+		// Parallel tests mostly wait here.
 		if err := parallel.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 			panic(err)
 		}
@@ -174,7 +174,7 @@ func python(dir, function string) launch.Task {
 	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: dir}
 }
 
-// values makes items of anything that is JSON.
+// values makes items of values that can be JSON.
 func values(items ...any) iter.Seq2[gpumux.Item, error] {
 	return func(yield func(gpumux.Item, error) bool) {
 		for i, item := range items {

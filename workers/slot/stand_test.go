@@ -25,23 +25,22 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// patience bounds an item where something hangs on purpose. Nothing else that these items do takes nearly as long.
+// patience limits an item that hangs on purpose. Other items of these tests take much less.
 const patience = 1200 * time.Millisecond
 
-// stand is a slot with tasks that end badly. Its processes carry a mark of their own, so that what is left of them is
-// found wherever it went.
+// stand is a slot with tasks that end badly. A mark in their environment finds its processes wherever they went.
 type stand struct {
 	*slot.Slot
 	t    *testing.T
 	mode gpumux.Mode
-	// fresh is how its tasks say that fresh processes come to be.
+	// fresh is how its tasks want fresh processes to be made.
 	fresh  launch.Fresh
 	device string
 	mark   string
 	log    string
 }
 
-// stands counts them, since a test may have several.
+// stands numbers them, because a test may have several.
 var stands atomic.Int64
 
 func newStand(t *testing.T, mode gpumux.Mode) *stand {
@@ -61,7 +60,7 @@ func newStand(t *testing.T, mode gpumux.Mode) *stand {
 	return s
 }
 
-// newSpawning is a stand that starts a new interpreter for each item.
+// newSpawning makes a stand that starts a new interpreter for each item.
 func newSpawning(t *testing.T) *stand {
 	t.Helper()
 	s := newStand(t, gpumux.Fresh)
@@ -69,7 +68,7 @@ func newSpawning(t *testing.T) *stand {
 	return s
 }
 
-// limit makes the slot, with this limit on starts.
+// limit makes the slot anew with this time limit for starts.
 func (s *stand) limit(start time.Duration) {
 	if s.Slot != nil {
 		require.NoError(s.t, s.Stop(context.Background()))
@@ -79,7 +78,7 @@ func (s *stand) limit(start time.Duration) {
 	})
 }
 
-// limitStart lets a start that hangs on purpose last many times as long as a good one does on this machine just now.
+// limitStart sets the limit for starts to several times what a good start takes on this machine now.
 func (s *stand) limitStart() {
 	s.t.Helper()
 	began := time.Now()
@@ -88,7 +87,7 @@ func (s *stand) limitStart() {
 	require.NoError(s.t, os.WriteFile(s.log, nil, 0o644))
 }
 
-// task is a function of testdata/faults.py; env are pairs of a name and a value.
+// task is a function of testdata/faults.py. The env are pairs of a name and a value.
 func (s *stand) task(function string, env ...string) launch.Task {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(s.t, err)
@@ -110,7 +109,7 @@ func (s *stand) run(call slot.Call) ([]slot.Done, error) {
 	return run(s.t, s.Slot, call)
 }
 
-// canceled cancels the call as soon as its last item has begun, and looks for what is left when the slot has answered.
+// canceled cancels the call when its last item has begun, and checks that the slot then leaves no process.
 func (s *stand) canceled(call slot.Call) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -131,7 +130,7 @@ func (s *stand) canceled(call slot.Call) {
 	require.Equal(s.t, slot.Vacant, s.State())
 }
 
-// works is the call after the fault: nothing of it may be felt.
+// works makes a call after the fault, which must go well.
 func (s *stand) works() {
 	s.t.Helper()
 	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 90})})
@@ -145,7 +144,7 @@ func (s *stand) works() {
 	}
 }
 
-// dead checks a fault that ended the process: what it says, and that nothing of the process is left when it is told.
+// dead checks what a fault says that ended the process, and that no process is left by then.
 func (s *stand) dead(err error, e ending, kind gpumux.Kind, op string) *gpumux.Fault {
 	s.t.Helper()
 	require.Empty(s.t, s.left(), "the fault is told when the process is gone, not before")
@@ -173,7 +172,7 @@ func (s *stand) begun() []string {
 	return strings.Fields(string(data))
 }
 
-// program starts this test binary as another program, which is given a task and says on the reader what it sees.
+// program starts this test binary as another program with a task. The reader is the program's output.
 func (s *stand) program(name string, task launch.Task) (*exec.Cmd, io.Reader) {
 	s.t.Helper()
 	text, err := json.Marshal(task)
@@ -188,12 +187,12 @@ func (s *stand) program(name string, task launch.Task) (*exec.Cmd, io.Reader) {
 	return cmd, out
 }
 
-// left are the living processes with the slot's mark, without the templates and what waits in them.
+// left are the living processes with the slot's mark, without the templates and their waiting children.
 func (s *stand) left() []string {
 	return slices.DeleteFunc(s.marked(), isTemplate)
 }
 
-// templates are the templates, and what waits in them to become a task process.
+// templates are the templates and the children that wait in them.
 func (s *stand) templates() []string {
 	return slices.DeleteFunc(s.marked(), func(each string) bool { return !isTemplate(each) })
 }
@@ -212,7 +211,7 @@ func marked(t *testing.T, mark string) []string {
 		env, err := os.ReadFile(file)
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if len(command) == 0 {
-			continue // it has let go of its memory since the line before, as a template's helpers do at any time
+			continue // it has ended since the line before, as a template's helpers do at any time
 		}
 		words := bytes.Split(append(env, command...), []byte{0})
 		if err == nil && slices.ContainsFunc(words, func(word []byte) bool { return string(word) == mark }) {
@@ -224,7 +223,7 @@ func marked(t *testing.T, mark string) []string {
 
 type object = map[string]any
 
-// numbers are the items that the results are of.
+// numbers returns the items of the results.
 func numbers(t *testing.T, got []slot.Done) []int {
 	t.Helper()
 	list := []int{}

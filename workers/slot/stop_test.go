@@ -80,7 +80,7 @@ func TestSlot_StopEndsARunningCall(t *testing.T) {
 	require.ErrorIs(t, s.Run(context.Background(), slot.Call{}), slot.ErrStopped)
 }
 
-// doomed is a worker that runs a family of processes until somebody kills it.
+// doomed is a worker that runs a family of processes until the test kills it.
 func doomed() {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 	task := launch.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
@@ -112,12 +112,12 @@ func TestSlot_NothingOutlivesAKilledWorker(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has ended, reaped or not: whose child an orphan becomes is the system's affair.
+// gone reports whether a process has ended, reaped or not. The system decides who reaps an orphan.
 func gone(pid int) bool {
 	return strings.Contains("ZX", state(fmt.Sprintf("/proc/%d", pid)))
 }
 
-// state is the letter for what the process of a folder of /proc does, none when it is gone.
+// state returns the letter for the state of a process, given as its folder in /proc. It is empty when the process is gone.
 func state(process string) string {
 	stat, _ := os.ReadFile(filepath.Join(process, "stat"))
 	_, rest, _ := strings.Cut(string(stat), ") ")

@@ -36,7 +36,7 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.Contains(t, f.Error(), "no-such-python")
 }
 
-// The Python is asked which program it is, before it runs a task, and its environment is as open as a task's.
+// The worker starts Python to ask for its path, also with no more of the environment than a task gets.
 func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	s, dir := newSlot(t), folder(t)
@@ -51,7 +51,7 @@ func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
 }
 
-// A folder's task is what its file defines, whatever the name stands for once the file has run.
+// A folder's tasks are the functions that its files define, not what a name stands for after the import.
 func TestSlot_OwnRefusesWhatAModuleHasFromElsewhere(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "taken.py"), []byte(`import functools

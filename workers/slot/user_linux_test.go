@@ -25,7 +25,7 @@ import (
 // nobody is a user that every system has and that owns nothing.
 const nobody = 65534
 
-// peeping looks at what a task must not see of its worker.
+// peeping tries to see what a task must not see of its worker.
 const peeping = `
 import os, resource, subprocess
 
@@ -78,7 +78,7 @@ func open(t *testing.T) string {
 	return dir
 }
 
-// anyonesPython is a Python that nobody can start.
+// anyonesPython finds a Python that every user can start.
 func anyonesPython(t *testing.T) string {
 	t.Helper()
 	found, err := exec.LookPath("python3")
@@ -103,7 +103,8 @@ func peep(t *testing.T, s *slot.Slot, task launch.Task, secret string) (saw glim
 	return saw
 }
 
-// The worker's environment has credentials, and its tasks are the same user. Root sees everything, so root tests it as another.
+// The worker's environment has credentials, and its tasks run as the same user. Root sees everything, so a test as root uses
+// another user.
 func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	if os.Geteuid() == 0 {
 		dir := open(t)
@@ -173,7 +174,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, strconv.Itoa(nobody), string(got[0].Value))
 
-	// What it leaves is found and ended, though it is another user's.
+	// The worker also ends the processes that it leaves, although another user owns them.
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		_, err := run(t, s, slot.Call{Task: task("stray", mode), Items: values(1)})
 		require.NoError(t, err)
