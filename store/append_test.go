@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-// Results that come one by one leave few objects.
+// Results that come one by one make few objects.
 func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		a, err := s.Append("p")
@@ -73,7 +73,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 	require.Equal(t, []gpumux.Result{value(3, "1"), value(5, "3"), value(7, "1")}, resultsOf(t, s, a.name.key("p")))
 }
 
-// A store that takes nothing for a while loses nothing of what was there, and gets all that came meanwhile.
+// While the store takes nothing, stored results stay. Afterwards it gets all that came meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
@@ -104,7 +104,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	}
 }
 
-// A write that fails in the middle of many keeps what it has not written.
+// When a write fails in the middle, the Appender keeps the rest and writes it later.
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
@@ -219,7 +219,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 	})
 }
 
-// Where an Appender stands is known while a write hangs: chunks begin and heartbeat meanwhile.
+// At answers while a write hangs. Chunks need it to begin and to heartbeat.
 func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
@@ -237,7 +237,7 @@ func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 	require.NoError(t, <-flushed)
 }
 
-// Whatever is damaged on disk, the next write of the part is whole again.
+// After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
 	a, err := s.Append("p")

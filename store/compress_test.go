@@ -80,7 +80,7 @@ func TestFormatOf_LooksBehindTheCompression(t *testing.T) {
 }
 
 func TestSpool_DamagedArchives(t *testing.T) {
-	text := numbers(20_000) // good as JSON lines and as CSV
+	text := numbers(20_000) // valid as JSON lines and as CSV
 	gz, zst := gzipped(t, text), zstded(t, text)
 	flipped := func(s string, at int) string { return s[:at] + string(s[at]^0x55) + s[at+1:] }
 	for name, c := range map[string]struct{ file, text, want string }{
@@ -111,7 +111,7 @@ func TestSpool_DamagedArchives(t *testing.T) {
 	}
 }
 
-// A stream that breaks is no mistake of the file: trying again may help.
+// A broken stream is no mistake of the file. Another try may help.
 func TestSpool_BrokenStreamOfAnArchive(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, text := range []string{gzipped(t, numbers(10_000)), zstded(t, numbers(10_000))} {

@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-// damages are what may happen to the part of items 3 to 5.
+// damages are what can happen to the part of items 3 to 5.
 var damages = map[string]func(text string) string{
 	"a value changed":       func(text string) string { return strings.Replace(text, `"value":"four"`, `"value":"fuor"`, 1) },
 	"an index changed":      func(text string) string { return strings.Replace(text, `{"index":4`, `{"index":8`, 1) },
@@ -36,7 +36,7 @@ var damages = map[string]func(text string) string{
 	"another file": func(string) string { return strings.Repeat("what is this?\n", 50) },
 }
 
-// eachDamage runs a test on every kind of store with parts of items 0 to 2, 3 to 5, which is the damaged one, and 6 to 8.
+// eachDamage runs a test on every kind of store. It has parts of items 0 to 2, 3 to 5 and 6 to 8; the second is damaged.
 func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string)) {
 	for name, change := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestTail_PassesOverADamagedPart(t *testing.T) {
 		require.Equal(t, []int64{0, 1, 2, 6, 7, 8}, taken(t, unordered))
 		require.Empty(t, taken(t, ordered))
 		require.Empty(t, taken(t, unordered))
-		_, err = s.Find(t.Context(), nine) // the map, as it goes on
+		_, err = s.Find(t.Context(), nine) // as a map does when it goes on
 		require.NoError(t, err)
 		mends(t, s)
 		require.Equal(t, []int64{3, 4, 5, 6, 7, 8}, taken(t, ordered))
@@ -129,7 +129,7 @@ func TestTail_PassesOverADamagedPart(t *testing.T) {
 	})
 }
 
-// Deleted parts leave their items to be run again; the rest of what their writer stored counts.
+// The items of a deleted part run again. Other parts of its writer still count.
 func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", results(3, 4, 5)...)
@@ -171,7 +171,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	require.Equal(t, contract.Whole(9), found.Rest)
 }
 
-// Whoever comes second to set a part aside has nothing left to do.
+// Two workers may set the same part aside. The second has nothing to do.
 func TestSetAside_Twice(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", value(0, "1"))
@@ -182,7 +182,7 @@ func TestSetAside_Twice(t *testing.T) {
 	})
 }
 
-// Servers refuse a range of an object that has no byte.
+// Servers refuse a range of an empty object.
 func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	server := s3test.New(t)
 	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -210,7 +210,7 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	require.True(t, slices.Contains(server.Keys(), "p/damaged/"+part.String()))
 }
 
-// A part that a newer version wrote is not damaged: it stays, and whoever cannot read it says so.
+// A part of a newer version is not damaged. It stays, and an older version says that it cannot read it.
 func TestPart_ANewerVersionStays(t *testing.T) {
 	s := open(t, "mem://", nil)
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))

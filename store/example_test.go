@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// A store is a folder behind a blob URL; an object is there whole, or not at all.
+// A store is a folder behind a blob URL. An object is there as a whole or not at all.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")
@@ -33,7 +33,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer w.Abort() // nothing, once it is closed
+	defer w.Abort() // does nothing after Close
 	fmt.Fprintln(w, `"one"`)
 	fmt.Fprintln(w, `"two"`)
 	if err := w.Close(); err != nil {
@@ -47,7 +47,7 @@ func ExampleOpen() {
 	// <nil>
 }
 
-// Inputs of any size are checked, counted and put into the store once; any stretch of them can then be read.
+// An input of any size is checked, counted and put into the store once. Then any stretch of it can be read.
 func ExampleStore_PutSource() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
@@ -74,7 +74,7 @@ func ExampleStore_PutSource() {
 	// {"name":"Grace","age":85} <nil>
 }
 
-// A mistake in an input file is named with its line before anything runs.
+// A mistake in an input file is reported with its line before anything runs.
 func ExampleSpool() {
 	_, err := store.Spool(strings.NewReader("{\"n\": 1}\n{\"n\": two}\n"), store.SpoolOptions{Name: "items.jsonl"})
 	var wrong *store.SourceError
@@ -95,7 +95,7 @@ func ExampleFormatOf() {
 	// true
 }
 
-// What workers store in parts, in any order, becomes one results file in the order of the input.
+// Workers store parts in any order. The merge makes one results file in the order of the input.
 func ExampleStore_Merge() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
@@ -126,7 +126,7 @@ func ExampleStore_Merge() {
 	// 2 4 false <nil>
 }
 
-// A tail reads results while a map still writes them, each once and in order.
+// A tail reads the results of a running map, each once and in order.
 func ExampleStore_Tail() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
@@ -167,7 +167,7 @@ func ExampleStore_Tail() {
 	//   read {"index":2,"value":4}
 }
 
-// A name from outside can never reach other files.
+// A name from outside can never reach files outside the store.
 func ExampleStore_Key() {
 	s, err := store.Open(context.Background(), "mem://", nil)
 	if err != nil {

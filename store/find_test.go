@@ -92,7 +92,7 @@ func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	require.Equal(t, "maps/n/source.index", src.Index)
 }
 
-// A file of the same name and size with other items is another input.
+// A file with other items is another input, also with the same name and size.
 func TestSource_HashTellsVersionsApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		hashes := map[string]bool{}

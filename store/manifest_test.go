@@ -69,7 +69,7 @@ func TestClaim_ThatIsNoManifest(t *testing.T) {
 	}
 }
 
-// Of many that claim a folder at once one wins, and all know which.
+// When many claim a folder at once, one wins, and all learn which.
 func TestClaim_Concurrently(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 16
@@ -117,7 +117,7 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 	require.ErrorAs(t, err, &owner)
 }
 
-// A store is the same one whatever it is called, and another one even where it is called the same.
+// A store is the same under another URL. Other stores are refused, whatever their URL.
 func TestIdentity(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)

@@ -48,7 +48,8 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 	})
 }
 
-// Parts of any shape: every index comes once, from the part that begins first, or of two that begin alike from the first by name.
+// Parts may have any shape. Every index comes once, from the part that begins first. If two parts begin alike, the first by name
+// counts.
 func TestMerge_RandomParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()

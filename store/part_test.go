@@ -19,7 +19,7 @@ func fault(index int64, kind gpumux.Kind) gpumux.Result {
 	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: kind, Message: "a <b> & c"}}
 }
 
-// writePart stores results as a part of their own.
+// writePart stores results as one part.
 func writePart(t testing.TB, s *Store, folder string, results ...gpumux.Result) partName {
 	a, err := s.Append(folder)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func writePart(t testing.TB, s *Store, folder string, results ...gpumux.Result) 
 	return partName{writer: a.name.writer}
 }
 
-// resultsOf reads a part back.
+// resultsOf reads a part.
 func resultsOf(t testing.TB, s *Store, key string) (all []gpumux.Result) {
 	text := get(t, s, key)
 	require.Greater(t, len(text), headBytes)
@@ -104,7 +104,7 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 	}
 }
 
-// Large values are not copied on their way, whatever stands in them.
+// Large values take a path without copies, also if they hold line breaks.
 func TestPart_LargeValues(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
 	long := strings.Repeat("x", 3*wholeValue)
@@ -119,7 +119,7 @@ func TestPart_LargeValues(t *testing.T) {
 	require.Equal(t, json.RawMessage("[ \""+long+"\",  2]"), got[2].Value)
 }
 
-// since is what Since tells, and how many parts it found damaged.
+// since returns what Since tells and how many parts it found damaged.
 func since(t *testing.T, s *Store, folder string, w Written) (told map[int64]gpumux.Kind, damaged int) {
 	told = map[int64]gpumux.Kind{}
 	require.NoError(t, s.Since(t.Context(), folder, w, func(index int64, kind gpumux.Kind) { told[index] = kind }, func(err error) {

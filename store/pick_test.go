@@ -121,7 +121,7 @@ func TestPick_ErrorsComeOut(t *testing.T) {
 			}
 			return true
 		})
-		require.True(t, errors.Is(err, context.Canceled) || errors.Is(err, enough), "%v", err) // a request gives its context's cause
+		require.True(t, errors.Is(err, context.Canceled) || errors.Is(err, enough), "%v", err) // a request fails with its context's cause
 		require.Less(t, count, runs.Len())
 
 		require.NoError(t, s.Delete(t.Context(), src.URL))

@@ -104,7 +104,7 @@ func TestSealed_AnyStretchOfAnySizeIsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// A reader never takes for whole what was cut, changed, moved or put together from two objects.
+// A reader notices every object that was cut, changed, moved or put together from two.
 func TestSealed_NoticesEveryChange(t *testing.T) {
 	dir := t.TempDir()
 	data := bytes.Repeat([]byte("some text "), 3*sealSegment/10)
@@ -158,7 +158,7 @@ func TestSealed_AReplacedObjectIsNotReadWithTheHeadOfTheOldOne(t *testing.T) {
 	}
 }
 
-// An encrypted object costs a server the requests of a plain one, and one more before the first stretch from its middle.
+// An encrypted object needs as many requests as a plain one, and one more for a stretch from its middle.
 func TestSealed_RequestsToAServer(t *testing.T) {
 	server := s3test.New(t)
 	s := openKeys(t, server.URL(""), oldRing)
@@ -183,7 +183,7 @@ func TestSealed_RequestsToAServer(t *testing.T) {
 	}
 }
 
-// Keys are rotated by adding one that encrypts; the older ones go on to decrypt.
+// To rotate keys, add one that encrypts. The older ones still decrypt.
 func TestSealed_KeysRotate(t *testing.T) {
 	url := "file://" + t.TempDir()
 	putObject(t, openKeys(t, url, oldRing), "old", []byte("text"))
@@ -204,7 +204,7 @@ func TestSealed_KeysRotate(t *testing.T) {
 	require.ErrorContains(t, err, "another key of the same name")
 }
 
-// Nothing that a store with keys does leaves plain text on its disk, and a store without them says what is missing.
+// A store with keys leaves no plain text on its disk. A store without keys says which key is missing.
 func TestSealed_AMapsObjects(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + dir
@@ -262,7 +262,7 @@ func TestSealed_AMapsObjects(t *testing.T) {
 	}
 }
 
-// People put sources into the store as they are; everything else in a store with keys is encrypted.
+// People put plain sources into the store. Everything else in a store with keys is encrypted.
 func TestSealed_OnlyItemsMayBePlain(t *testing.T) {
 	dir := t.TempDir()
 	without, s := openKeys(t, "file://"+dir, nil), openKeys(t, "file://"+dir, oldRing)
@@ -289,7 +289,7 @@ func TestSealed_OnlyItemsMayBePlain(t *testing.T) {
 	}
 }
 
-// A source from before there were keys, or under a key that is gone, is put again.
+// A plain source from before the keys, or one whose key is gone, is put again.
 func TestSealed_PutSourceReplacesWhatCannotBeRead(t *testing.T) {
 	url := "file://" + t.TempDir()
 	spooled, err := Spool(strings.NewReader("1\n2\n"), SpoolOptions{Dir: t.TempDir()})

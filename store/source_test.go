@@ -26,7 +26,7 @@ func itemsOf(t testing.TB, s *Store, src gpumux.Source, start, end int64) []stri
 	return texts
 }
 
-// numbered are n items, some of them long, as they are and as a file that is not tidy.
+// numbered makes n items, some of them long, and an untidy file with them.
 func numbered(n int) (items []string, tidy, untidy string) {
 	var a, b strings.Builder
 	b.WriteString(bom)

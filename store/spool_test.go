@@ -178,7 +178,7 @@ func TestSpool_LongLines(t *testing.T) {
 	require.ErrorContains(t, err, "in: a row is longer than 4MiB; look for a double quote")
 }
 
-// zeros is an endless line.
+// zeros reads as an endless line.
 type zeros struct{}
 
 func (zeros) Read(data []byte) (int, error) {

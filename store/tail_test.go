@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-// taken are the indexes that one call of Each hands out.
+// taken returns the indices that one call of Each hands out.
 func taken(t *testing.T, tail *Tail) []int64 {
 	t.Helper()
 	got := []int64{}
@@ -55,7 +55,7 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 		require.Equal(t, []int64{2, 3, 4, 5}, taken(t, tail))
 		grow(9, 8, 7, 6)
 		require.Equal(t, []int64{6, 7, 8, 9, 10, 11}, taken(t, tail))
-		writePart(t, s, "m.parts", results(5, 12, 13)...) // of another worker, with one result that is there already
+		writePart(t, s, "m.parts", results(5, 12, 13)...) // from another worker, with one result that is there already
 		require.Equal(t, []int64{12, 13}, taken(t, tail))
 		require.EqualValues(t, 14, tail.Count())
 	})
@@ -76,7 +76,7 @@ func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	})
 }
 
-// Whatever the order in which results come, from several writers whose parts grow, every index is handed out once.
+// Several writers add results in any order to growing parts. The tail hands out every index once.
 func TestTail_EachIndexOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 500
@@ -113,7 +113,7 @@ func TestTail_EachIndexOnce(t *testing.T) {
 	})
 }
 
-// What was read to its end is not read again; of a part that grew, only that one is.
+// The tail does not read a finished part again. Of the others it reads only those that grew.
 func TestTail_ReadsWhatIsNew(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)

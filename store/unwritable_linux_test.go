@@ -15,7 +15,7 @@ func TestOpen_UnwritableFolder(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o555))
 	if os.Getuid() == 0 {
-		// Root writes anywhere: become somebody else for this thread's dealings with files.
+		// Root can write anywhere, so this thread uses files as another user.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		require.NoError(t, unix.Setfsuid(65534))

@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// someItems are a subset of 0..n as runs, in one of many patterns, and as a set.
+// someItems picks a subset of 0..n in one of many patterns, as runs and as a set.
 func someItems(n int64) (runs gpumux.Runs, set map[int64]bool) {
 	set = map[int64]bool{}
 	share := rand.Float64()
@@ -30,7 +30,7 @@ func someItems(n int64) (runs gpumux.Runs, set map[int64]bool) {
 	return runs, set
 }
 
-// What a map finds left, however scattered, is exactly what has no result, whatever pieces it is cut into.
+// The rest of a map is exactly the items without a result, also if they are scattered and cut into pieces.
 func TestFind_RestIsTheComplement(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		lists := 0
@@ -77,7 +77,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 				require.LessOrEqual(t, piece.Len(), size)
 				require.Positive(t, piece.Len())
 				require.EqualValues(t, before, piece.Len()+rest.Len())
-				if piece.Len() > 1 { // a chunk that was handed back in the middle
+				if piece.Len() > 1 { // a chunk that was handed back half done
 					n := 1 + rand.Int64N(piece.Len()-1)
 					after := piece.After(n)
 					done := piece.Cut(n)

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-// child is set in the processes that tests of this package start to kill or to limit.
+// child is set in the processes that the tests start to kill or limit.
 const child = "GPUMUX_STORE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func startChild(t *testing.T, what, url string) (*exec.Cmd, *bufio.Reader) {
 func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18) // more than S3 takes in one piece here
+		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18) // more than one piece of an S3 upload
 		for _, content := range [][]byte{nil, []byte("small"), large} {
 			key := fmt.Sprintf("a/b/%d", len(content))
 			w, err := s.Create(ctx, key)
@@ -191,7 +191,7 @@ func abandon(url string) {
 		}
 		if i == 100 {
 			fmt.Println("writing")
-			io.Copy(io.Discard, os.Stdin) // wait to be killed without filling the disk
+			io.Copy(io.Discard, os.Stdin) // waits for the kill without filling the disk
 			select {}
 		}
 	}
@@ -250,7 +250,7 @@ func TestWriter_NoSpaceLeft(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// full writes an object under a limit on the size of files and returns what Close says.
+// full writes an object under a limit on the size of files. It returns the error of Close.
 func full(url string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	limit := syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}
@@ -266,7 +266,7 @@ func full(url string) error {
 		panic(err)
 	}
 	for range 100 {
-		w.Write(make([]byte, 1<<10)) // an error here must come back from Close
+		w.Write(make([]byte, 1<<10)) // Close must return this error too
 	}
 	return w.Close()
 }
