@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,11 +68,7 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	timeout := o.Timeout
-	if timeout <= 0 {
-		timeout = 5 * time.Second
-	}
-	dialing, cancel := context.WithTimeout(ctx, timeout)
+	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
 	defer cancel()
 	fail := func(err error, hint string) error {
 		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
@@ -84,24 +81,22 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 		if cause := refused(ctx, options.HostPort); cause != nil {
 			return nil, fail(cause, reachHint)
 		}
-		var denied *serviceerror.PermissionDenied
-		if errors.As(err, &denied) {
+		if errors.As(err, new(*serviceerror.PermissionDenied)) {
 			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
 		}
 		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
 	}
 	_, err = c.WorkflowService().DescribeNamespace(dialing, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
-	var missing *serviceerror.NamespaceNotFound
-	var notFound *serviceerror.NotFound
 	switch {
-	case errors.As(err, &missing), errors.As(err, &notFound):
-		c.Close()
-		return nil, fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give --namespace or TEMPORAL_NAMESPACE")
+	case errors.As(err, new(*serviceerror.NamespaceNotFound)), errors.As(err, new(*serviceerror.NotFound)):
+		err = fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give --namespace or TEMPORAL_NAMESPACE")
 	case err != nil && dialing.Err() != nil:
-		c.Close()
-		return nil, fail(err, reachHint)
+		err = fail(err, reachHint)
+	default: // other errors: a key may be allowed to run workflows but not to describe the namespace
+		return c, nil
 	}
-	return c, nil // other errors: a key may be allowed to run workflows but not to describe the namespace
+	c.Close()
+	return nil, err
 }
 
 // ClientOptions are the options that Connect dials with; workers use them too. The SDK's own log is silent.
@@ -119,21 +114,9 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 		options.FailureConverter = codec.Failures(options.DataConverter)
 	}
 	codec.Apply(&options, o.Codec)
-	if o.Address != "" {
-		options.HostPort = o.Address
-	}
-	if options.HostPort == "" {
-		options.HostPort = "127.0.0.1:7233"
-	}
-	if o.Namespace != "" {
-		options.Namespace = o.Namespace
-	}
-	if options.Namespace == "" {
-		options.Namespace = client.DefaultNamespace
-	}
-	if o.Identity != "" {
-		options.Identity = o.Identity
-	}
+	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
+	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
+	options.Identity = cmp.Or(o.Identity, options.Identity)
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Detail is all that can be said of one map.
@@ -94,23 +96,32 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
 		}
 	}
-	d.add(h.run.Pending, s.converter())
-	for _, child := range h.run.Children {
-		if len(d.Pending) >= MaxPending {
+	for p := range s.pending(ctx, h.run) {
+		if d.Pending = append(d.Pending, p); len(d.Pending) == MaxPending {
 			break
 		}
-		d.add(s.pendingOfChild(ctx, child), s.converter())
 	}
 	return nil
 }
 
-// pendingOfChild is empty for a segment that has just ended.
-func (s *Starter) pendingOfChild(ctx context.Context, child *workflowpb.PendingChildExecutionInfo) []*workflowpb.PendingActivityInfo {
-	answer, err := s.Client.DescribeWorkflowExecution(ctx, child.GetWorkflowId(), "")
-	if err != nil {
-		return nil
+// pending yields what a run has in flight, and its segments after that.
+func (s *Starter) pending(ctx context.Context, r *run) iter.Seq[Pending] {
+	return func(yield func(Pending) bool) {
+		activities := r.Pending
+		for i := 0; ; i++ {
+			for _, a := range activities {
+				if !yield(pendingOf(a, s.converter())) {
+					return
+				}
+			}
+			if i == min(len(r.Children), MaxPending) {
+				return
+			}
+			// A segment that has just ended has nothing in flight.
+			segment, _ := s.Client.DescribeWorkflowExecution(ctx, r.Children[i].GetWorkflowId(), "")
+			activities = segment.GetPendingActivities()
+		}
 	}
-	return answer.GetPendingActivities()
 }
 
 var pendingStates = map[enumspb.PendingActivityState]string{
@@ -119,15 +130,6 @@ var pendingStates = map[enumspb.PendingActivityState]string{
 	enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: "cancel requested",
 	enumspb.PENDING_ACTIVITY_STATE_PAUSED:           "paused",
 	enumspb.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:  "paused",
-}
-
-func (d *Detail) add(activities []*workflowpb.PendingActivityInfo, data converter.DataConverter) {
-	for _, a := range activities {
-		if len(d.Pending) >= MaxPending {
-			return
-		}
-		d.Pending = append(d.Pending, pendingOf(a, data))
-	}
 }
 
 func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) Pending {
@@ -151,4 +153,34 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 		p.Waiting = told.Waiting
 	}
 	return p
+}
+
+// stuckAfter is how often an activity must have failed to count as stuck.
+const stuckAfter = 3
+
+// Retries is what a running map tries again.
+type Retries struct {
+	// Chunks is how many chunks in flight are not in their first attempt.
+	Chunks int64
+	// Stuck are the light activities, those that read and write the store, that have failed at least three times and are tried on and
+	// on: each holds the map up. Fault is why the last attempt failed.
+	Stuck []Pending
+}
+
+// Retries looks at what the map has in flight.
+func (h *Handle) Retries(ctx context.Context) (Retries, error) {
+	var found Retries
+	r, err := h.starter.describe(ctx, h.ID)
+	if err != nil || r == nil {
+		return found, err
+	}
+	for p := range h.starter.pending(ctx, r) {
+		switch {
+		case p.Activity == contract.RunChunk && p.Attempt > 1:
+			found.Chunks++
+		case p.Activity != contract.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:
+			found.Stuck = append(found.Stuck, p)
+		}
+	}
+	return found, nil
 }

@@ -50,9 +50,41 @@ func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.R
 // FollowLines is Follow with the results as lines of JSON, without decoding them. A line is valid until the next step and ends
 // without a newline. An empty line says that nothing more is there at the moment.
 func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
+	return linesOf(func(give func([]byte) error) error {
+		return (&follower{h: h, o: o}).run(ctx, give)
+	})
+}
+
+// Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once and in no order. It is for
+// runs that do not complete; one that keeps its results elsewhere is an error.
+func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
+	return linesOf(func(give func([]byte) error) error {
+		f := &follower{h: h, o: FollowOptions{Unordered: true}}
+		if err := f.open(ctx); err != nil {
+			return err
+		}
+		if f.tail == nil {
+			return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", h.ID)
+		}
+		return eachLine(ctx, f.tail, give)
+	})
+}
+
+// StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
+func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
+	return linesOf(func(give func([]byte) error) error {
+		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
+		if err != nil {
+			return err
+		}
+		return eachLine(ctx, tail, give)
+	})
+}
+
+// linesOf yields the lines that a walk gives, and the error that it ends with.
+func linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		f := &follower{h: h, o: o}
-		err := f.run(ctx, func(line []byte) error {
+		err := walk(func(line []byte) error {
 			if !yield(line, nil) {
 				return errEnough
 			}
@@ -64,49 +96,9 @@ func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]b
 	}
 }
 
-// Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once and in no order. It is for
-// runs that do not complete; one that keeps its results elsewhere is an error.
-func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		f := &follower{h: h, o: FollowOptions{Unordered: true}}
-		err := f.open(ctx)
-		switch {
-		case err != nil:
-		case f.tail == nil:
-			err = fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", h.ID)
-		default:
-			err = eachLine(ctx, f.tail, yield)
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-// StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
-func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
-		if err == nil {
-			err = eachLine(ctx, tail, yield)
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-func eachLine(ctx context.Context, tail *store.Tail, yield func([]byte, error) bool) error {
-	err := tail.Each(ctx, func(line []byte) error {
-		if !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil) {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
+// eachLine gives the lines of a tail without their ends.
+func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) error {
+	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
 }
 
 // errEnough ends a walk whose taker wants no more.
@@ -145,14 +137,12 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 		if ended {
 			break
 		}
-		pause := time.NewTimer(min(latestLook, max(soonestLook, lookShare*time.Since(began))))
 		select {
 		case <-over:
-		case <-pause.C:
+		case <-time.After(min(latestLook, max(soonestLook, lookShare*time.Since(began)))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		pause.Stop()
 	}
 	if failed != nil {
 		return failed
@@ -168,9 +158,9 @@ func (f *follower) look(ctx context.Context, last bool, give func(line []byte) e
 		}
 	}
 	gave := false
-	err := f.tail.Each(ctx, func(line []byte) error {
+	err := eachLine(ctx, f.tail, func(line []byte) error {
 		gave = true
-		return give(bytes.TrimSuffix(line, []byte{'\n'}))
+		return give(line)
 	})
 	switch {
 	case err == nil:

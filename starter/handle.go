@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -94,31 +95,26 @@ const (
 // goroutine and never after it returned. A map that no worker serves shows nothing; see Starter.Serving.
 func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.Summary, error) {
 	polling, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		begin := time.Now()
-		timer := time.NewTimer(0)
-		defer timer.Stop()
-		for {
-			select {
-			case <-polling.Done():
-				return
-			case <-timer.C:
-			}
+	began := time.Now()
+	var polls sync.WaitGroup
+	polls.Go(func() {
+		for polling.Err() == nil {
 			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
 				show(p)
 			}
 			pause := youngPoll
-			if time.Since(begin) > youth {
+			if time.Since(began) > youth {
 				pause = agedPoll
 			}
-			timer.Reset(pause)
+			select {
+			case <-polling.Done():
+			case <-time.After(pause):
+			}
 		}
-	}()
+	})
 	summary, err := h.Wait(ctx)
 	stop()
-	<-done
+	polls.Wait()
 	return summary, err
 }
 
@@ -195,11 +191,10 @@ func (h *Handle) Cancel(ctx context.Context) error {
 
 // steered says what became of a request to a map.
 func (h *Handle) steered(name string, err error) error {
-	var missing *serviceerror.NotFound
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &missing):
+	case errors.As(err, new(*serviceerror.NotFound)):
 		return fmt.Errorf("%s map %s: it has ended; `gpumux show %s` tells what it came to", name, h.ID, h.ID)
 	case unreachable(err):
 		return fmt.Errorf("%s map %s: nobody answered in time, a worker must serve queue %s: %w", name, h.ID, gpumux.Queue, err)

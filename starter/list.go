@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"time"
 
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
@@ -43,23 +45,21 @@ type Listed struct {
 
 // List returns maps, the newest first, one entry per ID.
 func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
-	limit := o.Limit
-	if limit <= 0 {
-		limit = 20
-	}
+	limit := cmp.Or(max(o.Limit, 0), 20)
 	filter := ""
 	if o.Running {
 		filter = "ExecutionStatus = 'Running'"
 	}
 	var maps []Listed
 	var runs []*run
-	err := s.each(ctx, filter, func(r *run) bool {
-		runs = append(runs, r)
-		maps = append(maps, listed(r))
-		return len(maps) < limit
-	})
-	if err != nil {
-		return nil, err
+	for r, err := range s.newestRuns(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		runs, maps = append(runs, r), append(maps, listed(r))
+		if len(maps) == limit {
+			break
+		}
 	}
 	if o.Counts {
 		s.count(ctx, maps, runs)
@@ -67,28 +67,43 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	return maps, nil
 }
 
-// each calls f with the newest run of every map, the newest first, until f wants no more.
-func (s *Starter) each(ctx context.Context, filter string, f func(*run) bool) error {
-	query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
-	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), PageSize: 100, Query: query}
-	seen := map[string]bool{}
-	for {
-		answer, err := s.Client.ListWorkflow(ctx, request)
-		if err != nil {
-			return fmt.Errorf("list maps: %w", err)
-		}
-		for _, info := range answer.GetExecutions() {
+// newestRuns yields the newest run of every map, the newest first.
+func (s *Starter) newestRuns(ctx context.Context, filter string) iter.Seq2[*run, error] {
+	return func(yield func(*run, error) bool) {
+		seen := map[string]bool{}
+		query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
+		for info, err := range s.workflows(ctx, query) {
+			if err != nil {
+				yield(nil, fmt.Errorf("list maps: %w", err))
+				return
+			}
 			r := s.runOf(info)
-			if seen[r.ID] {
-				continue
+			if !seen[r.ID] && !yield(r, nil) {
+				return
 			}
 			seen[r.ID] = true
-			if !f(r) {
-				return nil
-			}
 		}
-		if request.NextPageToken = answer.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return nil
+	}
+}
+
+// workflows yields what a query finds.
+func (s *Starter) workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
+	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
+		request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), PageSize: 100, Query: query}
+		for {
+			page, err := s.Client.ListWorkflow(ctx, request)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, info := range page.GetExecutions() {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+				return
+			}
 		}
 	}
 }
@@ -106,26 +121,33 @@ func listed(r *run) Listed {
 func (s *Starter) count(ctx context.Context, maps []Listed, runs []*run) {
 	rung, err := s.served(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
-	var work sync.WaitGroup
-	room := make(chan struct{}, 8)
-	for i := range maps {
+	const most = 8
+	abreast(len(maps), most, func(i int) {
 		l, h := &maps[i], s.handle(runs[i], Found)
-		if l.Status != Completed && (l.Status != Running || !canAsk) {
-			continue
-		}
-		room <- struct{}{}
-		work.Go(func() {
-			defer func() { <-room }()
-			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
-			if l.Status == Completed {
-				if sum, err := h.Wait(ctx); err == nil {
-					l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
-				}
-			} else if p, err := h.Progress(ctx); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if l.Status == Completed {
+			if sum, err := h.Wait(ctx); err == nil {
+				l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
+			}
+		} else if l.Status == Running && canAsk {
+			if p, err := h.Progress(ctx); err == nil {
 				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused
 			}
+		}
+	})
+}
+
+// abreast calls f with 0 to n-1, most of them at a time.
+func abreast(n, most int, f func(i int)) {
+	var calls sync.WaitGroup
+	room := make(chan struct{}, most)
+	for i := range n {
+		room <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-room }()
+			f(i)
 		})
 	}
-	work.Wait()
+	calls.Wait()
 }

@@ -81,8 +81,7 @@ func (s *Starter) ask(ctx context.Context, queue string, patience time.Duration)
 		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	}, contract.DescribeWorker)
-	var unknown *serviceerror.Unimplemented
-	if errors.As(err, &unknown) {
+	if errors.As(err, new(*serviceerror.Unimplemented)) {
 		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
 		}, contract.DescribeWorkflow)

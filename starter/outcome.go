@@ -44,15 +44,11 @@ func (e *Canceled) Error() string {
 }
 
 // Terminated says that a map was ended from outside, without its own doing.
-type Terminated struct{ ID, Reason string }
+type Terminated struct{ ID string }
 
 // Error says how to go on.
 func (e *Terminated) Error() string {
-	reason := ""
-	if e.Reason != "" {
-		reason = " (" + e.Reason + ")"
-	}
-	return fmt.Sprintf("map %s was terminated%s; start it again to go on with the items that have no result", e.ID, reason)
+	return fmt.Sprintf("map %s was terminated; start it again to go on with the items that have no result", e.ID)
 }
 
 // NotFound says that there is no such map.

@@ -23,11 +23,7 @@ func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 			yield(gpumux.Result{}, err)
 			return
 		}
-		for result, err := range h.starter.ResultsOf(ctx, summary) {
-			if !yield(result, err) || err != nil {
-				return
-			}
-		}
+		h.starter.ResultsOf(ctx, summary)(yield)
 	}
 }
 
@@ -47,11 +43,7 @@ func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Se
 			yield(gpumux.Result{}, err)
 			return
 		}
-		for result, err := range st.Results(ctx, key) {
-			if !yield(result, err) || err != nil {
-				return
-			}
-		}
+		st.Results(ctx, key)(yield)
 	}
 }
 
@@ -87,27 +79,22 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 		}
 		defer file.Close()
 		from := bufio.NewReaderSize(file, 256<<10)
-		var long []byte
+		var line []byte
 		for {
-			line, err := from.ReadSlice('\n')
+			part, err := from.ReadSlice('\n')
+			line = append(line, part...)
 			switch {
 			case errors.Is(err, bufio.ErrBufferFull):
-				long = append(long, line...)
 				continue
-			case err == io.EOF && len(line)+len(long) == 0:
+			case err == io.EOF && len(line) == 0:
 				return
 			case err != nil && err != io.EOF:
 				yield(nil, fmt.Errorf("read the results %s: %w", summary.Output, err))
 				return
-			}
-			if len(long) > 0 {
-				long = append(long, line...)
-				line = long
-			}
-			if !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil) {
+			case !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil):
 				return
 			}
-			long = long[:0]
+			line = line[:0]
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (e *NothingToRetry) Error() string {
 }
 
 // Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
-// end up in one file. It runs with the edition of the task's code that there is now. Of a map that did not complete, the items without any result run.
+// end up in one file. It runs with the edition of the task's code that there is now. Of a map that did not complete, the items
+// without any result run.
 func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle, error) {
 	last, err := s.describe(ctx, id)
 	switch {
@@ -111,17 +112,21 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 }
 
 // newest is the ID of the newest map of a fingerprint, or "".
-func (s *Starter) newest(ctx context.Context, fingerprint string) (id string, err error) {
+func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error) {
 	const most = 10_000 // so that a server with very many maps is not read to its end
 	seen := 0
-	err = s.each(ctx, "", func(r *run) bool {
-		if r.Memo.Fingerprint == fingerprint {
-			id = r.ID
+	for r, err := range s.newestRuns(ctx, "") {
+		if err != nil {
+			return "", err
 		}
-		seen++
-		return id == "" && seen < most
-	})
-	return id, err
+		if r.Memo.Fingerprint == fingerprint {
+			return r.ID, nil
+		}
+		if seen++; seen == most {
+			break
+		}
+	}
+	return "", nil
 }
 
 // again starts a new run of a map that is over, over the items that in names.
@@ -144,8 +149,7 @@ func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 	}
 	in.Output = note.Output
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
-	var already *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &already) {
+	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
 		return nil, &StillRunning{ID: id}
 	}
 	return h, err

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
 )
@@ -72,8 +74,7 @@ func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 		return nil, &gpumux.InputError{Problems: []gpumux.Problem{{Field: "id", Message: err.Error()}}}
 	}
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if errors.As(err, new(*serviceerror.NotFound)) {
 		return nil, nil
 	}
 	if err != nil {
@@ -120,4 +121,19 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 		return in, fmt.Errorf("read the input of map %s: %w", r.ID, unseal(err))
 	}
 	return in, nil
+}
+
+func (s *Starter) converter() converter.DataConverter {
+	return cmp.Or(s.Converter, converter.GetDefaultDataConverter())
+}
+
+// sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
+func sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
+
+// unseal adds to such an error what to do.
+func unseal(err error) error {
+	if !sealed(err) {
+		return err
+	}
+	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys with --keys or GPUMUX_KEYS", err)
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -47,27 +49,6 @@ func (s *Starter) Close() {
 
 func (s *Starter) namespace() string { return cmp.Or(s.Namespace, client.DefaultNamespace) }
 
-// Map is one call of Start.
-type Map struct {
-	Input gpumux.MapInput
-	// ID names the map. Default: made of its task, input and options, so that the same call finds the same map.
-	ID string
-	// Spooled are the items in a local file; Input then has no items, source and range of its own.
-	Spooled *store.Spooled
-	// Scope tells tasks of the same name apart in a made ID, such as the folder that a local task lies in.
-	Scope string
-	// Edition tells versions of a task's code apart in a made ID, so that a changed task is a new map.
-	Edition string
-	// Label says in words where the items come from, such as a file's name, for people who list maps.
-	Label string
-	// Inline keeps the map out of the store as long as its results are few and small: nothing of it is left to go on with.
-	Inline bool
-	// Retry runs again those items only that failed, of the newest map of this task over these items, whatever its other options
-	// were: those given now count. Of a map that did not complete it runs those without a result. A *NothingToRetry says that there
-	// is no such map.
-	Retry bool
-}
-
 // Entry is how Start came to the run that it returns.
 type Entry string
 
@@ -97,8 +78,8 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	if err := given.Validate(); err != nil {
 		return nil, err
 	}
-	who := m.identify()
-	id, named := who.of(m.Edition), m.ID != ""
+	id, fingerprint := m.identify()
+	named := m.ID != ""
 	if named {
 		if err := CheckID(m.ID); err != nil {
 			return nil, err
@@ -106,11 +87,11 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		id = m.ID
 	}
 	if m.Retry {
-		return s.retry(ctx, m, id, who.fingerprint, named)
+		return s.retry(ctx, m, id, fingerprint, named)
 	}
 	placed, storeURL := false, ""
 	for range 8 { // each round but the last lost a race against another caller
-		last, err := s.own(ctx, id, who.fingerprint)
+		last, err := s.own(ctx, id, fingerprint)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +113,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			}
 			placed = true
 		}
-		note := m.note(who.fingerprint, id, storeURL, entry, last)
+		note := m.note(fingerprint, id, storeURL, entry, last)
 		m.Input.Output, storeURL = note.Output, note.Store
 		h, err := s.begin(ctx, id, m.Input, note, entry, reuse)
 		if !errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
@@ -209,6 +190,40 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	return s.handle(r, entry), nil
 }
 
+// longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
+const longestKeyword = 255
+
+// execute starts the workflow of a map, with search attributes where the server has them. They are never why a start fails.
+func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptions, in gpumux.MapInput) (client.WorkflowRun, error) {
+	if s.searchable(ctx) {
+		with := options
+		with.TypedSearchAttributes = temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(gpumux.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+			temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed).ValueSet(0))
+		run, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
+		if !errors.As(err, new(*serviceerror.InvalidArgument)) {
+			return run, err
+		}
+	}
+	return s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
+}
+
+// searchable reports whether the namespace has both attributes; the server is asked once.
+func (s *Starter) searchable(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.searched == nil {
+		answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
+		if err != nil && ctx.Err() != nil {
+			return false
+		}
+		there := answer.GetCustomAttributes()
+		has := err == nil && there[gpumux.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[gpumux.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+		s.searched = &has
+	}
+	return *s.searched
+}
+
 // OtherEdition says that the code of a map's task has changed since the map began, so that it cannot go on with it.
 type OtherEdition struct{ ID, Task, Began, Now string }
 
@@ -227,10 +242,7 @@ type OtherMap struct {
 
 // Error says what the ID names.
 func (e *OtherMap) Error() string {
-	over := e.Input
-	if over == "" {
-		over = "other items"
-	}
+	over := cmp.Or(e.Input, "other items")
 	if e.Items >= 0 {
 		over = fmt.Sprintf("%d items (%s)", e.Items, over)
 	}
