@@ -65,7 +65,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 					require.NoError(b, value.Get(&result))
 					require.EqualValues(b, chunk, result.Succeeded)
 				}
-				merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: c.Parts, Output: strings.TrimSuffix(c.Parts, "parts") + "results.jsonl", Items: n}, nil)
+				merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: c.Parts, Output: strings.TrimSuffix(c.Parts, "parts") + "results.jsonl", Items: n})
 				require.NoError(b, err)
 				require.EqualValues(b, n, merged.Succeeded)
 			}

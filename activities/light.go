@@ -98,7 +98,7 @@ func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract
 // MergeParts writes the results file.
 func (l *Light) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer alive(ctx)()
-	merged, err := l.Store.Merge(ctx, in, nil)
+	merged, err := l.Store.Merge(ctx, in)
 	return merged, hopeless(err)
 }
 

@@ -101,7 +101,7 @@ func (l *lab) merged(values []string) *gpumux.Source {
 	}
 	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", results))
 	in := contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: int64(len(values))}
-	merged, err := l.store.Merge(l.t.Context(), in, nil)
+	merged, err := l.store.Merge(l.t.Context(), in)
 	require.NoError(l.t, err)
 	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}
 }

@@ -28,26 +28,26 @@ const (
 	blockBytes = 64 << 10
 )
 
-// Appender adds results to the folder of a map. It writes few objects, however often it is told to: one that is not full yet is
-// replaced by a longer one. Add may be called while a Flush runs; only one Flush runs at a time.
+// Appender adds results to the folder of a map. It writes few objects, however often it flushes: a part that is not full yet is
+// replaced by a longer one. Add may be called while a Flush runs. Only one Flush runs at a time.
 type Appender struct {
 	s      *Store
 	folder string
 
 	flush sync.Mutex
-	// kept are the lines of the part that is not full, in order of index.
-	kept     []entry
-	keptSize int
+	// growing are the lines of the part that is not full, in order of index.
+	growing     []entry
+	growingSize int
 
 	mu sync.Mutex
 	// name is the part's; only a Flush changes it.
 	name partName
-	// added are lines that are not written yet; block is memory for the next ones.
-	added []entry
-	block []byte
+	// pending are lines that are not written yet; block is memory for the next ones.
+	pending []entry
+	block   []byte
 }
 
-// entry is a line of results. A large value is written from where it lies, between what stands before it and behind it.
+// entry is a line of results. A large value is not copied: line stands before it, after behind it.
 type entry struct {
 	index              int64
 	line, value, after []byte
@@ -71,14 +71,14 @@ func (s *Store) Append(folder string) (*Appender, error) {
 	return &Appender{s: s, folder: folder, name: partName{writer: hex.EncodeToString(id)}}, nil
 }
 
-// At is where the Appender stands: what is added from now on lies in its parts from there. It does not wait for a Flush.
+// At is where the Appender stands: its parts from there on hold what is added from now on. It does not wait for a Flush.
 func (a *Appender) At() Written {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return Written{a.name.writer, a.name.number}
 }
 
-// Add takes a result, which is written with the next Flush. The error says what is wrong with the result.
+// Add takes a result, which the next Flush writes. The error says what is wrong with the result.
 func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
@@ -88,31 +88,31 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if cap(a.block)-len(a.block) < blockBytes/4 {
 		a.block = make([]byte, 0, blockBytes)
 	}
-	e, block, err := lineOf(r, a.block)
+	e, block, err := encodeLine(r, a.block)
 	if err == nil {
-		a.added, a.block = append(a.added, e), block
+		a.pending, a.block = append(a.pending, e), block
 	}
 	return err
 }
 
-// Flush writes what was added. When it returns nil all of that survives a crash of the machine; after an error all of it waits for
-// the next Flush.
+// Flush writes what was added. When it returns nil, all of that survives a crash of the machine. After an error all of it waits
+// for the next Flush.
 func (a *Appender) Flush(ctx context.Context) error {
 	a.flush.Lock()
 	defer a.flush.Unlock()
 	a.mu.Lock()
-	added := a.added
-	a.added = make([]entry, 0, len(added)) // as many are likely to come again
+	added := a.pending
+	a.pending = make([]entry, 0, len(added)) // as many are likely to come again
 	a.mu.Unlock()
 	for len(added) > 0 {
-		n, size := 0, a.keptSize
-		for n < len(added) && (n == 0 || size+added[n].size() <= largestPart && len(a.kept)+n < largestInItems) {
+		n, size := 0, a.growingSize
+		for n < len(added) && (n == 0 || size+added[n].size() <= largestPart && len(a.growing)+n < largestInItems) {
 			size += added[n].size()
 			n++
 		}
 		if err := a.extend(ctx, added[:n], size); err != nil {
 			a.mu.Lock()
-			a.added = append(added, a.added...)
+			a.pending = append(added, a.pending...)
 			a.mu.Unlock()
 			return err
 		}
@@ -123,20 +123,20 @@ func (a *Appender) Flush(ctx context.Context) error {
 
 // extend writes the part with more lines.
 func (a *Appender) extend(ctx context.Context, more []entry, size int) error {
-	all := append(slices.Clip(a.kept), more...)
+	all := append(slices.Clip(a.growing), more...)
 	byIndex := func(x, y entry) int { return cmp.Compare(x.index, y.index) }
 	if !slices.IsSortedFunc(all, byIndex) {
 		slices.SortStableFunc(all, byIndex)
 	}
-	// Of two results for an item the first counts.
+	// The first result of an item counts.
 	all = slices.CompactFunc(all, func(x, y entry) bool { return x.index == y.index })
 	full := len(all) >= fullItems || size >= fullBytes
 	if err := a.write(ctx, all, full); err != nil {
 		return err
 	}
-	a.kept, a.keptSize = all, size
+	a.growing, a.growingSize = all, size
 	if full {
-		a.kept, a.keptSize = nil, 0
+		a.growing, a.growingSize = nil, 0
 		a.mu.Lock()
 		a.name.number++
 		a.mu.Unlock()
@@ -145,7 +145,7 @@ func (a *Appender) extend(ctx context.Context, more []entry, size int) error {
 }
 
 func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
-	h := head{Version: 1, Items: int64(len(lines)), Least: lines[0].index, Most: lines[len(lines)-1].index, Full: full}
+	h := partHead{Version: 1, Items: int64(len(lines)), Least: lines[0].index, Most: lines[len(lines)-1].index, Full: full}
 	sum := uint32(0)
 	for _, e := range lines {
 		h.Bytes += int64(e.size())
@@ -154,17 +154,13 @@ func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
 		}
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
-	first, err := h.line()
-	if err != nil {
-		return err
-	}
 	w, err := a.s.create(ctx, a.name.key(a.folder), creation{bytes: h.Bytes})
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
 	to := bufio.NewWriterSize(w, int(min(h.Bytes+headBytes, 256<<10)))
-	to.Write(first) // what keeps bytes from being written comes out of Flush
+	to.Write(h.firstLine()) // Flush returns the first error
 	for _, e := range lines {
 		to.Write(e.line)
 		to.Write(e.value)

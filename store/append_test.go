@@ -34,13 +34,13 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 				require.NoError(t, a.Flush(t.Context()), "nothing to do")
 			}
 		}
-		names, err := s.names(t.Context(), "p")
+		names, err := s.listParts(t.Context(), "p")
 		require.NoError(t, err)
 		require.Len(t, names, flushes*each/fullItems+1)
 		seen := map[int64]bool{}
 		for number := range names {
 			key := partName{a.name.writer, number}.key("p")
-			h, err := s.head(t.Context(), key)
+			h, err := s.readHead(t.Context(), key)
 			require.NoError(t, err)
 			require.Equal(t, number < len(names)-1, h.Full)
 			last := int64(-1)
@@ -141,12 +141,12 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 			require.NoError(t, a.Add(value(int64(i), text)))
 		}
 		require.NoError(t, a.Flush(t.Context()))
-		names, err := s.names(t.Context(), "p")
+		names, err := s.listParts(t.Context(), "p")
 		require.NoError(t, err)
 		got := map[int64]string{}
 		for _, name := range names {
 			all := resultsOf(t, s, name.key("p"))
-			h, err := s.head(t.Context(), name.key("p"))
+			h, err := s.readHead(t.Context(), name.key("p"))
 			require.NoError(t, err)
 			require.True(t, len(all) == 1 || h.Bytes <= largestPart, "only a single result may be larger")
 			for _, r := range all {
@@ -169,7 +169,7 @@ func TestAppender_ManyItemsInOneFlushMakePartsThatFit(t *testing.T) {
 		require.NoError(t, a.Add(value(i, "1")))
 	}
 	require.NoError(t, a.Flush(t.Context()))
-	names, err := s.names(t.Context(), "p")
+	names, err := s.listParts(t.Context(), "p")
 	require.NoError(t, err)
 	require.Len(t, names, 3)
 	runs, err := s.Runs(t.Context(), "p")

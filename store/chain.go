@@ -20,12 +20,12 @@ type chain struct {
 	inputs []Input
 	// at is the input that is read, with its items and what is to be closed behind it.
 	at   int
-	from items
+	from itemReader
 	body io.Closer
 }
 
-// open opens the input whose turn it is.
-func (c *chain) open() error {
+// openNext opens the input whose turn it is.
+func (c *chain) openNext() error {
 	if c.at >= len(c.inputs) {
 		return io.EOF
 	}
@@ -46,8 +46,8 @@ func (c *chain) close() {
 	}
 }
 
-// name is what errors call the inputs.
-func (c *chain) name() string {
+// names is what errors call the inputs.
+func (c *chain) names() string {
 	names := make([]string, len(c.inputs))
 	for i, in := range c.inputs {
 		names[i] = in.Name
@@ -63,7 +63,7 @@ func (c *chain) next() ([]byte, int64, error) {
 		}
 		c.close()
 		c.at++
-		if err := c.open(); err != nil {
+		if err := c.openNext(); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -74,8 +74,8 @@ func cutArchive(name string) (inner string, a *archive) {
 	return name, nil
 }
 
-// unpack reads through whatever compression the first bytes tell of, and says whether there was any. A name that promises
-// an archive must be one.
+// unpack decompresses an input if its first bytes are those of an archive, and says whether they were. An input whose name ends
+// like an archive's must be one.
 func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
 	const buffer = 256 << 10
 	plain = bufio.NewReaderSize(r, buffer)
@@ -86,7 +86,7 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 	for i := range archives {
 		if a := &archives[i]; a.begins(head) {
 			u := &unpacker{name: name, archive: a, from: watched{r: plain}}
-			// The archive is read through the watch, so that its own mistakes can be told from those of the connection.
+			// The watch tells damage of the archive from errors of the connection.
 			if u.body, err = a.open(&u.from); err != nil {
 				return nil, true, u.explain(err)
 			}
@@ -153,7 +153,7 @@ func (u *unpacker) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// explain tells a damaged archive, which trying again cannot mend, from a stream that broke.
+// explain tells a damaged archive, which stays damaged, from a stream that broke.
 func (u *unpacker) explain(err error) error {
 	if u.from.err != nil {
 		return u.from.err

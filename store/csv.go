@@ -17,20 +17,20 @@ import (
 // written as a JSON number becomes that number, digit for digit; every other cell is a string, the empty one too.
 type csvRows struct {
 	r     *csv.Reader
-	guard *guard
+	guard *rowGuard
 	name  string
 	// keys are the header's names as JSON with what stands before and after them: {"a": and ,"b":
 	keys []string
 	row  []byte
 }
 
-// guard ends a row that never ends, such as one with a quote that is never closed.
-type guard struct {
+// rowGuard ends a row that never ends, such as one with a quote that is never closed.
+type rowGuard struct {
 	r    io.Reader
 	left int
 }
 
-func (g *guard) Read(data []byte) (int, error) {
+func (g *rowGuard) Read(data []byte) (int, error) {
 	if g.left <= 0 {
 		return 0, errLongLine
 	}
@@ -44,7 +44,7 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 	if head, _ := r.Peek(len(bom)); string(head) == bom {
 		r.Discard(len(bom))
 	}
-	g := &guard{r, maxLine}
+	g := &rowGuard{r, maxLine}
 	c := &csvRows{r: csv.NewReader(g), guard: g, name: name}
 	switch {
 	case delimiter != 0:
@@ -59,7 +59,7 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 		return c, nil
 	}
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.rowError(err)
 	}
 	first := map[string]int{}
 	for i, column := range header {
@@ -101,26 +101,26 @@ func (c *csvRows) next() ([]byte, int64, error) {
 		return nil, 0, io.EOF
 	}
 	if err != nil {
-		return nil, 0, c.failed(err)
+		return nil, 0, c.rowError(err)
 	}
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
 		return nil, 0, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
-			start([]byte(strings.Join(cells, string(c.r.Comma)))),
+			excerpt([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
-	if cap(c.row) > keepLine {
+	if cap(c.row) > mostLineBuffer {
 		c.row = nil
 	}
 	c.row = c.row[:0]
 	for i, cell := range cells {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
-			return nil, 0, &SourceError{c.name, line, "not UTF-8", start([]byte(cell)), "convert the file with iconv"}
+			return nil, 0, &SourceError{c.name, line, "not UTF-8", excerpt([]byte(cell)), "convert the file with iconv"}
 		}
 		if strings.IndexByte(cell, 0) >= 0 {
 			line, _ := c.r.FieldPos(i)
-			return nil, 0, &SourceError{c.name, line, "a NUL byte", start([]byte(cell)), nulHint}
+			return nil, 0, &SourceError{c.name, line, "a NUL byte", excerpt([]byte(cell)), nulHint}
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
@@ -133,7 +133,7 @@ func (c *csvRows) next() ([]byte, int64, error) {
 	return c.row, -1, nil
 }
 
-func (c *csvRows) failed(err error) error {
+func (c *csvRows) rowError(err error) error {
 	var parse *csv.ParseError
 	var mistake *SourceError
 	switch {

@@ -13,7 +13,7 @@ import (
 
 // cursor walks over the lines of one part.
 type cursor struct {
-	head
+	partHead
 	// key is the part's, order its place among the parts.
 	key   string
 	order int
@@ -26,7 +26,7 @@ type cursor struct {
 	outcome
 }
 
-// newCursor reads through the buffer, which is its own from now on.
+// newCursor reads through the buffer, which belongs to the cursor from then on.
 func newCursor(key string, order int, body *object, buffer *bufio.Reader) (*cursor, error) {
 	buffer.Reset(body)
 	c := &cursor{key: key, order: order, body: body, lines: lineReader{r: buffer, left: body.body.Size()}, outcome: outcome{index: -1}}
@@ -35,7 +35,7 @@ func newCursor(key string, order int, body *object, buffer *bufio.Reader) (*curs
 	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, partError(err, body.url, key)
 	}
-	if c.head, err = readHead(first[:n]); err != nil {
+	if c.partHead, err = parsePartHead(first[:n]); err != nil {
 		return nil, damagedBy(err, body.url, key)
 	}
 	return c, nil
@@ -43,7 +43,7 @@ func newCursor(key string, order int, body *object, buffer *bufio.Reader) (*curs
 
 func (c *cursor) damaged(problem string) error { return &DamagedError{c.body.url, problem, c.key} }
 
-// next moves to the next line; the line before is gone. The end is io.EOF, when the part was sound as a whole.
+// next moves to the next line. The line before is gone then. The error is io.EOF at the end of a part that is sound as a whole.
 func (c *cursor) next() (err error) {
 	before := c.index
 	c.line, err = c.lines.read()
@@ -62,7 +62,7 @@ func (c *cursor) next() (err error) {
 	c.items++
 	c.bytes += int64(len(c.line))
 	c.sum = crc32.Update(c.sum, castagnoli, c.line)
-	if c.outcome, err = readOutcome(c.line); err != nil {
+	if c.outcome, err = parseOutcome(c.line); err != nil {
 		return c.damaged(fmt.Sprintf("line %d: %s", c.items+1, err))
 	}
 	if c.index <= before || c.index < c.Least || c.index > c.Most {
@@ -71,8 +71,8 @@ func (c *cursor) next() (err error) {
 	return nil
 }
 
-// load reads what is left of the part into memory and checks it there.
-func (c *cursor) load() error {
+// verify reads what is left of the part into memory and checks it there.
+func (c *cursor) verify() error {
 	text, err := io.ReadAll(c.lines.r)
 	if err != nil {
 		return partError(err, c.body.url, c.key)
@@ -91,24 +91,24 @@ func (c *cursor) load() error {
 
 func (c *cursor) close() { c.body.Close() }
 
-// walker goes over the lines of many parts in order of index. Of several lines with one index it gives that of the part that
-// comes first. It opens a part when its turn comes and closes it at its end.
+// walker goes over the lines of many parts in order of index. If several lines have one index, it gives that of the first part. It
+// opens a part when its turn comes and closes it at its end.
 type walker struct {
 	ctx    context.Context
 	s      *Store
 	folder string
 	parts  []part
-	// opened counts the parts taken from ahead, asked those that were asked for.
+	// opened counts the parts that were opened, asked those that were asked for. The rest of asked is in ahead.
 	opened, asked int
 	ahead         []chan opening
 	open          cursors
 	spare         []*bufio.Reader
 	last          int64
 	moved         bool
-	// sound makes a part be checked as a whole before its first line is given, in memory, and passed over where it is damaged or gone.
-	sound bool
-	// left, if not nil, is told of each part that was read to its end.
-	left func(*cursor)
+	// verify checks each part as a whole, in memory, before its first line, and skips a part that is damaged or gone.
+	verify bool
+	// closed, if not nil, is called with each part that was read to its end.
+	closed func(*cursor)
 }
 
 type opening struct {
@@ -120,7 +120,7 @@ func (s *Store) walk(ctx context.Context, folder string, parts []part) *walker {
 	return &walker{ctx: ctx, s: s, folder: folder, parts: parts, last: -1}
 }
 
-// step returns the cursor that stands at the next index; it is valid until the next call. The end is io.EOF.
+// step returns the cursor at the next index. It is valid until the next call. The end is io.EOF.
 func (w *walker) step() (*cursor, error) {
 	if w.moved {
 		if err := w.advance(); err != nil {
@@ -129,7 +129,7 @@ func (w *walker) step() (*cursor, error) {
 	}
 	for {
 		for w.opened < len(w.parts) && (len(w.open) == 0 || w.parts[w.opened].Least <= w.open[0].index) {
-			if err := w.enter(); err != nil {
+			if err := w.openNext(); err != nil {
 				return nil, err
 			}
 		}
@@ -153,7 +153,7 @@ func (w *walker) advance() error {
 	switch err := c.next(); {
 	case err == io.EOF:
 		heap.Pop(&w.open)
-		w.leave(c)
+		w.closePart(c)
 		return nil
 	case err != nil:
 		return err
@@ -164,15 +164,15 @@ func (w *walker) advance() error {
 	return nil
 }
 
-// enter opens the next part.
-func (w *walker) enter() error {
+// openNext opens the next part.
+func (w *walker) openNext() error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
 	p, order := w.parts[w.opened], w.opened
-	body, err := w.take()
+	body, err := w.nextObject()
 	if err != nil {
-		return w.pass(partError(err, w.s.Locate(p.key(w.folder)), p.key(w.folder)))
+		return w.skip(partError(err, w.s.Locate(p.key(w.folder)), p.key(w.folder)))
 	}
 	var buffer *bufio.Reader
 	if n := len(w.spare); n > 0 {
@@ -181,16 +181,16 @@ func (w *walker) enter() error {
 		buffer = bufio.NewReaderSize(body, 128<<10)
 	}
 	c, err := newCursor(p.key(w.folder), order, body, buffer)
-	if err == nil && w.sound {
-		err = c.load()
+	if err == nil && w.verify {
+		err = c.verify()
 	}
 	if err != nil {
 		body.Close()
-		return w.pass(err)
+		return w.skip(err)
 	}
 	switch err := c.next(); {
 	case err == io.EOF:
-		w.leave(c)
+		w.closePart(c)
 	case err != nil:
 		c.close()
 		return err
@@ -200,16 +200,16 @@ func (w *walker) enter() error {
 	return nil
 }
 
-// pass is nil for a part that may be passed over.
-func (w *walker) pass(err error) error {
-	if w.sound {
-		return passed(err)
+// skip returns nil if the walk goes on without the part.
+func (w *walker) skip(err error) error {
+	if w.verify {
+		return skipLost(err)
 	}
 	return err
 }
 
-// take returns the next part's reader. Off disk, the parts after it are asked for meanwhile.
-func (w *walker) take() (*object, error) {
+// nextObject returns the next part's reader. From a server it reads the parts after it ahead.
+func (w *walker) nextObject() (*object, error) {
 	if w.s.home.dir != "" {
 		w.opened++
 		return w.s.open(w.ctx, w.parts[w.opened-1].key(w.folder), 0, -1)
@@ -229,15 +229,15 @@ func (w *walker) take() (*object, error) {
 	return first.body, first.err
 }
 
-func (w *walker) leave(c *cursor) {
+func (w *walker) closePart(c *cursor) {
 	c.close()
 	w.spare = append(w.spare, c.lines.r)
-	if w.left != nil {
-		w.left(c)
+	if w.closed != nil {
+		w.closed(c)
 	}
 }
 
-// close closes what is open and waits for what was asked for.
+// close closes all open parts and waits for those that were asked for.
 func (w *walker) close() {
 	for _, c := range w.open {
 		c.close()

@@ -67,7 +67,7 @@ func mends(t *testing.T, s *Store) {
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.Zero(t, found.Rest.Len())
-	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim}, nil)
+	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim})
 	require.NoError(t, err)
 	require.Empty(t, merged.Missing)
 	require.EqualValues(t, 9, merged.Succeeded)
@@ -90,7 +90,7 @@ func TestFind_SetsADamagedPartAside(t *testing.T) {
 func TestMerge_SetsADamagedPartAside(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
 		put(t, s, "out", "before")
-		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9})
 		require.NoError(t, err)
 		require.Empty(t, merged.Output)
 		require.Contains(t, merged.Missing, "item 3 has no result")
@@ -140,7 +140,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 		require.NoError(t, s.Delete(t.Context(), part.key("p")))
 		told, _ := since(t, s, "p", Written{Writer: part.writer})
 		require.Empty(t, told)
-		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9})
 		require.NoError(t, err)
 		require.Equal(t, "item 3 has no result in p", merged.Missing)
 		found, err := s.Find(t.Context(), nine)
@@ -166,8 +166,8 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	}
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
-	require.Len(t, found.Damaged, keepDamaged+1)
-	require.Equal(t, "and 4 more", found.Damaged[keepDamaged])
+	require.Len(t, found.Damaged, mostDamaged+1)
+	require.Equal(t, "and 4 more", found.Damaged[mostDamaged])
 	require.Equal(t, contract.Whole(9), found.Rest)
 }
 
@@ -214,13 +214,13 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 func TestPart_ANewerVersionStays(t *testing.T) {
 	s := open(t, "mem://", nil)
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))
-	names, err := s.names(t.Context(), "p")
+	names, err := s.listParts(t.Context(), "p")
 	require.NoError(t, err)
 	key := names[0].key("p")
 	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
 	_, err = s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
 	require.ErrorContains(t, err, "is of version 7, this gpumux reads version 1")
-	names, err = s.names(t.Context(), "p")
+	names, err = s.listParts(t.Context(), "p")
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 }

@@ -37,9 +37,9 @@ func prepareDisk(dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the folder: %w", err)
 	}
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
-			os.Remove(filepath.Join(temporaries, entry.Name()))
+	for _, file := range entries {
+		if info, err := file.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			os.Remove(filepath.Join(temporaries, file.Name()))
 		}
 	}
 	return nil
@@ -81,14 +81,14 @@ func (d *diskSink) commit() error {
 	if err := makeFolders(folder, 0o777); err != nil {
 		return err
 	}
-	if err := d.name(); err != nil {
+	if err := d.publish(); err != nil {
 		return err
 	}
 	return syncFolder(folder)
 }
 
-// name gives the temporary its final name.
-func (d *diskSink) name() error {
+// publish gives the temporary its final name.
+func (d *diskSink) publish() error {
 	if !d.exclusive {
 		return os.Rename(d.Name(), d.path)
 	}

@@ -111,7 +111,7 @@ func ExampleStore_Merge() {
 			log.Fatal(err)
 		}
 	}
-	merged, err := s.Merge(ctx, contract.MergeInput{Parts: "squares.parts", Output: "squares.jsonl", Items: 3}, nil)
+	merged, err := s.Merge(ctx, contract.MergeInput{Parts: "squares.parts", Output: "squares.jsonl", Items: 3})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 // mostRuns is how many runs of items travel; a longer pattern becomes a work list.
 const mostRuns = 1000
 
-// mostRounds bounds how often a walk over parts begins anew because one was damaged, or gone, when its turn came.
+// mostRounds is how often a scan begins anew at most because a part was damaged or gone.
 const mostRounds = 100
 
-// Find claims a folder for its owner and tells which items have no result there. Damaged parts are set aside and named.
+// Find claims a folder for its owner and says which items have no result there. It sets damaged parts aside and names them.
 func (s *Store) Find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
 	folder, err := s.Key(in.Parts)
 	if err != nil {
@@ -28,9 +28,9 @@ func (s *Store) Find(ctx context.Context, in contract.PartsInput) (found contrac
 	}
 	rest := &restWriter{s: s, folder: folder}
 	defer rest.abort()
-	var count tally
-	err = s.sound(ctx, folder, func(lines *walker) error {
-		count = tally{}
+	var outcomes tally
+	err = s.scan(ctx, folder, func(lines *walker) error {
+		outcomes = tally{}
 		rest.abort()
 		next := int64(0)
 		for {
@@ -52,26 +52,26 @@ func (s *Store) Find(ctx context.Context, in contract.PartsInput) (found contrac
 			if err == io.EOF {
 				return nil
 			}
-			count.add(c.outcome)
+			outcomes.count(c.outcome)
 			next = index + 1
 		}
 	}, func(err error) { found.Damaged = append(found.Damaged, err.Error()) })
 	if err != nil {
 		return found, fmt.Errorf("read the parts in %s: %w", s.Locate(folder), err)
 	}
-	found.Succeeded, found.Failed, found.Faults = count.succeeded, count.failed, count.faults
-	if n := len(found.Damaged); n > keepDamaged {
-		found.Damaged = append(found.Damaged[:keepDamaged], fmt.Sprintf("and %d more", n-keepDamaged))
+	found.Succeeded, found.Failed, found.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
+	if n := len(found.Damaged); n > mostDamaged {
+		found.Damaged = append(found.Damaged[:mostDamaged], fmt.Sprintf("and %d more", n-mostDamaged))
 	}
 	found.Rest, err = rest.finish()
 	return found, err
 }
 
-// keepDamaged is how many damaged parts are named.
-const keepDamaged = 5
+// mostDamaged is how many damaged parts are named.
+const mostDamaged = 5
 
-// sound walks over the parts of a folder. A part that proves damaged is set aside, told, and the walk begins anew without it.
-func (s *Store) sound(ctx context.Context, folder string, walk func(*walker) error, told func(error)) error {
+// scan walks over the parts of a folder. It sets a damaged part aside, calls told with the error, and begins anew without the part.
+func (s *Store) scan(ctx context.Context, folder string, walk func(*walker) error, told func(error)) error {
 	lost := func(err error) error {
 		var damaged *DamagedError
 		switch {
@@ -84,11 +84,11 @@ func (s *Store) sound(ctx context.Context, folder string, walk func(*walker) err
 		return err
 	}
 	for round := 1; ; round++ {
-		names, err := s.names(ctx, folder)
+		names, err := s.listParts(ctx, folder)
 		if err != nil {
 			return err
 		}
-		parts, err := s.heads(ctx, folder, names, lost)
+		parts, err := s.readHeads(ctx, folder, names, lost)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *Store) Runs(ctx context.Context, folder string) (runs gpumux.Runs, err 
 	if folder, err = s.Key(folder); err != nil {
 		return nil, err
 	}
-	err = s.sound(ctx, folder, func(lines *walker) error {
+	err = s.scan(ctx, folder, func(lines *walker) error {
 		for runs = nil; ; {
 			c, err := lines.step()
 			if err == io.EOF {

@@ -38,100 +38,85 @@ type indexWriter struct {
 
 func newIndexWriter(w io.Writer) *indexWriter { return &indexWriter{w: bufio.NewWriter(w)} }
 
-// add marks the byte offset of the next item.
-func (x *indexWriter) add(offset int64) error {
+// mark takes the byte offset of the next item. The writer keeps its first error for finish.
+func (x *indexWriter) mark(offset int64) {
 	x.items++
 	if x.stride > 0 {
-		if (x.items-1)%x.stride != 0 {
-			return nil
+		if (x.items-1)%x.stride == 0 {
+			x.writeNumber(offset)
 		}
-		return x.number(offset)
+		return
 	}
 	x.early = append(x.early, offset)
-	if len(x.early) < sampleItems && offset-x.early[0] < sampleBytes {
-		return nil
+	if len(x.early) == sampleItems || offset-x.early[0] >= sampleBytes {
+		x.settle(offset, max(1, int64(len(x.early))-1))
 	}
-	return x.settle(offset, max(1, int64(len(x.early))-1))
 }
 
 // settle chooses the stride from the first items, which end at a byte offset.
-func (x *indexWriter) settle(end, items int64) error {
+func (x *indexWriter) settle(end, items int64) {
 	x.stride = widestStride
 	if items > 0 {
 		for mean := (end - x.early[0]) / items; x.stride > 1 && x.stride*mean > skipBytes; {
 			x.stride /= 2
 		}
 	}
-	if _, err := x.w.WriteString(indexMagic); err != nil {
-		return err
-	}
-	if err := x.number(x.stride); err != nil {
-		return err
-	}
+	x.w.WriteString(indexMagic)
+	x.writeNumber(x.stride)
 	for i := int64(0); i < int64(len(x.early)); i += x.stride {
-		if err := x.number(x.early[i]); err != nil {
-			return err
-		}
+		x.writeNumber(x.early[i])
 	}
 	x.early = nil
-	return nil
 }
 
 // finish ends the index of an object of so many bytes. Modified is 0 for an object that never changes.
 func (x *indexWriter) finish(bytes, modified int64) error {
 	if x.stride == 0 {
-		if err := x.settle(bytes, int64(len(x.early))); err != nil {
-			return err
-		}
+		x.settle(bytes, int64(len(x.early)))
 	}
 	for _, n := range []int64{x.items, bytes, modified} {
-		if err := x.number(n); err != nil {
-			return err
-		}
+		x.writeNumber(n)
 	}
-	if _, err := x.w.WriteString(indexMagic); err != nil {
-		return err
-	}
+	x.w.WriteString(indexMagic)
 	return x.w.Flush()
 }
 
-func (x *indexWriter) number(n int64) error {
-	_, err := x.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
-	return err
+func (x *indexWriter) writeNumber(n int64) {
+	x.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 }
 
-// index is what the two ends of an index say.
-type index struct{ stride, items, bytes, modified int64 }
+// indexInfo is what the two ends of an index say.
+type indexInfo struct{ stride, items, bytes, modified int64 }
 
-// indexOf reads the ends of a source's index, once per source.
-func (s *Store) indexOf(ctx context.Context, src gpumux.Source) (index, error) {
+// loadIndex reads the ends of a source's index, once per source.
+func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
 	s.mu.Lock()
 	x, known := s.indexes[src]
 	s.mu.Unlock()
 	if known {
 		return x, nil
 	}
-	head, err := s.bytes(ctx, src.Index, 0, indexHead)
+	head, err := s.readBytes(ctx, src.Index, 0, indexHead)
 	if err != nil {
-		return index{}, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
+		return indexInfo{}, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
 	}
 	x.stride = int64(binary.LittleEndian.Uint64(head[8:]))
 	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > widestStride {
-		return index{}, damaged(src, "it does not begin like an index of this version")
+		return indexInfo{}, indexDamaged(src, "it does not begin like an index of this version")
 	}
 	marks := (src.Items + x.stride - 1) / x.stride
-	tail, err := s.bytes(ctx, src.Index, indexHead+8*marks, indexTail)
+	tail, err := s.readBytes(ctx, src.Index, indexHead+8*marks, indexTail)
 	if err != nil {
-		return index{}, damaged(src, "it does not end where an index of %d items does: %w", src.Items, err)
+		return indexInfo{}, indexDamaged(src, "it does not end where an index of %d items does: %w", src.Items, err)
 	}
 	if string(tail[24:]) != indexMagic {
-		return index{}, damaged(src, "it does not end where an index of %d items does", src.Items)
+		return indexInfo{}, indexDamaged(src, "it does not end where an index of %d items does", src.Items)
 	}
 	for i, to := range []*int64{&x.items, &x.bytes, &x.modified} {
 		*to = int64(binary.LittleEndian.Uint64(tail[8*i:]))
 	}
 	if x.items != src.Items {
-		return index{}, damaged(src, "it is of %d items, not %d", x.items, src.Items)
+		return indexInfo{}, indexDamaged(src, "it is of %d items, not %d", x.items, src.Items)
 	}
 	const kept = 256
 	s.mu.Lock()
@@ -143,19 +128,19 @@ func (s *Store) indexOf(ctx context.Context, src gpumux.Source) (index, error) {
 	return x, nil
 }
 
-// forget drops what is known of a source's index.
-func (s *Store) forget(src gpumux.Source) {
+// forgetIndex drops what is known of a source's index.
+func (s *Store) forgetIndex(src gpumux.Source) {
 	s.mu.Lock()
 	delete(s.indexes, src)
 	s.mu.Unlock()
 }
 
-// stretch is where the items from first on begin, every stride of them, and where the last of them end; first is start or a
-// little before.
-func (s *Store) stretch(ctx context.Context, src gpumux.Source, x index, start, end int64) (marks []int64, first int64, err error) {
+// readMarks reads the offsets of the items from start to end: one per stride, and where the last stride ends. The first offset is
+// that of the item first, which is start or a little before.
+func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []int64, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
 	all := (x.items + x.stride - 1) / x.stride
-	data, err := s.bytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, all)-low))
+	data, err := s.readBytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, all)-low))
 	if err != nil {
 		return nil, 0, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
 	}
@@ -167,13 +152,13 @@ func (s *Store) stretch(ctx context.Context, src gpumux.Source, x index, start, 
 	}
 	from, to := marks[0], marks[len(marks)-1]
 	if from < 0 || to <= from || to > x.bytes || !slices.IsSorted(marks) {
-		return nil, 0, damaged(src, "items %d-%d would be bytes %d-%d of %d", start, end-1, from, to, x.bytes)
+		return nil, 0, indexDamaged(src, "items %d-%d would be bytes %d-%d of %d", start, end-1, from, to, x.bytes)
 	}
 	return marks, low * x.stride, nil
 }
 
-// bytes reads exactly length bytes of an object.
-func (s *Store) bytes(ctx context.Context, name string, offset, length int64) ([]byte, error) {
+// readBytes reads exactly length bytes of an object.
+func (s *Store) readBytes(ctx context.Context, name string, offset, length int64) ([]byte, error) {
 	o, err := s.open(ctx, name, offset, length)
 	if err != nil {
 		return nil, err
@@ -186,7 +171,7 @@ func (s *Store) bytes(ctx context.Context, name string, offset, length int64) ([
 	return data, nil
 }
 
-func damaged(src gpumux.Source, format string, args ...any) error {
+func indexDamaged(src gpumux.Source, format string, args ...any) error {
 	return fmt.Errorf("index %s of %s is damaged: %w; start the map anew to index the source again",
 		src.Index, src.URL, fmt.Errorf(format, args...))
 }

@@ -14,25 +14,20 @@ type NameError struct{ Problem string }
 // Error names the name and what is allowed.
 func (e *NameError) Error() string { return e.Problem }
 
-// wrong makes a *NameError of what is wrong with a name, nil of nil.
-func wrong(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &NameError{err.Error()}
-}
-
-// Key is the key that a name means. A name without a scheme is a key itself; a URL must lie inside this store. The error says
-// what is allowed, so that a map's input can never reach other files.
+// Key is the key that a name means. A name without a scheme is a key itself. A URL must lie inside this store, so that a map's
+// input can never reach other files. The error is a *NameError.
 func (s *Store) Key(name string) (string, error) {
-	key, err := s.search(name)
-	return key, wrong(err)
+	key, err := s.parseName(name)
+	if err != nil {
+		return key, &NameError{err.Error()}
+	}
+	return key, nil
 }
 
 // Locate is the full URL of a key. It names the object but carries none of the store's parameters.
 func (s *Store) Locate(key string) string { return s.home.url(key) }
 
-func (s *Store) search(name string) (string, error) {
+func (s *Store) parseName(name string) (string, error) {
 	allowed := "a key, or a URL inside " + s.home.url("")
 	if strings.HasPrefix(name, "/") {
 		return "", fmt.Errorf("%q is a path of a machine; use %s", name, allowed)

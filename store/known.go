@@ -28,13 +28,13 @@ func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Sourc
 	size := whole.body.Size()
 	whole.Close()
 	if size < indexHead+indexTail {
-		return src, damaged(src, "it has %d bytes", size)
+		return src, indexDamaged(src, "it has %d bytes", size)
 	}
-	tail, err := s.bytes(ctx, src.Index, size-indexTail, indexTail)
+	tail, err := s.readBytes(ctx, src.Index, size-indexTail, indexTail)
 	if err != nil {
 		return src, err
 	}
 	src.Items, src.Bytes = int64(binary.LittleEndian.Uint64(tail)), int64(binary.LittleEndian.Uint64(tail[8:]))
-	_, err = s.indexOf(ctx, src)
+	_, err = s.loadIndex(ctx, src)
 	return src, err
 }

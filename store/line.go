@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value or fault, then output. Index
-// and outcome can so be read from its beginning, and values pass through as they are.
+// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value or fault, then output. So index
+// and outcome are read from its beginning, and values pass through as they are.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
@@ -21,11 +21,11 @@ const (
 	outputField = `,"output":`
 )
 
-// wholeValue is the size from which a value is written from where it lies.
+// wholeValue is the size from which a value is not copied into its line.
 const wholeValue = 64 << 10
 
-// lineOf writes a result into a block of memory, or into memory of its own where it does not fit.
-func lineOf(r gpumux.Result, block []byte) (e entry, rest []byte, err error) {
+// encodeLine writes a result into a block of memory, or into memory of its own if it does not fit there.
+func encodeLine(r gpumux.Result, block []byte) (e entry, rest []byte, err error) {
 	at := len(block)
 	line, err := appendStart(block, r)
 	if err != nil {
@@ -41,7 +41,7 @@ func lineOf(r gpumux.Result, block []byte) (e entry, rest []byte, err error) {
 	return e, line, nil
 }
 
-// appendStart adds what stands before the value of a result, or its fault.
+// appendStart adds what stands before the value of a result. It adds a fault as a whole.
 func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
 	switch {
@@ -57,7 +57,7 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 		}
 		return append(append(to, faultField...), fault...), nil
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
-		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, start(r.Value))
+		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, excerpt(r.Value))
 	}
 	return append(to, valueField...), nil
 }
@@ -90,15 +90,15 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// outcome is what the beginning of a line tells.
+// outcome is what the beginning of a line says.
 type outcome struct {
 	index int64
 	// kind is empty for a value.
 	kind gpumux.Kind
 }
 
-// readOutcome reads the beginning of a line, which ends with its newline.
-func readOutcome(line []byte) (outcome, error) {
+// parseOutcome reads the beginning of a line, which ends with its newline.
+func parseOutcome(line []byte) (outcome, error) {
 	rest, ok := bytes.CutPrefix(line, []byte(indexField))
 	digits := 0
 	var o outcome
@@ -106,7 +106,7 @@ func readOutcome(line []byte) (outcome, error) {
 		o.index = o.index*10 + int64(rest[digits]-'0')
 	}
 	if !ok || digits == 0 || !bytes.HasSuffix(rest, []byte("}\n")) {
-		return outcome{}, fmt.Errorf("not a result: %q", start(line))
+		return outcome{}, fmt.Errorf("not a result: %q", excerpt(line))
 	}
 	rest = rest[digits:]
 	if bytes.HasPrefix(rest, []byte(valueField)) {
@@ -118,13 +118,12 @@ func readOutcome(line []byte) (outcome, error) {
 			return o, nil
 		}
 	}
-	return outcome{}, fmt.Errorf("neither a value nor a fault: %q", start(line))
+	return outcome{}, fmt.Errorf("neither a value nor a fault: %q", excerpt(line))
 }
 
 // internKind saves an allocation for every fault of a known kind.
 func internKind(text []byte) gpumux.Kind {
-	for _, kind := range []gpumux.Kind{gpumux.DeviceOOM, gpumux.Budget, gpumux.HostOOM, gpumux.Crash, gpumux.Timeout,
-		gpumux.DeviceLost, gpumux.TaskError, gpumux.BadInput, gpumux.Canceled} {
+	for _, kind := range gpumux.Kinds() {
 		if string(text) == string(kind) {
 			return kind
 		}
@@ -132,10 +131,10 @@ func internKind(text []byte) gpumux.Kind {
 	return gpumux.Kind(text)
 }
 
-// readResult decodes a line.
-func readResult(line []byte) (r gpumux.Result, err error) {
+// parseResult decodes a line.
+func parseResult(line []byte) (r gpumux.Result, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
-		return r, fmt.Errorf("not a result: %w: %q", err, start(line))
+		return r, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
 	}
 	return r, nil
 }
@@ -146,7 +145,7 @@ type tally struct {
 	faults            map[gpumux.Kind]int64
 }
 
-func (t *tally) add(o outcome) {
+func (t *tally) count(o outcome) {
 	if o.kind == "" {
 		t.succeeded++
 		return

@@ -17,8 +17,8 @@ import (
 // tests change it.
 var maxLine = 512 << 20
 
-// keepLine is the most bytes of a long line's buffer that are kept for the next one.
-const keepLine = 16 << 20
+// mostLineBuffer is the most bytes of a long line's buffer that are kept for the next one.
+const mostLineBuffer = 16 << 20
 
 // SourceError is a mistake in an input file: trying again cannot help.
 type SourceError struct {
@@ -46,8 +46,8 @@ func (e *SourceError) Error() string {
 	return b.String()
 }
 
-// items walks over the items of a source. An item is valid until the next call; the end is io.EOF.
-type items interface {
+// itemReader walks over the items of a source. An item is valid until the next call; the end is io.EOF.
+type itemReader interface {
 	// next returns an item as one line of JSON, and where its line begins.
 	next() (item []byte, offset int64, err error)
 }
@@ -68,7 +68,7 @@ func (l *lineReader) read() ([]byte, error) {
 	if err == nil {
 		return line, nil
 	}
-	if cap(l.long) > keepLine {
+	if cap(l.long) > mostLineBuffer {
 		l.long = nil
 	}
 	l.long = l.long[:0]
@@ -92,7 +92,7 @@ func (l *lineReader) slice() ([]byte, error) {
 	return line, err
 }
 
-// append adds to the long line. Its memory doubles, or becomes at once all that can be of it when that is not many times more.
+// append adds to the long line. Its memory doubles, or grows at once to all that may follow, if that is not many times more.
 func (l *lineReader) append(line []byte) {
 	if need := len(l.long) + len(line); need > cap(l.long) {
 		size := max(need, 2*cap(l.long))
@@ -104,13 +104,13 @@ func (l *lineReader) append(line []byte) {
 	l.long = append(l.long, line...)
 }
 
-// keep makes part of the line that was read last the caller's own, without a copy where that would be a large one.
-func (l *lineReader) keep(part []byte) []byte {
-	if len(part) < cap(l.long)/2 || len(part) <= l.r.Size() {
-		return bytes.Clone(part)
+// detach makes a piece of the last line the caller's own. It gives a large line away instead of copying it.
+func (l *lineReader) detach(piece []byte) []byte {
+	if len(piece) < cap(l.long)/2 || len(piece) <= l.r.Size() {
+		return bytes.Clone(piece)
 	}
 	l.long = nil
-	return part
+	return piece
 }
 
 // jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.
@@ -121,14 +121,14 @@ type jsonLines struct {
 	offset int64
 }
 
-// line is the next one, blank or not, and where it begins.
-func (l *jsonLines) line(large string) (line []byte, begin int64, err error) {
+// readLine returns the next line, blank or not, and where it begins.
+func (l *jsonLines) readLine(large string) (line []byte, begin int64, err error) {
 	begin = l.offset
 	line, err = l.read()
 	l.number++
 	l.offset += int64(len(line))
 	if err == errLongLine {
-		return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), start(line),
+		return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), excerpt(line),
 			"put large " + large + " into files and let the items be their paths"}
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (l *jsonLines) line(large string) (line []byte, begin int64, err error) {
 
 func (l *jsonLines) next() ([]byte, int64, error) {
 	for {
-		line, begin, err := l.line("values")
+		line, begin, err := l.readLine("values")
 		if err != nil {
 			return nil, 0, err
 		}
@@ -152,7 +152,7 @@ func (l *jsonLines) next() ([]byte, int64, error) {
 	}
 }
 
-// checkedLines are jsonLines whose every value was found to be JSON.
+// checkedLines are jsonLines that check that every item is JSON.
 type checkedLines struct{ jsonLines }
 
 func (l *checkedLines) next() ([]byte, int64, error) {
@@ -161,7 +161,7 @@ func (l *checkedLines) next() ([]byte, int64, error) {
 		return nil, 0, err
 	}
 	if !utf8.Valid(item) {
-		return nil, 0, &SourceError{l.name, l.number, "not UTF-8", start(item), "convert the file with iconv"}
+		return nil, 0, &SourceError{l.name, l.number, "not UTF-8", excerpt(item), "convert the file with iconv"}
 	}
 	if !json.Valid(item) {
 		return nil, 0, l.invalid(item)
@@ -187,7 +187,7 @@ func (l *checkedLines) invalid(item []byte) error {
 	case strings.HasPrefix(text, "{") && !strings.Contains(text, "}"):
 		hint = "the value goes on over several lines; put each on one line with jq -c ."
 	}
-	return &SourceError{l.name, l.number, fmt.Sprintf("not JSON: %v", err), start(item), hint}
+	return &SourceError{l.name, l.number, fmt.Sprintf("not JSON: %v", err), excerpt(item), hint}
 }
 
 // What is wrong with the whole file when a line has one of these bytes.
@@ -198,9 +198,9 @@ const (
 
 const bom = "\xef\xbb\xbf"
 
-// openItems walks over an input of either format, compressed or not, checking every item. Inputs that are plainly something
-// else are named. Packed says that the input was compressed.
-func openItems(r io.Reader, name string, format Format, delimiter rune) (from items, packed bool, err error) {
+// openItems walks over an input of any format, compressed or not, and checks every item. Its error names formats that gpumux does
+// not read. Packed says that the input was compressed.
+func openItems(r io.Reader, name string, format Format, delimiter rune) (from itemReader, packed bool, err error) {
 	text, packed, err := unpack(r, name)
 	if err != nil {
 		return nil, packed, err
@@ -241,8 +241,8 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	return &checkedLines{jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
 }
 
-// start is the beginning of a text, for error messages.
-func start(text []byte) string {
+// excerpt is the beginning of a text, for error messages.
+func excerpt(text []byte) string {
 	const shown = 60
 	if len(text) <= shown {
 		return string(text)

@@ -26,19 +26,15 @@ type OwnerError struct{ Problem string }
 // Error names both.
 func (e *OwnerError) Error() string { return e.Problem }
 
-// claim writes the manifest of a folder, or finds it the same.
+// claim writes the manifest of a folder, or checks that the one there has the same owner.
 func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) (contract.Claim, error) {
 	claim := contract.Claim{StoreURL: s.url}
 	var err error
 	if claim.Store, err = s.Identity(ctx); err != nil {
 		return claim, err
 	}
-	own := manifest{Version: 1, ID: rand.Text(), Owner: owner}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return claim, err
-	}
-	there, err := s.once(ctx, folder+"/manifest.json", text, sealedOnly)
+	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
+	there, err := s.putOnce(ctx, folder+"/manifest.json", text, sealedOnly)
 	if err != nil {
 		return claim, err
 	}
@@ -63,7 +59,7 @@ func describe(o contract.Owner) string {
 	return fmt.Sprintf("%s over %d items of %s", text, o.Items, o.Input)
 }
 
-// Holds is an *OwnerError where a claim was made in another store.
+// Holds returns an *OwnerError if a claim was made in another store.
 func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
@@ -84,32 +80,32 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if id != "" {
 		return id, nil
 	}
-	text, err := s.once(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
+	text, err := s.putOnce(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
 	if err != nil {
 		return "", err
 	}
-	var object struct {
+	var identity struct {
 		ID string `json:"id"`
 	}
-	if err := json.Unmarshal(text, &object); err != nil || object.ID == "" {
+	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
 		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs", s.Locate("store.json"), text)}
 	}
 	s.mu.Lock()
-	s.identity = object.ID
+	s.identity = identity.ID
 	s.mu.Unlock()
-	return object.ID, nil
+	return identity.ID, nil
 }
 
-// once writes a small object unless it is there, and returns what is there then.
-func (s *Store) once(ctx context.Context, key string, text []byte, how sealing) ([]byte, error) {
-	there, err := s.small(ctx, key, how)
+// putOnce writes a small object unless there is one, and returns the one that is there then.
+func (s *Store) putOnce(ctx context.Context, key string, text []byte, how sealing) ([]byte, error) {
+	there, err := s.readSmall(ctx, key, how)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
 	for _, exclusive := range []bool{true, false} {
 		err = s.put(ctx, key, text, creation{exclusive: exclusive, sealing: how})
 		var refusal interface{ ErrorCode() string }
-		// A server that cannot refuse to overwrite leaves the moment between looking and writing.
+		// If the server cannot refuse to overwrite, a writer in the same moment may be lost.
 		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {
 			break
 		}
@@ -117,7 +113,7 @@ func (s *Store) once(ctx context.Context, key string, text []byte, how sealing) 
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return s.small(ctx, key, how)
+	return s.readSmall(ctx, key, how)
 }
 
 func (s *Store) put(ctx context.Context, key string, text []byte, c creation) error {
@@ -132,7 +128,7 @@ func (s *Store) put(ctx context.Context, key string, text []byte, c creation) er
 	return w.Close()
 }
 
-func (s *Store) small(ctx context.Context, key string, how sealing) ([]byte, error) {
+func (s *Store) readSmall(ctx context.Context, key string, how sealing) ([]byte, error) {
 	o, err := s.openAs(ctx, key, 0, -1, how)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func TestIdentity(t *testing.T) {
 		require.ErrorAs(t, err, &owner)
 		require.ErrorContains(t, err, "this worker keeps results in "+other.URL())
 		require.ErrorContains(t, err, "the map's lie in "+s.URL())
-		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim}, nil)
+		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim})
 		require.ErrorAs(t, err, &owner)
 	}
 	require.NoError(t, s.Holds(t.Context(), contract.Claim{}), "a chunk without a claim")

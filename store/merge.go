@@ -10,23 +10,19 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// beatItems is how many items pass between two calls of a merge's beat.
-const beatItems = 1 << 14
-
 // Merge writes the results of all parts of a folder into one file in order of index and counts them. Parts may overlap and
-// fill each other's holes; of several results for an item that of the part which begins first stays. Every index from 0 to Items-1
-// must be there; else nothing is written, and Merged says what is missing. Damaged parts are set aside. The output appears whole or
-// not at all. With Index the file's index is written too, so that Items reads any stretch of it. Beat, if not nil, is called with
-// the items done so far every few thousand items, in the caller's goroutine.
-func (s *Store) Merge(ctx context.Context, in contract.MergeInput, beat func(items int64)) (contract.Merged, error) {
-	merged, err := s.merge(ctx, in, beat)
+// fill each other's holes. If an item has several results, that of the part which begins first counts. If an index from 0 to
+// Items-1 has none, nothing is written, and Merged says what is missing. Damaged parts are set aside. The output appears whole or
+// not at all. With Index the file's index is written too, so that Items reads any stretch of it.
+func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
+	merged, err := s.merge(ctx, in)
 	if err != nil {
 		return contract.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
 	}
 	return merged, nil
 }
 
-func (s *Store) merge(ctx context.Context, in contract.MergeInput, beat func(items int64)) (merged contract.Merged, err error) {
+func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
 	output, err := s.Key(in.Output)
 	if err != nil {
 		return merged, err
@@ -42,8 +38,8 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput, beat func(ite
 		return merged, err
 	}
 	var damage []string
-	err = s.sound(ctx, folder, func(lines *walker) error {
-		m := &merger{s: s, in: in, lines: lines, beat: beat}
+	err = s.scan(ctx, folder, func(lines *walker) error {
+		m := &merger{s: s, in: in, lines: lines}
 		merged, err = m.run(ctx, output)
 		return err
 	}, func(err error) { damage = append(damage, err.Error()) })
@@ -53,17 +49,16 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput, beat func(ite
 	return merged, err
 }
 
-// merger makes one file of the lines of a walk.
+// merger writes the lines of a walk into one file.
 type merger struct {
 	s     *Store
 	in    contract.MergeInput
 	lines *walker
-	beat  func(items int64)
 
-	to     *bufio.Writer
-	marks  *indexWriter
-	merged contract.Merged
-	count  tally
+	to       *bufio.Writer
+	marks    *indexWriter
+	merged   contract.Merged
+	outcomes tally
 }
 
 func (m *merger) run(ctx context.Context, output string) (contract.Merged, error) {
@@ -86,7 +81,7 @@ func (m *merger) run(ctx context.Context, output string) (contract.Merged, error
 	}
 	m.merged.Items = m.in.Items
 	m.to = bufio.NewWriterSize(file, 512<<10)
-	if err := m.copy(); err != nil || m.merged.Missing != "" {
+	if err := m.writeLines(); err != nil || m.merged.Missing != "" {
 		return m.merged, err
 	}
 	if err := errors.Join(m.to.Flush(), file.Close()); err != nil {
@@ -98,12 +93,12 @@ func (m *merger) run(ctx context.Context, output string) (contract.Merged, error
 		}
 	}
 	m.merged.Output = m.s.Locate(output)
-	m.merged.Succeeded, m.merged.Failed, m.merged.Faults = m.count.succeeded, m.count.failed, m.count.faults
+	m.merged.Succeeded, m.merged.Failed, m.merged.Faults = m.outcomes.succeeded, m.outcomes.failed, m.outcomes.faults
 	return m.merged, nil
 }
 
-// copy writes the lines up to the last, or to the first that is missing.
-func (m *merger) copy() error {
+// writeLines writes the lines up to the last, or up to the first that is missing.
+func (m *merger) writeLines() error {
 	for next := int64(0); ; next++ {
 		c, err := m.lines.step()
 		switch {
@@ -119,17 +114,12 @@ func (m *merger) copy() error {
 				c.index, m.in.Items)}
 		}
 		if m.marks != nil {
-			if err := m.marks.add(m.merged.Bytes); err != nil {
-				return err
-			}
+			m.marks.mark(m.merged.Bytes)
 		}
-		m.count.add(c.outcome)
+		m.outcomes.count(c.outcome)
 		m.merged.Bytes += int64(len(c.line))
 		if _, err := m.to.Write(c.line); err != nil {
 			return err
-		}
-		if m.beat != nil && next%beatItems == 0 {
-			m.beat(next)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.Timeout))
 		writePart(t, s, p, value(1, "1"), value(2, "2"), value(3, "3"))
 		put(t, s, p+"/notes.txt", "not a part")
-		merged, err := s.Merge(ctx, contract.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6}, nil)
+		merged, err := s.Merge(ctx, contract.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6})
 		require.NoError(t, err)
 		want := `{"index":0,"value":"<0>"}
 {"index":1,"value":1}
@@ -70,7 +70,7 @@ func TestMerge_RandomParts(t *testing.T) {
 					}
 				}
 				require.NoError(t, a.Flush(ctx))
-				parts = append(parts, part{a.name, head{Least: least, Most: most}})
+				parts = append(parts, part{a.name, partHead{Least: least, Most: most}})
 				held[a.name] = indexes
 			}
 			slices.SortFunc(parts, part.compare)
@@ -92,7 +92,7 @@ func TestMerge_RandomParts(t *testing.T) {
 
 			in := contract.MergeInput{Parts: folder, Output: folder + ".out", Items: items}
 			if missing >= 0 {
-				merged, err := s.Merge(ctx, in, nil)
+				merged, err := s.Merge(ctx, in)
 				require.NoError(t, err)
 				require.Equal(t, fmt.Sprintf("item %d has no result in %s", missing, folder), merged.Missing)
 				var fill []gpumux.Result
@@ -103,7 +103,7 @@ func TestMerge_RandomParts(t *testing.T) {
 				}
 				require.NoError(t, s.WritePart(ctx, folder, fill))
 			}
-			merged, err := s.Merge(ctx, in, nil)
+			merged, err := s.Merge(ctx, in)
 			require.NoError(t, err)
 			require.EqualValues(t, items, merged.Succeeded)
 			next := int64(0)
@@ -128,7 +128,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			parts string
 			want  string
 		}{{5, "p", "item 1 has no result in p"}, {7, "none", "item 0 has no result in none"}} {
-			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
+			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
 			require.NoError(t, err)
 			require.Equal(t, c.want, merged.Missing)
 			require.Empty(t, merged.Output)
@@ -142,21 +142,21 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
-			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items}, nil)
+			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
 			require.ErrorContains(t, err, c.want)
 		}
-		_, err := s.Merge(ctx, contract.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1}, nil)
+		_, err := s.Merge(ctx, contract.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1})
 		require.ErrorContains(t, err, "lies outside the store")
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1}, nil)
+		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
 		there, err := s.Exists(ctx, "out.index")
 		require.NoError(t, err)
 		require.False(t, there)
 
-		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "none", Output: "out", Items: 0}, nil)
+		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "none", Output: "out", Items: 0})
 		require.NoError(t, err)
 		require.Zero(t, merged.Bytes)
 		require.Empty(t, merged.Missing)
@@ -176,13 +176,9 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 		require.NoError(t, s.WritePart(t.Context(), "p", results))
 	}
 	server.Truncate(50)
-	var beats []int64
-	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: chunks * size}, func(items int64) {
-		beats = append(beats, items)
-	})
+	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: chunks * size})
 	require.NoError(t, err)
 	require.EqualValues(t, chunks*size, merged.Succeeded)
-	require.Equal(t, []int64{0, beatItems}, beats)
 	require.Equal(t, chunks*size, strings.Count(get(t, s, "out"), "\n"))
 }
 
@@ -213,7 +209,7 @@ func benchmarkMerge(b *testing.B, items, size int64) {
 	}
 	b.ResetTimer()
 	for b.Loop() {
-		merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: items}, nil)
+		merged, err := s.Merge(b.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: items})
 		require.NoError(b, err)
 		require.EqualValues(b, items, merged.Succeeded)
 		b.SetBytes(merged.Bytes)

@@ -19,7 +19,7 @@ const reopenings = 3
 // abreast is how many requests to a server run at once.
 const abreast = 16
 
-// object reads a stretch of one object and goes on where it was when the connection breaks.
+// object reads a stretch of one object. When the connection breaks, it reads on from there.
 type object struct {
 	ctx          context.Context
 	s            *Store
@@ -36,7 +36,7 @@ func (s *Store) Read(ctx context.Context, name string, offset, length int64) (io
 	return s.open(ctx, name, offset, length)
 }
 
-// open is Read. In a store with keys the object must be encrypted.
+// open opens what Read does. In a store with keys the object must be encrypted.
 func (s *Store) open(ctx context.Context, name string, offset, length int64) (*object, error) {
 	return s.openAs(ctx, name, offset, length, sealedOnly)
 }
@@ -55,7 +55,7 @@ func (s *Store) openAs(ctx context.Context, name string, offset, length int64, h
 		return nil, fmt.Errorf("read %s: offset %d is negative", s.Locate(key), offset)
 	}
 	o := &object{ctx: ctx, s: s, key: key, url: s.Locate(key), from: offset, length: length, sealing: how}
-	if o.body, err = o.content(); err != nil {
+	if o.body, err = o.openContent(); err != nil {
 		return nil, absent("read", o.url, err)
 	}
 	return o, nil
@@ -86,7 +86,7 @@ func (o *object) Read(data []byte) (int, error) {
 }
 
 func (o *object) reopen() error {
-	again, err := o.content()
+	again, err := o.openContent()
 	if err != nil {
 		return absent("read", o.url, err)
 	}
@@ -102,7 +102,7 @@ func (o *object) reopen() error {
 // Close is io.Closer's.
 func (o *object) Close() error { return o.body.Close() }
 
-// Exists says whether there is an object. The name is as for Read.
+// Exists reports whether there is an object. The name is as for Read.
 func (s *Store) Exists(ctx context.Context, name string) (bool, error) {
 	key, err := s.Key(name)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// list calls f with the name of every object directly in a folder, in no order. Bytes is -1 on disk. A folder that is not
-// there is empty.
+// list calls f with the name of every object directly in a folder, in no order. Bytes is -1 on disk. A folder that does not exist
+// is empty.
 func (s *Store) list(ctx context.Context, folder string, f func(name string, bytes int64)) error {
 	if s.home.dir != "" {
 		return listDisk(ctx, filepath.Join(s.home.dir, filepath.FromSlash(folder)), f)
@@ -136,14 +136,14 @@ func (s *Store) list(ctx context.Context, folder string, f func(name string, byt
 	prefix := folder + "/"
 	objects := s.home.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
 	for {
-		object, err := objects.Next(ctx)
+		listed, err := objects.Next(ctx)
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return fmt.Errorf("list %s: %w", s.Locate(folder), err)
-		case !object.IsDir:
-			f(object.Key[len(prefix):], object.Size)
+		case !listed.IsDir:
+			f(listed.Key[len(prefix):], listed.Size)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func listDisk(ctx context.Context, dir string, f func(name string, bytes int64))
 	return ctx.Err()
 }
 
-// absent turns the blob library's way of saying that an object is not there into the standard library's.
+// absent makes an fs.ErrNotExist of the blob library's error for an object that does not exist.
 func absent(verb, url string, err error) error {
 	var key *KeyError
 	if errors.As(err, &key) {

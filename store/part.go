@@ -28,7 +28,7 @@ func (p partName) String() string { return fmt.Sprintf("%s.%06d.jsonl", p.writer
 
 func (p partName) key(folder string) string { return folder + "/" + p.String() }
 
-// parsePart reads an object's name; other objects of the folder are none of ours.
+// parsePart reads an object's name. It is not ok for other objects of the folder.
 func parsePart(name string) (p partName, ok bool) {
 	name, ok = strings.CutSuffix(name, ".jsonl")
 	writer, digits, dot := strings.Cut(name, ".")
@@ -42,8 +42,8 @@ func parsePart(name string) (p partName, ok bool) {
 // headBytes is the size of a part's first line, which says what follows it.
 const headBytes = 160
 
-// head is the first line of a part.
-type head struct {
+// partHead is the first line of a part.
+type partHead struct {
 	// Version is 1.
 	Version int   `json:"part"`
 	Items   int64 `json:"items"`
@@ -59,13 +59,10 @@ type head struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// line is the head padded with spaces.
-func (h head) line() ([]byte, error) {
-	text, err := json.Marshal(h)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "%-*s\n", headBytes-1, text), nil
+// firstLine is the head padded with spaces.
+func (h partHead) firstLine() []byte {
+	text, _ := json.Marshal(h) // it always encodes
+	return fmt.Appendf(nil, "%-*s\n", headBytes-1, text)
 }
 
 // DamagedError says that a part does not hold what it was written with.
@@ -78,12 +75,12 @@ type DamagedError struct {
 // Error names the part.
 func (e *DamagedError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
 
-func readHead(text []byte) (h head, err error) {
+func parsePartHead(text []byte) (h partHead, err error) {
 	if len(text) != headBytes || text[headBytes-1] != '\n' {
 		return h, errors.New("it has no whole first line")
 	}
 	if err := json.Unmarshal(text, &h); err != nil || h.Version == 0 {
-		return h, fmt.Errorf("its first line is not a part's: %q", start(text))
+		return h, fmt.Errorf("its first line is not a part's: %q", excerpt(text))
 	}
 	if h.Version != 1 {
 		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
@@ -97,7 +94,7 @@ func readHead(text []byte) (h head, err error) {
 // part is a part and its head.
 type part struct {
 	partName
-	head
+	partHead
 }
 
 // compare orders parts by where they begin, then by name.
@@ -108,8 +105,8 @@ func (p part) compare(q part) int {
 	return strings.Compare(p.String(), q.String())
 }
 
-// names lists the parts of a folder, in no order.
-func (s *Store) names(ctx context.Context, folder string) (all []partName, err error) {
+// listParts returns the names of the parts of a folder, in no order.
+func (s *Store) listParts(ctx context.Context, folder string) (all []partName, err error) {
 	err = s.list(ctx, folder, func(name string, _ int64) {
 		if p, ok := parsePart(name); ok {
 			all = append(all, p)
@@ -118,9 +115,9 @@ func (s *Store) names(ctx context.Context, folder string) (all []partName, err e
 	return all, err
 }
 
-// heads reads the first lines of parts side by side and returns the parts in order. Those that are damaged, or gone, are told to
-// lost; an error of lost ends it.
-func (s *Store) heads(ctx context.Context, folder string, names []partName, lost func(error) error) ([]part, error) {
+// readHeads reads the first lines of parts side by side and returns the parts in order. It calls lost for each part that is damaged
+// or gone; an error of lost ends it.
+func (s *Store) readHeads(ctx context.Context, folder string, names []partName, lost func(error) error) ([]part, error) {
 	parts, errs := make([]part, len(names)), make([]error, len(names))
 	next := make(chan int)
 	var wait sync.WaitGroup
@@ -128,7 +125,7 @@ func (s *Store) heads(ctx context.Context, folder string, names []partName, lost
 		wait.Go(func() {
 			for i := range next {
 				parts[i].partName = names[i]
-				parts[i].head, errs[i] = s.head(ctx, names[i].key(folder))
+				parts[i].partHead, errs[i] = s.readHead(ctx, names[i].key(folder))
 			}
 		})
 	}
@@ -149,26 +146,26 @@ func (s *Store) heads(ctx context.Context, folder string, names []partName, lost
 	return good, nil
 }
 
-func (s *Store) head(ctx context.Context, key string) (head, error) {
+func (s *Store) readHead(ctx context.Context, key string) (partHead, error) {
 	o, err := s.open(ctx, key, 0, headBytes)
 	var refusal interface{ ErrorCode() string }
 	if errors.As(err, &refusal) && refusal.ErrorCode() == "InvalidRange" {
-		return head{}, &DamagedError{s.Locate(key), "it is empty", key}
+		return partHead{}, &DamagedError{s.Locate(key), "it is empty", key}
 	}
 	if err != nil {
-		return head{}, partError(err, s.Locate(key), key)
+		return partHead{}, partError(err, s.Locate(key), key)
 	}
 	defer o.Close()
 	text := make([]byte, headBytes)
 	n, err := io.ReadFull(o, text)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return head{}, partError(err, o.url, key)
+		return partHead{}, partError(err, o.url, key)
 	}
-	h, err := readHead(text[:n])
+	h, err := parsePartHead(text[:n])
 	return h, damagedBy(err, o.url, key)
 }
 
-// damagedBy makes a *DamagedError of what is wrong with a head, unless another version wrote it.
+// damagedBy makes a *DamagedError of an error of parsePartHead, unless another version wrote the part.
 func damagedBy(err error, url, key string) error {
 	var version *OwnerError
 	if err == nil || errors.As(err, &version) {
@@ -180,7 +177,7 @@ func damagedBy(err error, url, key string) error {
 // setAside moves a damaged part out of the way, so that it stays for people to look at and its items run again.
 func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
 	to := path.Join(path.Dir(d.key), "damaged", path.Base(d.key))
-	err := s.copy(ctx, d.key, to)
+	err := s.copyObject(ctx, d.key, to)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody else was first
 	}
@@ -190,8 +187,8 @@ func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
 	return s.Delete(ctx, d.key)
 }
 
-// copy copies an object as it lies there, encrypted or not, sound or not.
-func (s *Store) copy(ctx context.Context, key, to string) error {
+// copyObject copies an object as it lies there, encrypted or not, sound or not.
+func (s *Store) copyObject(ctx context.Context, key, to string) error {
 	from, err := s.home.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return absent("read", s.Locate(key), err)
@@ -208,7 +205,7 @@ func (s *Store) copy(ctx context.Context, key, to string) error {
 	return into.commit()
 }
 
-// partError makes a *DamagedError of what is wrong with the encryption of a part; other errors stay as they are.
+// partError makes a *DamagedError where the encryption of a part is broken. Other errors stay as they are.
 func partError(err error, url, key string) error {
 	var damaged *DamagedError
 	if err != nil && !errors.As(err, &damaged) && errors.Is(err, errSealBroken) {
@@ -243,8 +240,8 @@ func (w Written) Valid() bool {
 	return ok
 }
 
-// Since calls f with every result of the writer's parts from that moment on. The parts are read side by side with f. Damaged
-// parts are set aside and told to damaged.
+// Since calls f with every result of the writer's parts from that moment on, while it reads the next parts. It sets damaged parts
+// aside and calls damaged for each.
 func (s *Store) Since(ctx context.Context, folder string, w Written, f func(index int64, kind gpumux.Kind), damaged func(error)) error {
 	folder, err := s.Key(folder)
 	if err != nil {
@@ -291,7 +288,7 @@ func (s *Store) Since(ctx context.Context, folder string, w Written, f func(inde
 	}
 }
 
-// eachLine calls f with every line of a part, which proves sound as a whole only when nil comes back.
+// eachLine calls f with every line of a part. The part as a whole is sound only if the error is nil.
 func (s *Store) eachLine(ctx context.Context, key string, f func(line []byte, o outcome) error) error {
 	body, err := s.open(ctx, key, 0, -1)
 	if err != nil {

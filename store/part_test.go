@@ -34,11 +34,11 @@ func writePart(t testing.TB, s *Store, folder string, results ...gpumux.Result) 
 func resultsOf(t testing.TB, s *Store, key string) (all []gpumux.Result) {
 	text := get(t, s, key)
 	require.Greater(t, len(text), headBytes)
-	h, err := readHead([]byte(text[:headBytes]))
+	h, err := parsePartHead([]byte(text[:headBytes]))
 	require.NoError(t, err)
 	require.EqualValues(t, len(text)-headBytes, h.Bytes)
 	for line := range strings.Lines(text[headBytes:]) {
-		r, err := readResult([]byte(line))
+		r, err := parseResult([]byte(line))
 		require.NoError(t, err)
 		all = append(all, r)
 	}
@@ -61,9 +61,9 @@ func TestPart_Lines(t *testing.T) {
 			`{"index":1201,"fault":{"kind":"device_oom","message":"a <b> & c"}}` + "\n" +
 			`{"index":1203,"value":null}` + "\n"
 		require.Equal(t, lines, text[headBytes:])
-		var h head
+		var h partHead
 		require.NoError(t, json.Unmarshal([]byte(text[:headBytes]), &h))
-		require.Equal(t, head{Version: 1, Items: 3, Least: 1200, Most: 1203, Bytes: int64(len(lines)), Sum: h.Sum}, h)
+		require.Equal(t, partHead{Version: 1, Items: 3, Least: 1200, Most: 1203, Bytes: int64(len(lines)), Sum: h.Sum}, h)
 		back := resultsOf(t, s, key)
 		require.Equal(t, results[2], back[1])
 		require.Equal(t, results[0], back[2])
@@ -85,7 +85,7 @@ func TestPart_RefusesWhatIsWrong(t *testing.T) {
 	}
 	require.ErrorContains(t, s.WritePart(t.Context(), "../p", []gpumux.Result{value(1, "1")}), "is not a key")
 	require.NoError(t, s.WritePart(t.Context(), "p", nil))
-	names, err := s.names(t.Context(), "p")
+	names, err := s.listParts(t.Context(), "p")
 	require.NoError(t, err)
 	require.Empty(t, names, "nothing was stored, not even of what was right")
 }

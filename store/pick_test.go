@@ -59,7 +59,7 @@ func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 	server := s3test.New(t)
 	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
 		src, runs := apart(t, s)
-		require.Greater(t, len(bridge(src, runs)), 1)
+		require.Greater(t, len(groupNear(src, runs)), 1)
 		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
 			var got []int64
 			server.Truncate(3)
@@ -85,7 +85,7 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	s := open(t, server.URL(""), nil)
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
-	_, err = s.indexOf(t.Context(), src)
+	_, err = s.loadIndex(t.Context(), src)
 	require.NoError(t, err)
 	var near gpumux.Runs
 	for at := int64(50_000); at < 60_000; at += 10 {

@@ -31,7 +31,7 @@ func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Resul
 			}
 			var r gpumux.Result
 			if err == nil {
-				r, err = readResult(line)
+				r, err = parseResult(line)
 			}
 			if err != nil {
 				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.url, number, err))

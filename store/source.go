@@ -17,12 +17,12 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The same items are kept
+// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The store holds the same items
 // once, however often they are put.
 func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 	key := "sources/" + in.Hash
 	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
-	// The index comes last, so that its presence vouches for the lines.
+	// The index comes last: where it is, the lines are whole.
 	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
 		there, err := s.readable(ctx, file.key)
 		if err != nil {
@@ -38,8 +38,8 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 	return src, nil
 }
 
-// readable reports whether there is an object that this store can read; one under a key that is gone, or that is not encrypted
-// although the store has keys, is to be written anew.
+// readable reports whether there is an object that this store can read. An object whose key is gone, or that is not encrypted
+// although the store has keys, has to be written anew.
 func (s *Store) readable(ctx context.Context, key string) (bool, error) {
 	o, err := s.open(ctx, key, 0, int64(len(sealMagic)))
 	var wrong *KeyError
@@ -73,16 +73,16 @@ func (s *Store) upload(ctx context.Context, path, key string) error {
 	return w.Close()
 }
 
-// How much larger than its file a source may become as plain JSON lines: repeating the header's names makes lines longer than
-// rows, and text seldom compresses better than to a sixteenth. An upload that grows far beyond fails.
+// How much larger than its file a source may become as plain JSON lines. Lines repeat the header's names, and text seldom
+// compresses better than to a sixteenth. An upload that grows far beyond fails.
 const (
 	csvGrowth    = 4
 	packedGrowth = 16
 )
 
-// IndexSource checks every item of a file in the store, .jsonl, .ndjson, .csv or .tsv, plain or with .gz
-// or .zst behind it, and writes its index. The Source it returns is the file itself, or for CSV and compressed files their items
-// as JSON lines, which are written beside the index. Mistakes in the file are a *SourceError.
+// IndexSource checks every item of a file in the store and writes its index. The file is .jsonl, .ndjson, .csv or .tsv, plain or
+// with .gz or .zst behind it. IndexSource writes the items of CSV and compressed files as JSON lines beside the index, and returns
+// them as the Source; else the Source is the file itself. Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
 	format, err := FormatOf(name)
 	if err != nil {
@@ -127,12 +127,12 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 		return gpumux.Source{}, err
 	}
 	src.Hash = hex.EncodeToString(hash.Sum(nil)[:16])
-	s.forget(src)
+	s.forgetIndex(src)
 	return src, nil
 }
 
-// putLines writes the items beside the index, which come to about so many bytes.
-func (s *Store) putLines(ctx context.Context, from items, in *object, src gpumux.Source, marks *indexWriter, bytes int64) (gpumux.Source, error) {
+// putLines writes the items, of about so many bytes, beside the index.
+func (s *Store) putLines(ctx context.Context, from itemReader, in *object, src gpumux.Source, marks *indexWriter, bytes int64) (gpumux.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
 	w, err := s.create(ctx, key, creation{bytes: bytes})
 	if err != nil {
@@ -155,7 +155,7 @@ func storeFailed(name string, err error) error {
 	return fmt.Errorf("copy %s into the store: %w; make room there", name, err)
 }
 
-func markItems(from items, marks *indexWriter) (count int64, err error) {
+func markItems(from itemReader, marks *indexWriter) (count int64, err error) {
 	for {
 		_, offset, err := from.next()
 		if err == io.EOF {
@@ -164,9 +164,7 @@ func markItems(from items, marks *indexWriter) (count int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := marks.add(offset); err != nil {
-			return 0, err
-		}
+		marks.mark(offset)
 		count++
 	}
 }
@@ -174,26 +172,26 @@ func markItems(from items, marks *indexWriter) (count int64, err error) {
 // Items streams the items start up to but not including end. Each is the caller's to keep. After an error nothing follows.
 func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		if err := s.items(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
-			s.forget(src)
+		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
+			s.forgetIndex(src)
 			yield(nil, err)
 		}
 	}
 }
 
-// items calls f with each item, which f may keep, until f returns false.
-func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) error {
+// eachItem calls f with each item, which f may keep, until f returns false.
+func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) error {
 	if start < 0 || end < start || end > src.Items {
 		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
 	}
 	if start == end {
 		return nil
 	}
-	x, err := s.indexOf(ctx, src)
+	x, err := s.loadIndex(ctx, src)
 	if err != nil {
 		return err
 	}
-	marks, first, err := s.stretch(ctx, src, x, start, end)
+	marks, first, err := s.readMarks(ctx, src, x, start, end)
 	if err != nil {
 		return err
 	}
@@ -218,12 +216,12 @@ func (s *Store) items(ctx context.Context, src gpumux.Source, start, end int64, 
 		}
 		item, _, err := lines.next()
 		if err == io.EOF {
-			return damaged(src, "item %d is not where it says", at)
+			return indexDamaged(src, "item %d is not where it says", at)
 		}
 		if err != nil {
 			return err
 		}
-		if at >= start && !f(lines.keep(item)) {
+		if at >= start && !f(lines.detach(item)) {
 			return nil
 		}
 	}

@@ -113,7 +113,7 @@ func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
 	large := `"` + strings.Repeat("x", 1<<20) + `"`
 	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
 	require.NoError(t, err)
-	x, err := s.indexOf(t.Context(), src)
+	x, err := s.loadIndex(t.Context(), src)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, x.stride)
 	require.Equal(t, []string{large}, itemsOf(t, s, src, 39, 40))

@@ -18,7 +18,7 @@ const (
 type spaceGuard struct {
 	w   io.Writer
 	dir string
-	// written is what went through, looked when the disk was last looked at.
+	// written is how many bytes went through, looked how many by the last look at the disk.
 	written, looked int64
 }
 

@@ -51,8 +51,8 @@ type SpoolOptions struct {
 	Name string
 	// Format is what the input is written in. Default JSONLines.
 	Format Format
-	// Delimiter stands between the cells of a CSV file. Default what the format says, and then a header of one column that seems to
-	// be several is an error.
+	// Delimiter stands between the cells of a CSV file. Default: what the format says; a header of one column that seems to be
+	// several is an error then.
 	Delimiter rune
 	// Dir is the folder for the temporary files, which hold as much as the input. Default os.TempDir().
 	Dir string
@@ -67,10 +67,10 @@ type Spooled struct {
 	lines, index string
 }
 
-// Spool reads an input of any size into a temporary file with one item per line, checking each. Mistakes in the input are a
+// Spool copies an input of any size into a temporary file with one item per line, and checks each. Mistakes in the input are a
 // *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
-// Gzip and zstd are seen by their first bytes and decompressed. It holds one line in memory at a time, and stops before the
-// copy takes the last of the disk.
+// Spool knows gzip and zstd by their first bytes and decompresses them. It holds one line in memory at a time, and stops before
+// the copy fills the disk.
 func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	if o.Name == "" {
 		o.Name = "input"
@@ -83,10 +83,10 @@ func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	from := &chain{inputs: inputs}
 	defer from.close()
-	if err := from.open(); err != nil {
+	if err := from.openNext(); err != nil {
 		return nil, err
 	}
-	name := from.name()
+	name := from.names()
 	s := &Spooled{}
 	defer func() {
 		if err != nil {
@@ -121,14 +121,14 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 }
 
 // copyItems writes every item on a line of its own and marks where it begins. Failed words a failure to write.
-func copyItems(from items, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter) (count, bytes int64, err error) {
+func copyItems(from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter) (count, size int64, err error) {
 	for {
 		item, _, err := from.next()
 		if err == io.EOF {
 			if err := to.Flush(); err != nil {
 				return 0, 0, failed(name, err)
 			}
-			return count, bytes, nil
+			return count, size, nil
 		}
 		if err != nil {
 			var mistake *SourceError
@@ -137,17 +137,13 @@ func copyItems(from items, name string, failed func(string, error) error, to *bu
 			}
 			return 0, 0, fmt.Errorf("read %s: %w", name, err)
 		}
-		if err := marks.add(bytes); err != nil {
-			return 0, 0, failed(name, err)
-		}
-		if _, err := to.Write(item); err != nil {
-			return 0, 0, failed(name, err)
-		}
+		marks.mark(size)
+		to.Write(item) // an error comes back from every later write
 		if err := to.WriteByte('\n'); err != nil {
 			return 0, 0, failed(name, err)
 		}
 		count++
-		bytes += int64(len(item)) + 1
+		size += int64(len(item)) + 1
 	}
 }
 

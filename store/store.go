@@ -17,7 +17,7 @@ type Store struct {
 	keys Keys
 
 	mu      sync.Mutex
-	indexes map[gpumux.Source]index
+	indexes map[gpumux.Source]indexInfo
 	// identity is empty until it was read.
 	identity    string
 	sealedHeads map[string]*sealedHead // by URL
@@ -40,7 +40,7 @@ func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", url, err)
 	}
-	return &Store{url: url, home: home, keys: keys, indexes: map[gpumux.Source]index{}}, nil
+	return &Store{url: url, home: home, keys: keys, indexes: map[gpumux.Source]indexInfo{}}, nil
 }
 
 // URL is the URL that the store was opened with.

@@ -21,12 +21,12 @@ type Tail struct {
 	// given are the indexes that were handed out.
 	given gpumux.Runs
 	// seen are the parts that were looked at.
-	seen map[partName]*seen
+	seen map[partName]*seenPart
 }
 
-// seen is what is known of a part.
-type seen struct {
-	head
+// seenPart is what is known of a part.
+type seenPart struct {
+	partHead
 	// read is how many of its results were there when it was last read to its end.
 	read int64
 }
@@ -43,7 +43,7 @@ func (s *Store) Tail(folder string, o TailOptions) (*Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tail{s: s, folder: key, unordered: o.Unordered, seen: map[partName]*seen{}}, nil
+	return &Tail{s: s, folder: key, unordered: o.Unordered, seen: map[partName]*seenPart{}}, nil
 }
 
 // Count is how many results were handed out.
@@ -52,23 +52,23 @@ func (t *Tail) Count() int64 { return t.given.Len() }
 // Gave reports whether a result was handed out.
 func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 
-// Each calls f with the line of every result that can be handed out now and was not before, each index once. A line ends with
-// its newline and is valid during the call. An error of f ends the call and is returned. A damaged part is passed over: what
-// it held comes again, or the map says what became of it.
+// Each calls f once with the line of every result that can be handed out now and was not before. A line ends with its newline and
+// is valid during the call. An error of f ends the call and is returned. Each skips a damaged part: its results come again, or the
+// map says what became of them.
 func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
-	parts, err := t.news(ctx)
+	parts, err := t.newParts(ctx)
 	if err != nil {
 		return fmt.Errorf("look for new results in %s: %w", t.s.Locate(t.folder), err)
 	}
 	if t.unordered {
-		return t.each(ctx, parts, f)
+		return t.deliverAll(ctx, parts, f)
 	}
-	return t.next(ctx, parts, f)
+	return t.deliverInOrder(ctx, parts, f)
 }
 
-// news are the parts that may hold what was not handed out.
-func (t *Tail) news(ctx context.Context) ([]part, error) {
-	all, err := t.s.names(ctx, t.folder)
+// newParts returns the parts that may hold results which were not handed out.
+func (t *Tail) newParts(ctx context.Context) ([]part, error) {
+	all, err := t.s.listParts(ctx, t.folder)
 	if err != nil {
 		return nil, err
 	}
@@ -78,28 +78,28 @@ func (t *Tail) news(ctx context.Context) ([]part, error) {
 			growing = append(growing, name)
 		}
 	}
-	heads, err := t.s.heads(ctx, t.folder, growing, passed)
+	heads, err := t.s.readHeads(ctx, t.folder, growing, skipLost)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range heads {
 		if t.seen[p.partName] == nil {
-			t.seen[p.partName] = &seen{}
+			t.seen[p.partName] = &seenPart{}
 		}
-		t.seen[p.partName].head = p.head
+		t.seen[p.partName].partHead = p.partHead
 	}
 	var parts []part
 	for _, name := range all {
 		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(gpumux.Span{Start: p.Least, End: p.Most + 1}) {
-			parts = append(parts, part{name, p.head})
+			parts = append(parts, part{name, p.partHead})
 		}
 	}
 	slices.SortFunc(parts, part.compare)
 	return parts, nil
 }
 
-// passed lets go of a part that is damaged or gone.
-func passed(err error) error {
+// skipLost returns nil for a part that is damaged or gone.
+func skipLost(err error) error {
 	var damaged *DamagedError
 	if errors.As(err, &damaged) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -107,10 +107,10 @@ func passed(err error) error {
 	return err
 }
 
-// next hands out what continues the results so far.
-func (t *Tail) next(ctx context.Context, parts []part, f func(line []byte) error) error {
+// deliverInOrder hands out the results that follow those so far without a gap.
+func (t *Tail) deliverInOrder(ctx context.Context, parts []part, f func(line []byte) error) error {
 	lines := t.s.walk(ctx, t.folder, parts)
-	lines.sound, lines.left = true, t.done
+	lines.verify, lines.closed = true, t.noteRead
 	defer lines.close()
 	for {
 		c, err := lines.step()
@@ -125,23 +125,23 @@ func (t *Tail) next(ctx context.Context, parts []part, f func(line []byte) error
 		case c.index > next:
 			return nil
 		default:
-			if err := t.hand(c, f); err != nil {
+			if err := t.deliver(c, f); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// each hands out all that is new.
-func (t *Tail) each(ctx context.Context, parts []part, f func(line []byte) error) error {
+// deliverAll hands out all that is new.
+func (t *Tail) deliverAll(ctx context.Context, parts []part, f func(line []byte) error) error {
 	for _, p := range parts {
 		lines := t.s.walk(ctx, t.folder, []part{p})
-		lines.sound, lines.left = true, t.done
+		lines.verify, lines.closed = true, t.noteRead
 		var c *cursor
 		var err error
 		for c, err = lines.step(); err == nil; c, err = lines.step() {
 			if !t.Gave(c.index) {
-				if err = t.hand(c, f); err != nil {
+				if err = t.deliver(c, f); err != nil {
 					break
 				}
 			}
@@ -154,14 +154,14 @@ func (t *Tail) each(ctx context.Context, parts []part, f func(line []byte) error
 	return nil
 }
 
-// done notes that a part was read to its end.
-func (t *Tail) done(c *cursor) {
+// noteRead notes that a part was read to its end.
+func (t *Tail) noteRead(c *cursor) {
 	if p, ok := parsePart(path.Base(c.key)); ok && t.seen[p] != nil {
 		t.seen[p].read = c.items
 	}
 }
 
-func (t *Tail) hand(c *cursor, f func(line []byte) error) error {
+func (t *Tail) deliver(c *cursor, f func(line []byte) error) error {
 	t.given.Add(c.index)
 	return f(c.line)
 }

@@ -18,7 +18,7 @@ func taken(t *testing.T, tail *Tail) []int64 {
 	t.Helper()
 	got := []int64{}
 	require.NoError(t, tail.Each(t.Context(), func(line []byte) error {
-		o, err := readOutcome(line)
+		o, err := parseOutcome(line)
 		got = append(got, o.index)
 		return err
 	}))
@@ -164,7 +164,7 @@ func TestMerge_IndexReachesEveryStretch(t *testing.T) {
 			all = append(all, i)
 		}
 		require.NoError(t, s.WritePart(t.Context(), "m/parts", results(all...)))
-		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000}, nil)
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000})
 		require.NoError(t, err)
 		src := gpumux.Source{URL: merged.Output, Index: "m/results.index", Items: 1000, Bytes: merged.Bytes}
 		require.Equal(t, []string{`{"index":998,"value":1}`, `{"index":999,"value":1}`}, itemsOf(t, s, src, 998, 1000))

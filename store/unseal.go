@@ -15,8 +15,8 @@ type content interface {
 	ModTime() time.Time
 }
 
-// headed is a content whose first bytes were read already.
-type headed struct {
+// peeked is a content whose first bytes were read already.
+type peeked struct {
 	content
 	first []byte
 	// left is how much of it belongs to the stretch, or negative.
@@ -24,7 +24,7 @@ type headed struct {
 }
 
 // Read is io.Reader's.
-func (h *headed) Read(data []byte) (n int, err error) {
+func (h *peeked) Read(data []byte) (n int, err error) {
 	if h.left >= 0 {
 		data = data[:min(int64(len(data)), h.left)]
 	}
@@ -50,7 +50,7 @@ type sealedHead struct {
 	modified time.Time
 }
 
-// segments is how many there are, and size what they hold.
+// segments is the number of segments and the size of what they hold.
 func (h *sealedHead) segments() (count, size int64, err error) {
 	body := h.bytes - int64(sealHead)
 	count = (body + sealSegment + sealTag - 1) / (sealSegment + sealTag)
@@ -64,16 +64,16 @@ var errSealBroken = errors.New("the encrypted object is cut off or was changed")
 
 // sealedContent decrypts a stretch.
 type sealedContent struct {
-	body      content
-	head      *sealedHead
-	size      int64
-	number    int64 // of the next segment
-	count     int64
-	skip      int   // of the next segment, bytes before the stretch
-	left      int64 // plain bytes of the stretch to come
-	plain     []byte
-	sealed    []byte
-	forgotten func() // called once what was read does not fit the key
+	body   content
+	head   *sealedHead
+	size   int64
+	number int64 // of the next segment
+	count  int64
+	skip   int   // of the next segment, bytes before the stretch
+	left   int64 // plain bytes of the stretch to come
+	plain  []byte
+	sealed []byte
+	broken func() // called once what was read does not fit the key
 }
 
 // Size is of the plain object.
@@ -96,7 +96,7 @@ func (c *sealedContent) Read(data []byte) (int, error) {
 		return 0, io.EOF
 	}
 	for len(c.plain) == 0 {
-		if err := c.next(); err != nil {
+		if err := c.readSegment(); err != nil {
 			return 0, err
 		}
 	}
@@ -105,8 +105,8 @@ func (c *sealedContent) Read(data []byte) (int, error) {
 	return n, nil
 }
 
-// next decrypts a segment.
-func (c *sealedContent) next() error {
+// readSegment decrypts a segment.
+func (c *sealedContent) readSegment() error {
 	last := c.number == c.count-1
 	want := int64(sealSegment + sealTag)
 	if last {
@@ -124,7 +124,7 @@ func (c *sealedContent) next() error {
 	// In place: what is handed out is gone before the next one is read.
 	plain, err := c.head.seal.Open(c.sealed[:0], sealNonce(c.number, last), c.sealed[:want], c.head.seal.head)
 	if err != nil {
-		c.forgotten()
+		c.broken()
 		return fmt.Errorf("segment %d: %w", c.number, errSealBroken)
 	}
 	c.plain, c.skip = plain[c.skip:], 0
@@ -135,33 +135,33 @@ func (c *sealedContent) next() error {
 // keptHeads is how many beginnings of encrypted objects are remembered, for stretches to come.
 const keptHeads = 256
 
-// content opens the stretch that is still to be read, decrypted when the object is encrypted.
-func (o *object) content() (content, error) {
+// openContent opens the rest of the stretch, and decrypts an encrypted object.
+func (o *object) openContent() (content, error) {
 	switch {
 	case o.sealing == asItLies:
-		return o.raw(o.from, o.length)
+		return o.openRaw(o.from, o.length)
 	case o.from == 0 && (o.length < 0 || o.length >= int64(len(sealMagic)) || o.s.keys != nil):
-		return o.begin()
+		return o.openStart()
 	case o.s.keys == nil:
-		return o.raw(o.from, o.length)
+		return o.openRaw(o.from, o.length)
 	}
-	for range 2 { // the second time when the object was replaced since its head was read
-		head, known, err := o.head()
+	for range 2 { // again if the object was replaced since its head was read
+		head, known, err := o.loadHead()
 		if err != nil {
 			return nil, err
 		}
 		if head == nil {
-			return o.raw(o.from, o.length)
+			return o.openRaw(o.from, o.length)
 		}
-		if c, err := o.stretch(head, known); c != nil || err != nil {
+		if c, err := o.openSegments(head, known); c != nil || err != nil {
 			return c, err
 		}
 	}
 	return nil, errors.New("it was replaced while it was read; try again")
 }
 
-// raw is a stretch of the object as it lies there.
-func (o *object) raw(from, length int64) (content, error) {
+// openRaw opens a stretch of the object as it lies in the store.
+func (o *object) openRaw(from, length int64) (content, error) {
 	body, err := o.s.home.bucket.NewRangeReader(o.ctx, o.key, from, length, nil)
 	if err != nil {
 		return nil, err
@@ -169,14 +169,14 @@ func (o *object) raw(from, length int64) (content, error) {
 	return body, nil
 }
 
-// begin reads an object from its first byte on, which tells whether it is encrypted, in one request.
-func (o *object) begin() (content, error) {
+// openStart reads an object from its first byte on, which tells whether it is encrypted, in one request.
+func (o *object) openStart() (content, error) {
 	length := o.length
 	if length >= 0 && o.s.keys != nil {
 		length = int64(sealHead) + (length+sealSegment-1)/sealSegment*(sealSegment+sealTag)
 	}
 	for broken := 0; ; broken++ {
-		body, err := o.raw(0, length)
+		body, err := o.openRaw(0, length)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (o *object) begin() (content, error) {
 			}
 			return nil, err
 		}
-		c, err := o.beginning(first[:n], body)
+		c, err := o.startContent(first[:n], body)
 		if err != nil {
 			body.Close()
 			return nil, err
@@ -198,14 +198,14 @@ func (o *object) begin() (content, error) {
 	}
 }
 
-// beginning is the stretch from the first byte on, of which a little was read.
-func (o *object) beginning(first []byte, body content) (content, error) {
-	head, err := o.parse(first, body)
+// startContent is the stretch from the first byte on. The first bytes of the body were read already.
+func (o *object) startContent(first []byte, body content) (content, error) {
+	head, err := o.parseSealed(first, body)
 	if err != nil {
 		return nil, err
 	}
 	if head == nil {
-		return &headed{body, first, o.length}, nil
+		return &peeked{body, first, o.length}, nil
 	}
 	count, size, err := head.segments()
 	if err != nil {
@@ -215,11 +215,11 @@ func (o *object) beginning(first []byte, body content) (content, error) {
 	if o.length >= 0 {
 		left = min(size, o.length)
 	}
-	return &sealedContent{body: body, head: head, size: size, count: count, left: left, forgotten: func() {}}, nil
+	return &sealedContent{body: body, head: head, size: size, count: count, left: left, broken: func() {}}, nil
 }
 
-// parse reads the beginning of an object. It is nil for one that is not encrypted and need not be.
-func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
+// parseSealed reads the beginning of an object. It returns nil for an object that is not encrypted and need not be.
+func (o *object) parseSealed(first []byte, whole content) (*sealedHead, error) {
 	keys := o.s.keys
 	switch {
 	case !bytes.HasPrefix(first, []byte(sealMagic)) && (keys == nil || o.sealing != sealedOnly):
@@ -240,15 +240,15 @@ func (o *object) parse(first []byte, whole content) (*sealedHead, error) {
 	return &sealedHead{s, whole.Size(), whole.ModTime()}, nil
 }
 
-// head is the beginning of the object, or nil when it is not encrypted. It says whether it was known from before.
-func (o *object) head() (head *sealedHead, known bool, err error) {
+// loadHead is the beginning of the object, or nil when it is not encrypted. It says whether it was known from before.
+func (o *object) loadHead() (head *sealedHead, known bool, err error) {
 	o.s.mu.Lock()
 	head, known = o.s.sealedHeads[o.url]
 	o.s.mu.Unlock()
 	if known {
 		return head, true, nil
 	}
-	body, err := o.raw(0, int64(sealHead))
+	body, err := o.openRaw(0, int64(sealHead))
 	if err != nil {
 		return nil, false, err
 	}
@@ -258,7 +258,7 @@ func (o *object) head() (head *sealedHead, known bool, err error) {
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return nil, false, err
 	}
-	if head, err = o.parse(first[:n], body); head == nil {
+	if head, err = o.parseSealed(first[:n], body); head == nil {
 		return nil, false, err
 	}
 	o.s.mu.Lock()
@@ -276,9 +276,8 @@ func (o *object) forgetHead() {
 	o.s.mu.Unlock()
 }
 
-// stretch opens the segments that the stretch lies in. It is nil when the object may be another than the head's, which was known
-// from before.
-func (o *object) stretch(head *sealedHead, known bool) (content, error) {
+// openSegments opens the segments that the stretch lies in. It returns nil if the head was known and the object may be another now.
+func (o *object) openSegments(head *sealedHead, known bool) (content, error) {
 	count, size, err := head.segments()
 	if err != nil {
 		return nil, err
@@ -289,7 +288,7 @@ func (o *object) stretch(head *sealedHead, known bool) (content, error) {
 	}
 	number := o.from / sealSegment
 	c := &sealedContent{head: head, size: size, number: number, count: count, skip: int(o.from % sealSegment), left: left,
-		forgotten: o.forgetHead}
+		broken: o.forgetHead}
 	if left == 0 && known { // nothing is read that would tell
 		o.forgetHead()
 		return nil, nil
@@ -299,7 +298,7 @@ func (o *object) stretch(head *sealedHead, known bool) (content, error) {
 	}
 	from := int64(sealHead) + number*(sealSegment+sealTag)
 	to := int64(sealHead) + ((o.from+left-1)/sealSegment+1)*(sealSegment+sealTag)
-	if c.body, err = o.raw(from, min(to, head.bytes)-from); err != nil {
+	if c.body, err = o.openRaw(from, min(to, head.bytes)-from); err != nil {
 		return nil, err
 	}
 	if c.body.Size() != head.bytes || !c.body.ModTime().Equal(head.modified) {

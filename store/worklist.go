@@ -12,9 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// A work list is a source whose items are indices, one per line, in order.
-
-// listWriter writes one.
+// listWriter writes a work list: a source whose items are indices, one per line, in order.
 type listWriter struct {
 	s      *Store
 	source gpumux.Source
@@ -42,9 +40,7 @@ func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error)
 
 func (l *listWriter) add(run gpumux.Span) error {
 	for i := run.Start; i < run.End; i++ {
-		if err := l.marks.add(l.source.Bytes); err != nil {
-			return err
-		}
+		l.marks.mark(l.source.Bytes)
 		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
 		if _, err := l.to.Write(l.number); err != nil {
 			return err
@@ -110,7 +106,7 @@ func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, e
 	return runs, nil
 }
 
-// restWriter takes runs of items in order and keeps them itself while they are few.
+// restWriter takes runs of items in order. It holds them itself while they are few, and writes a work list else.
 type restWriter struct {
 	s      *Store
 	folder string

@@ -110,7 +110,7 @@ func TestWriteList_RoundTrip(t *testing.T) {
 		}
 		_, err := s.WriteList(t.Context(), "../m", nil)
 		require.ErrorContains(t, err, "is not a key")
-		names, err := s.names(t.Context(), "m.parts")
+		names, err := s.listParts(t.Context(), "m.parts")
 		require.NoError(t, err)
 		require.Empty(t, names, "a list is no part")
 	})

@@ -14,10 +14,10 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Parts of a multipart upload, in bytes. S3 takes at most 10,000 of them.
+// The least size of the parts of a multipart upload, and their most. S3 takes at most 10,000 parts.
 const (
-	smallPart = 8 << 20
-	mostParts = 9000
+	leastUploadPart = 8 << 20
+	mostUploadParts = 9000
 )
 
 // Writer writes one object. The object appears at Close, whole, or not at all. A Writer belongs to one goroutine.
@@ -61,7 +61,7 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 		w.into, err = newSealedSink(s.keys, w.into)
 	}
 	if err != nil {
-		return nil, w.failed(err)
+		return nil, w.writeError(err)
 	}
 	return w, nil
 }
@@ -84,7 +84,7 @@ func (w *Writer) Write(data []byte) (int, error) {
 	}
 	n, err := w.into.Write(data)
 	if err != nil {
-		w.err = w.failed(err)
+		w.err = w.writeError(err)
 	}
 	return n, w.err
 }
@@ -104,7 +104,7 @@ func (w *Writer) Close() error {
 	err := w.into.commit()
 	w.into, w.err = nil, fs.ErrClosed
 	if err != nil {
-		return w.failed(err)
+		return w.writeError(err)
 	}
 	return nil
 }
@@ -121,9 +121,9 @@ func (w *Writer) Abort() {
 	}
 }
 
-func (w *Writer) failed(err error) error { return fmt.Errorf("write %s: %w", w.url, err) }
+func (w *Writer) writeError(err error) error { return fmt.Errorf("write %s: %w", w.url, err) }
 
-// clearTime is how long an upload that was given up may take to delete on the server what it sent.
+// clearTime is how long an aborted upload may take to delete its parts on the server.
 const clearTime = 10 * time.Second
 
 // bucketSink hands the bytes to an upload of the blob library, which shows an object only when all of it arrived.
@@ -136,7 +136,7 @@ type bucketSink struct {
 }
 
 func newBucketSink(ctx context.Context, p *place, key string, c creation) sink {
-	// An upload whose context ends leaves pieces on an S3 server; one whose input breaks off deletes them.
+	// An upload whose context ends leaves its parts on an S3 server. One whose input breaks off deletes them.
 	uploading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	pr, pw := io.Pipe()
 	b := &bucketSink{PipeWriter: pw, cancel: cancel, done: make(chan error, 1)}
@@ -153,7 +153,7 @@ func newBucketSink(ctx context.Context, p *place, key string, c creation) sink {
 		err := p.bucket.Upload(uploading, key, pr, &blob.WriterOptions{
 			ContentType:    "application/octet-stream",
 			IfNotExist:     c.exclusive,
-			BufferSize:     int(max(smallPart, c.bytes/mostParts)),
+			BufferSize:     int(max(leastUploadPart, c.bytes/mostUploadParts)),
 			MaxConcurrency: 4,
 		})
 		pr.CloseWithError(cmp.Or(err, fs.ErrClosed))
