@@ -8,12 +8,12 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// retryDelay is the pause before a chunk is tried again after a death: the slot that has to be clean for it was awaited
-// already, so only the server's own work lies between.
+// retryDelay is the pause before a chunk is tried again after a death. It is short: the slot is clean
+// again by then.
 const retryDelay = 20 * time.Millisecond
 
-// again is the error after which Temporal runs the chunk again from its first unfinished item.
-func again(fault *gpumux.Fault, delay time.Duration) error {
+// retry is the error after which Temporal runs the chunk again from its first unfinished item.
+func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
 		Details: []any{*fault}, NextRetryDelay: delay,
 	})

@@ -40,14 +40,14 @@ type Pool struct {
 	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
 	Worker string
 	Slots  func() int
-	// Edition is that of a task's code, or a *gpumux.Fault where the task is unknown.
+	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
 	Edition func(task string) (string, error)
 	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
 	Workers func(ctx context.Context) int
-	// Log takes what people should know of faults. Default: the SDK's.
+	// Log is for what people should know of faults. Default: the SDK's.
 	Log log.Logger
-	// Doubt says that the server may have given a chunk which arrives now to another worker already: the server is asked before
-	// its items run. Default: never.
+	// Doubt reports whether the server may have given a chunk which arrives now to another worker already. Then the activity asks
+	// the server before items run. Default: never.
 	Doubt func() bool
 }
 
@@ -61,34 +61,34 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
 // details; the next attempt goes on behind what has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	r := &run{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
-	if r.log == nil {
-		r.log = activity.GetLogger(ctx)
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
+	if a.log == nil {
+		a.log = activity.GetLogger(ctx)
 	}
-	if err := r.load(); err != nil {
+	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, r.l.snapshot("")) }); err != nil {
+	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) }); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	if r.stream != nil {
-		defer r.stream.leave()
+	if a.stream != nil {
+		defer a.stream.leave()
 	}
-	stop := r.beat()
-	err := r.loop()
-	if stored := r.flush(ctx, err == nil); err == nil {
+	stop := a.heartbeat()
+	err := a.runItems()
+	if stored := a.flush(ctx, err == nil); err == nil {
 		err = stored
 	}
 	stop()
 	if err != nil {
-		activity.RecordHeartbeat(ctx, r.l.snapshot(r.waits()))
+		activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor()))
 		return contract.ChunkResult{}, err
 	}
-	return r.result(), nil
+	return a.result(), nil
 }
 
-// doubted asks the server, with a heartbeat, whether an activity is still this worker's where that is in doubt. The first heartbeat
-// of an activity returns when it was answered, and ends ctx when it was refused.
+// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is in doubt. The first heartbeat of
+// an activity returns when the server has answered. A refusal ends ctx.
 func (p *Pool) doubted(ctx context.Context, beat func()) error {
 	if p.Doubt == nil || !p.Doubt() {
 		return nil
@@ -97,157 +97,157 @@ func (p *Pool) doubted(ctx context.Context, beat func()) error {
 	return context.Cause(ctx)
 }
 
-// run is one attempt at a chunk.
-type run struct {
+// attempt is one attempt at a chunk.
+type attempt struct {
 	*Pool
-	ctx   context.Context
-	chunk contract.Chunk
-	log   log.Logger
-	l     *ledger
+	ctx    context.Context
+	chunk  contract.Chunk
+	log    log.Logger
+	ledger *ledger
 	// stream is nil where results travel inline only.
 	stream *stream
 	busy   time.Duration
 	full   bool
 	limit  limit
-	// told counts the failed items that the log has.
-	told int
+	// logged counts the failed items that the log has.
+	logged int
 }
 
-// load finds what earlier attempts have finished.
-func (r *run) load() error {
-	c := r.chunk
+// restore finds what earlier attempts have finished.
+func (a *attempt) restore() error {
+	c := a.chunk
 	if c.Parts != "" {
-		if _, err := r.Store.Key(c.Parts); err != nil {
-			return hopeless(err)
+		if _, err := a.Store.Key(c.Parts); err != nil {
+			return classify(err)
 		}
 	}
-	if err := r.Store.Holds(r.ctx, c.Claim); err != nil {
-		return hopeless(err)
+	if err := a.Store.Holds(a.ctx, c.Claim); err != nil {
+		return classify(err)
 	}
-	again := activity.GetInfo(r.ctx).Attempt > 1
-	if !again { // what a later attempt knows of deaths must not be lost with a chunk that is handed back
-		r.limit.after = time.Duration(c.Limit)
+	// A later attempt has no limit: what it knows of deaths would be lost with a chunk that is handed back.
+	if activity.GetInfo(a.ctx).Attempt == 1 {
+		a.limit.after = time.Duration(c.Limit)
 	}
 	var m memo
-	known := activity.HasHeartbeatDetails(r.ctx) && activity.GetHeartbeatDetails(r.ctx, &m) == nil
+	known := activity.HasHeartbeatDetails(a.ctx) && activity.GetHeartbeatDetails(a.ctx, &m) == nil
 	if known {
-		defer alive(r.ctx, m)()
+		defer heartbeat(a.ctx, m)()
 	} else {
-		defer alive(r.ctx)()
+		defer heartbeat(a.ctx)()
 	}
-	items, err := r.Store.ItemsOf(r.ctx, c.Work)
+	items, err := a.Store.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
 		return badInput(err, "start the map again; what has finished is kept")
 	}
 	if err != nil {
-		return hopeless(err)
+		return classify(err)
 	}
 	if known {
 		err = m.fits(items)
 	}
-	if err != nil || !known && activity.HasHeartbeatDetails(r.ctx) {
-		r.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
+	if err != nil || !known && activity.HasHeartbeatDetails(a.ctx) {
+		a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 		m = memo{}
 	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
 	}
-	r.l = newLedger(c, items, m)
+	a.ledger = newLedger(c, items, m)
 	if c.Parts == "" {
 		return nil
 	}
-	if err := r.recall(); err != nil {
+	if err := a.recall(); err != nil {
 		return err
 	}
-	stream, written, err := r.Recorders.join(c.Parts, c.Claim.ID)
+	to, written, err := a.Recorders.join(c.Parts, c.Claim.ID)
 	if err != nil {
-		return hopeless(err)
+		return classify(err)
 	}
-	r.stream = stream
-	r.l.begin(stream, written)
+	a.stream = to
+	a.ledger.storeTo(to, written)
 	return nil
 }
 
-// recall takes in what earlier attempts stored.
-func (r *run) recall() error {
+// recall reads what earlier attempts stored.
+func (a *attempt) recall() error {
 	found := false
-	for _, written := range r.l.memo.Written {
-		err := r.Store.Since(r.ctx, r.chunk.Parts, written, func(index int64, kind gpumux.Kind) {
-			found = r.l.stored(index, kind) || found
+	for _, written := range a.ledger.memo.Written {
+		err := a.Store.Since(a.ctx, a.chunk.Parts, written, func(index int64, kind gpumux.Kind) {
+			found = a.ledger.restore(index, kind) || found
 		}, func(damaged error) {
-			r.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
+			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
 		})
 		if err != nil {
 			return fmt.Errorf("read what earlier attempts stored: %w", err)
 		}
 	}
 	// What is stored already stays stored: this attempt's results join it there.
-	r.l.chunk.Inline = r.l.chunk.Inline && !found
+	a.ledger.chunk.Inline = a.ledger.chunk.Inline && !found
 	return nil
 }
 
-// loop makes calls until no item is left.
-func (r *run) loop() error {
+// runItems makes calls until no item is left.
+func (a *attempt) runItems() error {
 	for {
-		spans, alone, whole := r.l.next()
-		if len(spans) == 0 || r.full || r.limit.reached() || (r.chunk.FailFast && r.l.result.Failed > 0) {
+		spans, alone, whole := a.ledger.next()
+		if len(spans) == 0 || a.full || a.limit.reached() || (a.chunk.FailFast && a.ledger.result.Failed > 0) {
 			return nil
 		}
-		spans = r.fit(spans)
-		ctx, cancel := context.WithCancelCause(r.ctx)
+		spans = a.fit(spans)
+		ctx, cancel := context.WithCancelCause(a.ctx)
 		began := time.Now()
-		// Neither a slot that has to come free nor a store that is far makes an item slow.
+		// Waiting for a slot or for the store does not count as time of the items.
 		var waited atomic.Int64
-		err := r.Runner.Run(ctx, Call{
-			Task: r.chunk.Task, Mode: r.chunk.Mode, Timeout: time.Duration(r.chunk.Timeout), Attempts: r.chunk.Attempts,
-			Clean: alone, Whole: whole, Items: r.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak: r.l.peak, Edition: r.l.edition(), Ran: r.l.ran,
+		err := a.Runner.Run(ctx, Call{
+			Task: a.chunk.Task, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
+			Clean: alone, Whole: whole, Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
+			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
 			Done: func(result gpumux.Result) {
-				r.limit.note()
-				result = r.sized(result)
-				r.l.add(result)
-				r.tell(result)
-				if r.chunk.FailFast && result.Fault != nil {
+				a.limit.note()
+				result = a.limitSize(result)
+				a.ledger.add(result)
+				a.logFailure(result)
+				if a.chunk.FailFast && result.Fault != nil {
 					cancel(errFailFast)
 				}
 			},
 		})
 		cancel(nil)
-		r.busy += time.Since(began) - time.Duration(waited.Load())
+		a.busy += time.Since(began) - time.Duration(waited.Load())
 		if errors.Is(err, errFailFast) {
 			return nil
 		}
 		if err != nil {
-			if err = r.judge(spans, err); err != nil {
+			if err = a.judgeError(spans, err); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// judge decides what an error of a call means. Nil goes on with the chunk.
-func (r *run) judge(spans gpumux.Runs, err error) error {
+// judgeError decides what an error of a call means. Nil goes on with the chunk.
+func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 	var fault *gpumux.Fault
 	switch {
-	case r.ctx.Err() != nil && errors.Is(context.Cause(r.ctx), worker.ErrWorkerShutdown):
-		return again(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
-	case r.ctx.Err() != nil:
+	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
+		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
+	case a.ctx.Err() != nil:
 		// The cause tells a cancellation from a pause or reset of the activity.
-		return context.Cause(r.ctx)
+		return context.Cause(a.ctx)
 	case !errors.As(err, &fault):
-		return hopeless(err)
+		return classify(err)
 	case fault.Edition != "":
-		return r.elsewhere(fault)
+		return a.elsewhere(fault)
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
 		// Temporal's own growing delay gives the device time to come back.
-		r.log.Warn("the worker or its device failed, not the item; the chunk is tried again", r.keys(fault, -1)...)
-		return again(fault, 0)
+		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.logFields(fault, -1)...)
+		return retry(fault, 0)
 	case fault.Op == "start":
-		return r.judgeStart(fault)
+		return a.judgeStart(fault)
 	}
-	index, verdict := r.l.blame(spans, fault)
+	index, verdict := a.ledger.blame(spans, fault)
 	if verdict == "" {
 		how := "alone in a clean process"
 		switch {
@@ -256,50 +256,50 @@ func (r *run) judge(spans gpumux.Runs, err error) error {
 		case fault.Kind.Memory() && fault.Alone:
 			how = "with the whole device to itself"
 		}
-		r.log.Warn("item ended its process; it is tried again "+how, r.keys(fault, index)...)
-		return again(fault, retryDelay)
+		a.log.Warn("item ended its process; it is tried again "+how, a.logFields(fault, index)...)
+		return retry(fault, retryDelay)
 	}
-	r.log.Warn("item ended its process alone; "+verdict, r.keys(fault, index)...)
+	a.log.Warn("item ended its process alone; "+verdict, a.logFields(fault, index)...)
 	return nil
 }
 
-func (r *run) judgeStart(fault *gpumux.Fault) error {
-	r.l.mu.Lock()
-	r.l.memo.Starts++
-	starts := r.l.memo.Starts
-	r.l.mu.Unlock()
-	r.log.Warn("task process did not start", append(r.keys(fault, -1), "starts", starts)...)
+func (a *attempt) judgeStart(fault *gpumux.Fault) error {
+	a.ledger.mu.Lock()
+	a.ledger.memo.Starts++
+	starts := a.ledger.memo.Starts
+	a.ledger.mu.Unlock()
+	a.log.Warn("task process did not start", append(a.logFields(fault, -1), "starts", starts)...)
 	switch {
 	case starts < failedStarts:
-		return again(fault, 0)
-	case fault.Kind.Memory() && r.chunk.Larger:
-		r.l.escalateRest()
+		return retry(fault, 0)
+	case fault.Kind.Memory() && a.chunk.Larger:
+		a.ledger.escalateRest()
 		return nil
 	}
 	return final(fault)
 }
 
-// items reads the items of the spans from wherever the chunk has them, until its time is over; what the slot holds by then still runs.
-// Before each it waits for room in the store and calls there.
-func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) iter.Seq2[gpumux.Item, error] {
+// items reads the items of the spans until the chunk's time is over. What the slot holds by then still runs. Before each item it
+// waits for room in the store and calls there.
+func (a *attempt) items(ctx context.Context, spans gpumux.Runs, there func()) iter.Seq2[gpumux.Item, error] {
 	return func(yield func(gpumux.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
-			if r.limit.over() {
+			if a.limit.over() {
 				return false
 			}
-			err := r.uncrowded(ctx)
+			err := a.awaitRoom(ctx)
 			there()
 			return yield(gpumux.Item{Index: index, Value: value}, err)
 		}
-		if r.chunk.Items == nil && r.chunk.Range == nil {
-			if err := r.Store.Pick(ctx, *r.chunk.Source, spans, give); err != nil {
+		if a.chunk.Items == nil && a.chunk.Range == nil {
+			if err := a.Store.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
 				yield(gpumux.Item{}, err)
 			}
 			return
 		}
 		for _, span := range spans {
 			for i := span.Start; i < span.End; i++ {
-				if !give(i, r.value(i)) {
+				if !give(i, a.itemAt(i)) {
 					return
 				}
 			}
@@ -307,75 +307,74 @@ func (r *run) items(ctx context.Context, spans gpumux.Runs, there func()) iter.S
 	}
 }
 
-// value is an item that the chunk carries, or one of its range.
-func (r *run) value(index int64) json.RawMessage {
-	if r.chunk.Range != nil {
-		return strconv.AppendInt(nil, r.chunk.Range.Start+index, 10)
+// itemAt is an item that the chunk carries, or one of its range.
+func (a *attempt) itemAt(index int64) json.RawMessage {
+	if a.chunk.Range != nil {
+		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
 	}
-	at, _ := r.l.at(index)
-	return r.chunk.Items[at]
+	at, _ := a.ledger.at(index)
+	return a.chunk.Items[at]
 }
 
-// fit shortens a call whose results can only travel inline, so that they are known to fit before more items run.
-func (r *run) fit(spans gpumux.Runs) gpumux.Runs {
-	if r.chunk.Parts != "" {
+// fit shortens a call whose results can only travel inline, so that no more items run than results fit.
+func (a *attempt) fit(spans gpumux.Runs) gpumux.Runs {
+	if a.chunk.Parts != "" {
 		return spans
 	}
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	room, items := int64(inlineResults-r.l.bytes), int64(len(r.l.memo.Results))
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	room, items := int64(inlineResults-a.ledger.bytes), int64(len(a.ledger.memo.Results))
 	allowed := int64(1)
 	if items > 0 {
-		allowed = max(1, min(items*8, room*items/int64(2*r.l.bytes)))
+		allowed = max(1, min(items*8, room*items/int64(2*a.ledger.bytes)))
 	}
 	short := slices.Clone(spans)
 	for i, span := range short {
-		if n := span.End - span.Start; n >= allowed {
+		if span.Len() >= allowed {
 			short[i].End = span.Start + allowed
 			return short[:i+1]
-		} else {
-			allowed -= n
 		}
+		allowed -= span.Len()
 	}
 	return short
 }
 
-// sized replaces a result that is too large for the way it has to travel.
-func (r *run) sized(result gpumux.Result) gpumux.Result {
-	if n := len(result.Value); r.chunk.Parts == "" && n > largestResult {
+// limitSize replaces a result that is too large for the way it has to travel.
+func (a *attempt) limitSize(result gpumux.Result) gpumux.Result {
+	if n := len(result.Value); a.chunk.Parts == "" && n > largestResult {
 		result.Value = nil
 		result.Fault = &gpumux.Fault{
-			Kind: gpumux.TaskError, Op: "run", Task: r.chunk.Task,
+			Kind: gpumux.TaskError, Op: "run", Task: a.chunk.Task,
 			Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(n), gpumux.Size(largestResult)),
 			Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
 		}
 	}
-	r.l.mu.Lock()
-	if r.chunk.Parts == "" && r.l.bytes+result.Weight() > inlineResults {
-		r.full = true
+	a.ledger.mu.Lock()
+	if a.chunk.Parts == "" && a.ledger.bytes+result.Weight() > inlineResults {
+		a.full = true
 	}
-	r.l.mu.Unlock()
+	a.ledger.mu.Unlock()
 	return result
 }
 
 // result is what the chunk came to.
-func (r *run) result() contract.ChunkResult {
-	out := r.l.result
-	out.Peak, out.Edition = r.l.peaks.Known(), r.l.memo.Edition
-	out.Covered, out.Busy, out.Worker = int64(len(r.l.done)), gpumux.Duration(r.busy), r.Worker
-	if r.Slots != nil {
-		out.Slots = r.Slots()
+func (a *attempt) result() contract.ChunkResult {
+	out := a.ledger.result
+	out.Peak, out.Edition = a.ledger.peaks.Known(), a.ledger.memo.Edition
+	out.Covered, out.Busy, out.Worker = int64(len(a.ledger.done)), gpumux.Duration(a.busy), a.Worker
+	if a.Slots != nil {
+		out.Slots = a.Slots()
 	}
-	if r.chunk.Parts == "" || r.l.inline() {
-		out.Results = r.l.memo.Results
+	if a.chunk.Parts == "" || a.ledger.inline() {
+		out.Results = a.ledger.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	}
-	out.Escalate = r.l.memo.Escalate
+	out.Escalate = a.ledger.memo.Escalate
 	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
-	if at := slices.Index(r.l.done, false); at >= 0 {
+	if at := slices.Index(a.ledger.done, false); at >= 0 {
 		out.Covered = int64(at)
-		if r.limit.reached() {
-			out.Pace = gpumux.Duration(r.limit.pace())
+		if a.limit.reached() {
+			out.Pace = gpumux.Duration(a.limit.pace())
 		}
 	}
 	return out

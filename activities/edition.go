@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// mostElsewhere is how often work is handed on for a worker that has the edition of the code that it is for.
+	// mostElsewhere is how often work is handed on because the worker does not have its edition of the code.
 	mostElsewhere = 30
 	// elsewhereDelay is the pause before the first time, which grows up to mostElsewhereDelay.
 	elsewhereDelay, mostElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
@@ -36,26 +36,27 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	return found, nil
 }
 
-// elsewhere decides about work for an edition that this worker does not have: another worker may have it, if there is one, but not
-// for ever.
+// elsewhere is the error for work of an edition that this worker does not have. Another worker may have it, so the work is tried
+// again some times, unless this worker is the only one.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
 	if tries >= mostElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
 		return final(fault)
 	}
-	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it", "task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
-	return again(fault, min(mostElsewhereDelay, time.Duration(tries)*elsewhereDelay))
+	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
+		"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
+	return retry(fault, min(mostElsewhereDelay, time.Duration(tries)*elsewhereDelay))
 }
 
-// elsewhere is that of the pool, for a chunk.
-func (r *run) elsewhere(fault *gpumux.Fault) error {
-	r.l.mu.Lock()
-	r.l.memo.Elsewhere++
-	tries := r.l.memo.Elsewhere
-	r.l.mu.Unlock()
-	return r.Pool.elsewhere(r.ctx, fault, tries)
+// elsewhere is Pool.elsewhere for a chunk.
+func (a *attempt) elsewhere(fault *gpumux.Fault) error {
+	a.ledger.mu.Lock()
+	a.ledger.memo.Elsewhere++
+	tries := a.ledger.memo.Elsewhere
+	a.ledger.mu.Unlock()
+	return a.Pool.elsewhere(a.ctx, fault, tries)
 }
 
-// edition is the one that the chunk's items are to run with: that of those which have run, else what the map asks for.
+// edition is the one that the chunk's items must run with: that of the items which have run, else the map's.
 func (l *ledger) edition() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,11 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// checked is an activity whose input is read and found good before f sees it; what is wrong with it is final. Every activity
-// that takes an input is registered through it.
-func checked[In interface{ Validate() error }, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
+// checked is an activity that reads and validates its input before it calls f. A wrong input is a final error. Every activity with
+// an input is registered through it.
+func checked[In interface{ Validate() error }, Out any](
+	f func(context.Context, In) (Out, error),
+) func(context.Context, converter.RawValue) (Out, error) {
 	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
 		var in In
 		if err := payload.Decode(raw, &in); err != nil {
@@ -26,7 +28,7 @@ func checked[In interface{ Validate() error }, Out any](f func(context.Context, 
 // mostWritten is how many writers of parts a memo may name: one per worker that had the chunk.
 const mostWritten = 1000
 
-// fits says why a memo cannot be of a chunk's items: any client may send a heartbeat.
+// fits returns an error if a memo cannot be of a chunk's items: any client may send a heartbeat.
 func (m memo) fits(items gpumux.Runs) error {
 	if len(m.Written) > mostWritten {
 		return fmt.Errorf("it names %d writers of parts", len(m.Written))

@@ -15,8 +15,8 @@ const (
 	deadlyAlone = 2
 	// failedStarts is how often a process may fail to start for a chunk before the map is told.
 	failedStarts = 5
-	// keepRecent is how many failures a chunk shows to people.
-	keepRecent = 3
+	// mostRecent is how many failures a chunk shows to people.
+	mostRecent = 3
 )
 
 // memo is what one attempt at a chunk leaves to the next one in its heartbeat.
@@ -57,18 +57,18 @@ type ledger struct {
 	mu    sync.Mutex
 	chunk contract.Chunk
 	memo  memo
-	// items are the chunk's, before how many there are before each run of them.
+	// items are the chunk's. before[i] is how many of them lie before run i.
 	items  gpumux.Runs
 	before []int64
 	// done marks the items that have a result or are escalated, by position in the chunk.
 	done []bool
 	// stream takes the results on their way into the store; nil where they travel inline only.
 	stream *stream
-	// told is set when the server knows where the stream leads.
-	told   bool
-	bytes  int
-	peaks  gpumux.Peaks
-	result contract.ChunkResult
+	// acknowledged is set when the server knows where the stream leads.
+	acknowledged bool
+	bytes        int
+	peaks        gpumux.Peaks
+	result       contract.ChunkResult
 }
 
 func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
@@ -120,8 +120,8 @@ func (l *ledger) each(f func(at, index int64) bool) {
 	}
 }
 
-// stored takes in a result that an earlier attempt stored, and reports whether it is new.
-func (l *ledger) stored(index int64, kind gpumux.Kind) bool {
+// restore counts a result that an earlier attempt stored, and reports whether it is new.
+func (l *ledger) restore(index int64, kind gpumux.Kind) bool {
 	at, ok := l.at(index)
 	if !ok || l.done[at] {
 		return false
@@ -134,27 +134,29 @@ func (l *ledger) stored(index int64, kind gpumux.Kind) bool {
 	return true
 }
 
-// begin sends results to the store from now on, those that earlier attempts held inline first.
-func (l *ledger) begin(to *stream, written store.Written) {
+// storeTo sends results to the store from now on. Those that earlier attempts held inline come first.
+func (l *ledger) storeTo(to *stream, written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stream = to
 	for _, r := range l.memo.Results {
 		to.put(r)
 	}
-	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool { return w.Writer == written.Writer && w.Number <= written.Number })
+	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool {
+		return w.Writer == written.Writer && w.Number <= written.Number
+	})
 	if !known {
 		l.memo.Written = append(l.memo.Written, written)
 	}
 }
 
-// add takes a new result.
+// add adds a new result.
 func (l *ledger) add(r gpumux.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(r.Index, r.Fault)
 	if r.Fault != nil {
-		l.show(r)
+		l.addRecent(r)
 	}
 	l.result.Ran++
 	inline := l.inlineLocked()
@@ -165,17 +167,17 @@ func (l *ledger) add(r gpumux.Result) {
 	}
 	if l.stream != nil {
 		l.stream.put(r)
-		if inline && l.told && !l.inlineLocked() {
+		if inline && l.acknowledged && !l.inlineLocked() {
 			l.stream.release()
 		}
 	}
 }
 
-// tell notes that the server knows where the stream leads, so that results may go there.
-func (l *ledger) tell() {
+// acknowledge notes that the server knows where the stream leads, so that results may go there.
+func (l *ledger) acknowledge() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told = true; l.stream != nil && !l.inlineLocked() {
+	if l.acknowledged = true; l.stream != nil && !l.inlineLocked() {
 		l.stream.release()
 	}
 }
@@ -197,17 +199,17 @@ func (l *ledger) count(index int64, fault *gpumux.Fault) {
 	l.result.Faults[fault.Kind]++
 }
 
-// show keeps a failure for people to look at.
-func (l *ledger) show(r gpumux.Result) {
-	if len(l.result.Recent) < keepRecent {
+// addRecent keeps a failure for people to look at.
+func (l *ledger) addRecent(r gpumux.Result) {
+	if len(l.result.Recent) < mostRecent {
 		short := *r.Fault
 		short.Traceback, short.Tail, short.Index = "", "", &r.Index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short})
 	}
 }
 
-// next returns the items to run in the next call: one suspect alone, on a whole device if it has run out of memory alone already,
-// or half of those among which the culprit is, or everything up to the next suspect.
+// next returns the items of the next call: one suspect alone, half of the hunted items, or all up to the next suspect. A suspect that
+// has run out of memory alone gets a whole device.
 func (l *ledger) next() (items gpumux.Runs, alone, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +241,7 @@ func (l *ledger) next() (items gpumux.Runs, alone, whole bool) {
 	return items, alone || hunted == 1, whole
 }
 
-// hunted is how many items are still among those that the culprit is one of.
+// hunted is how many unfinished items the hunt is left with.
 func (l *ledger) hunted() (n int64) {
 	for _, done := range l.done[:l.memo.Hunt] {
 		if !done {
@@ -261,7 +263,7 @@ func (l *ledger) hunt(ran gpumux.Runs, n int) {
 	}
 }
 
-// first is the first item without a result of those that ran, and its position.
+// first is the first of the items that ran which has no result, and its position.
 func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
 	for _, run := range ran {
 		for i := run.Start; i < run.End; i++ {
@@ -273,8 +275,8 @@ func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
 	return -1, 0, false
 }
 
-// blame books a death against the first item of the spans without a result and says whether the item is judged: then it has
-// its fault as result, or is escalated.
+// blame books a death against the first item that ran and has no result. If that decides about the item, it returns a verdict: the
+// fault became its result, or the item is escalated.
 func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
 	l.mu.Lock()
 	index, at, ok := l.first(ran)
@@ -331,7 +333,7 @@ func (l *ledger) escalate(index, at int64) {
 	l.memo.Escalate.Add(index)
 }
 
-// snapshot is the memo for a heartbeat, with what it waits for. Results that were stored, or grew too large, are not in it.
+// snapshot is the memo for a heartbeat. It leaves out results that are stored or have grown too large.
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -117,7 +117,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
 	stream, written := joinOne(t)
-	again.begin(stream, written)
+	again.storeTo(stream, written)
 	require.Len(t, stream.fresh, 1, "what only the heartbeat holds must still be stored if results outgrow the history")
 	require.Equal(t, []store.Written{written}, again.snapshot("").Written)
 }
@@ -125,8 +125,8 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream, written := joinOne(t)
-	l.begin(stream, written)
-	l.tell()
+	l.storeTo(stream, written)
+	l.acknowledge()
 	require.False(t, stream.open, "results that travel inline are not stored")
 	l.add(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
 	require.False(t, l.inline())
@@ -139,21 +139,21 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream, written := joinOne(t)
-	l.begin(stream, written)
+	l.storeTo(stream, written)
 	l.add(value(0))
 	require.False(t, stream.open)
-	l.tell()
+	l.acknowledge()
 	require.True(t, stream.open)
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
 	stream, written := joinOne(t)
-	l.begin(stream, written)
+	l.storeTo(stream, written)
 	for i := range int64(5) {
 		l.add(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
-	require.Len(t, l.result.Recent, keepRecent)
+	require.Len(t, l.result.Recent, mostRecent)
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
 	require.Equal(t, "long", stream.fresh[0].Fault.Traceback, "the stored fault keeps everything")
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
@@ -176,12 +176,12 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	for _, index := range []int64{-1, 0, 4, 7, 99, 103, 1<<40 - 1, 1<<40 + 1} {
 		_, ok := l.at(index)
 		require.False(t, ok, index)
-		require.False(t, l.stored(index, ""), "what another chunk stored in the same part")
+		require.False(t, l.restore(index, ""), "what another chunk stored in the same part")
 	}
 	require.Zero(t, l.result.Succeeded)
-	require.True(t, l.stored(6, ""))
-	require.False(t, l.stored(6, ""), "once")
-	require.True(t, l.stored(101, gpumux.Crash))
+	require.True(t, l.restore(6, ""))
+	require.False(t, l.restore(6, ""), "once")
+	require.True(t, l.restore(101, gpumux.Crash))
 	next, _, _ := l.next()
 	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
 	for range 2 {

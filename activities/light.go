@@ -41,14 +41,14 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: contract.DescribeWorker})
 }
 
-// alive heartbeats with the same details until stopped.
-func alive(ctx context.Context, details ...any) (stop func()) {
+// heartbeat sends heartbeats with the same details until stopped.
+func heartbeat(ctx context.Context, details ...any) (stop func()) {
 	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.
 func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	if err := l.apart(in); err != nil {
 		return gpumux.Source{}, err
 	}
@@ -56,10 +56,10 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
 	}
-	return source, hopeless(err)
+	return source, classify(err)
 }
 
-// apart makes sure that the results file, beside which the index lies, is not the source, by whatever names they go.
+// apart returns an error if the results file, beside which the index lies, is the source under another name.
 func (l *Light) apart(in contract.IndexInput) error {
 	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
 	to, err := l.Store.Key(output)
@@ -72,41 +72,41 @@ func (l *Light) apart(in contract.IndexInput) error {
 	return nil
 }
 
-// hopeless makes an error final when trying again cannot help: mistakes in a file or a name, a folder or store of others, keys that
-// do not fit.
-func hopeless(err error) error {
+// classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
+func classify(err error) error {
 	var file *store.SourceError
 	var name *store.NameError
 	var owner *store.OwnerError
 	var key *store.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) || errors.Is(err, syscall.ENAMETOOLONG) {
+	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
+		errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
 	}
 	return err
 }
 
-// FindParts claims a map's folder and tells which items have no stored result.
+// FindParts claims a map's folder and returns which items have no stored result.
 func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	found, err := l.Store.Find(ctx, in)
 	for _, damaged := range found.Damaged {
 		activity.GetLogger(ctx).Warn("a part was set aside; its items run again", "error", damaged)
 	}
-	return found, hopeless(err)
+	return found, classify(err)
 }
 
 // MergeParts writes the results file.
 func (l *Light) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
-	return merged, hopeless(err)
+	return merged, classify(err)
 }
 
 // WriteList stores a list of items whose pattern is too long to travel.
 func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	work, err := l.Store.WriteList(ctx, in.Parts, in.Runs)
-	return work, hopeless(err)
+	return work, classify(err)
 }
 
 // WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
@@ -116,12 +116,12 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 	if len(in.Results) == 0 {
 		return none, nil
 	}
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	if err := l.Store.Holds(ctx, in.Claim); err != nil {
-		return none, hopeless(err)
+		return none, classify(err)
 	}
 	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
-		return none, hopeless(fmt.Errorf("store results: %w", err))
+		return none, classify(fmt.Errorf("store results: %w", err))
 	}
 	return none, nil
 }

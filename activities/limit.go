@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// limit is the clock of a chunk that may only take so long. It runs from the first result on, so that the start of a process
-// and a model that the first item loads do not count. The zero value never ends.
+// limit is the clock of a chunk that may only take so long. It starts at the first result, so that the start of a process and a model
+// that the first item loads do not count. The zero value never ends.
 type limit struct {
 	after time.Duration
 
 	mu          sync.Mutex
 	first, last time.Time
 	results     int64
-	// half is when half of the time was over, before how many of the results.
+	// half is when half of the time was over, before how many results there were by then.
 	half   time.Time
 	before int64
 	passed bool
 }
 
-// note takes in that an item has its result.
+// note counts a result.
 func (l *limit) note() {
 	if l.after == 0 {
 		return
@@ -47,14 +47,14 @@ func (l *limit) over() bool {
 	return l.passed
 }
 
-// reached reports whether over was asked and did not let an item pass.
+// reached reports whether over has ended the chunk.
 func (l *limit) reached() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.passed
 }
 
-// pace is what the items after half of the time took, each; those before may have been faster.
+// pace is the time per item after half of the time. The items before may have been faster.
 func (l *limit) pace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

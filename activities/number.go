@@ -12,15 +12,15 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: they are
-// summed and compared exactly, whatever their size. All others are 64-bit floats, whose sum is compensated (Neumaier), so that
-// it is about as good as one made with twice the digits.
+// number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: sums and
+// comparisons of them are exact, whatever their size. All others are 64-bit floats. Their sum is compensated (Neumaier), so it is
+// about as good as one with twice the digits.
 type number struct {
 	reduce string
 	count  int64
 	// whole is the sum of the whole numbers.
 	whole big.Int
-	// float and rest are the sum of the floats and what rounding has left of it; floats says that there were any.
+	// float is the sum of the floats, rest what rounding has lost of it. floats says that there were any.
 	floats      bool
 	float, rest float64
 	// best is the least or greatest number so far, as it was written.
@@ -38,7 +38,7 @@ type numberState struct {
 
 var errNoNumber = errors.New("it takes numbers")
 
-// add takes in one value as JSON.
+// add adds one value as JSON.
 func (n *number) add(value []byte) error {
 	n.count++
 	if n.reduce == gpumux.ReduceCount {
@@ -89,15 +89,15 @@ func (n *number) addFloat(f float64) {
 	n.float = sum
 }
 
-// compare keeps the better of two numbers; of equal ones the first.
+// compare keeps the better of two numbers, and the first of equal ones.
 func (n *number) compare(text string) error {
-	new, err := exact(text)
+	candidate, err := exact(text)
 	if err != nil || n.best == "" {
 		n.best = text
 		return err
 	}
 	old, err := exact(n.best)
-	if order := new.Cmp(old); err == nil && (n.reduce == gpumux.ReduceMin && order < 0 || n.reduce == gpumux.ReduceMax && order > 0) {
+	if order := candidate.Cmp(old); err == nil && (n.reduce == gpumux.ReduceMin && order < 0 || n.reduce == gpumux.ReduceMax && order > 0) {
 		n.best = text
 	}
 	return err
@@ -116,8 +116,8 @@ func exact(text string) (*big.Float, error) {
 	return big.NewFloat(f), nil
 }
 
-// join takes in what another stretch came to, which lies behind this one.
-func (n *number) join(count int64, raw json.RawMessage) error {
+// merge adds the state of another stretch, which lies behind this one.
+func (n *number) merge(count int64, raw json.RawMessage) error {
 	if count == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ var errBeyond = errors.New("the sum does not fit a 64-bit float")
 
 func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
-// value is the end of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
+// value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
 func (n *number) value() (json.RawMessage, error) {
 	switch n.reduce {
 	case gpumux.ReduceCount:

@@ -2,7 +2,7 @@ package activities
 
 import "github.com/gpumux/gpumux"
 
-// peak takes in the memory that an item held at its peak, and its slot's budget, in bytes.
+// peak adds the memory that an item held at its peak, and its slot's budget, in bytes.
 func (l *ledger) peak(held, budget int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// diskEvery is how often finished items are stored: a killed worker loses no more than that. Where a write is a request to a
-	// server, serverEvery, or hurryEvery when a chunk waits for it to end. A write may cost a quarter of the time.
+	// diskEvery is how often finished items are stored on disk: a killed worker loses no more than that. On a server it is
+	// serverEvery, or hurryEvery when a chunk waits for it to end. Writes may take a quarter of the time.
 	diskEvery   = 250 * time.Millisecond
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
 	writeShare  = 4
-	// mostSaving bounds how long a write counts as having taken, so that a store which hung is soon written to again.
+	// mostSaving bounds the time that a write counts for, so that the next one follows soon after a store hung.
 	mostSaving = 500 * time.Millisecond
 	// unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
 	unstored = 32 << 20
@@ -56,10 +56,10 @@ type recorder struct {
 	running bool
 	// idle forgets the recorder.
 	idle *time.Timer
-	// waiting is how many bytes are not stored, taken how many of them are being written; less is closed, and made anew, when some
-	// were.
+	// waiting is how many bytes are not stored, taken how many of them are being written. freed is closed, and made anew, when
+	// there are fewer.
 	waiting, taken int
-	less           chan struct{}
+	freed          chan struct{}
 	// writing is when the write under way began, failed why the last one did.
 	writing time.Time
 	failed  error
@@ -80,7 +80,7 @@ type stream struct {
 	empty chan struct{}
 }
 
-// join begins a chunk's stream, and tells where its results will lie.
+// join begins a chunk's stream, and returns where its results will lie.
 func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -92,7 +92,8 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*stream]bool{}, less: make(chan struct{}), wake: make(chan struct{}, 1),
+			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*stream]bool{},
+			freed: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
 		if rs.store.OnDisk() {
 			r.every, r.hurry = diskEvery, 0
@@ -113,7 +114,7 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 	return s, r.to.At(), nil
 }
 
-// leave ends a stream. What of it is not stored is given up.
+// leave ends a stream. It drops what is not stored.
 func (s *stream) leave() {
 	rs, r := s.r.all, s.r
 	rs.mu.Lock()
@@ -121,12 +122,12 @@ func (s *stream) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting -= s.bytes - s.taken
-	r.yield()
+	r.signalRoom()
 	delete(r.streams, s)
 	if len(r.streams) > 0 {
 		return
 	}
-	r.press()
+	r.wakeUp()
 	r.idle = time.AfterFunc(recorderIdle, func() {
 		rs.mu.Lock()
 		defer rs.mu.Unlock()
@@ -138,20 +139,20 @@ func (s *stream) leave() {
 	})
 }
 
-// yield lets those look who wait for room.
-func (r *recorder) yield() {
-	close(r.less)
-	r.less = make(chan struct{})
+// signalRoom wakes those who wait for room.
+func (r *recorder) signalRoom() {
+	close(r.freed)
+	r.freed = make(chan struct{})
 }
 
-func (r *recorder) press() {
+func (r *recorder) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// put takes a result.
+// put adds a result.
 func (s *stream) put(result gpumux.Result) {
 	r := s.r
 	r.mu.Lock()
@@ -160,7 +161,7 @@ func (s *stream) put(result gpumux.Result) {
 	s.bytes += result.Weight()
 	r.waiting += result.Weight()
 	if s.open && r.waiting > unstored/4 && r.failed == nil {
-		r.press()
+		r.wakeUp()
 	}
 }
 
@@ -177,7 +178,7 @@ func (s *stream) flush(ctx context.Context) error {
 	r.mu.Lock()
 	s.open, s.hurry = true, true
 	done := s.bytes == 0
-	r.press()
+	r.wakeUp()
 	r.mu.Unlock()
 	if done {
 		return nil
@@ -198,19 +199,19 @@ func (s *stream) flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// room is nil while there is room for another result; else it is closed when there may be. What may yet travel inline, and so is
-// never stored, waits for nobody.
+// room is nil while there is room for another result. Else it returns a channel that is closed when there may be room. A chunk
+// whose results may yet travel inline does not wait.
 func (s *stream) room() <-chan struct{} {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	if s.r.waiting <= unstored || s.bytes <= inlineResults {
 		return nil
 	}
-	return s.r.less
+	return s.r.freed
 }
 
-// why says what results wait for, or nothing.
-func (s *stream) why() string {
+// waitingFor says what results wait for. It is empty if they do not wait.
+func (s *stream) waitingFor() string {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	switch took := time.Since(s.r.writing); {
@@ -227,17 +228,17 @@ func (s *stream) why() string {
 // run writes until no chunk is left.
 func (r *recorder) run() {
 	last, took, delay := time.Now(), time.Duration(0), time.Duration(0)
-	for !r.over() {
+	for !r.finished() {
 		timer := time.NewTimer(time.Until(last.Add(max(r.every, writeShare*took, delay))))
 		select {
 		case <-timer.C:
 		case <-r.wake:
 			timer.Stop()
-			if delay > 0 || !r.stands() {
+			if delay > 0 || !r.draining() {
 				time.Sleep(time.Until(last.Add(max(r.hurry, delay))))
 			}
 		}
-		if !r.take() {
+		if !r.handOver() {
 			continue
 		}
 		last = time.Now()
@@ -252,8 +253,8 @@ func (r *recorder) run() {
 	}
 }
 
-// stands reports whether all chunks wait for their last results to be stored, so that nothing more comes.
-func (r *recorder) stands() bool {
+// draining reports whether all chunks only wait for the write of their last results.
+func (r *recorder) draining() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
@@ -264,8 +265,8 @@ func (r *recorder) stands() bool {
 	return true
 }
 
-// over ends the goroutine when no chunk runs.
-func (r *recorder) over() bool {
+// finished reports whether no chunk runs, so that the goroutine ends.
+func (r *recorder) finished() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.streams) == 0 {
@@ -274,8 +275,8 @@ func (r *recorder) over() bool {
 	return !r.running
 }
 
-// take hands what may be written to the appender, and reports whether there is anything to write.
-func (r *recorder) take() bool {
+// handOver gives the appender what may be written, and reports whether there is anything to write.
+func (r *recorder) handOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
@@ -298,7 +299,7 @@ func (r *recorder) take() bool {
 	return r.taken > 0
 }
 
-// settle takes in what became of a write.
+// settle books the result of a write.
 func (r *recorder) settle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,9 +318,9 @@ func (r *recorder) settle(err error) {
 	large := r.taken > unstored
 	r.waiting -= r.taken
 	r.taken = 0
-	r.yield()
+	r.signalRoom()
 	if large {
-		// Otherwise the collector lets as much again pile up before it looks.
+		// Otherwise as much garbage again piles up before the next collection.
 		debug.FreeOSMemory()
 	}
 }

@@ -86,8 +86,8 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	<-hung
 	second := join(t, rs)
 	second.put(value(1))
-	require.Empty(t, second.why())
-	first.put(value(2)) // its chunk leaves before it is stored
+	require.Empty(t, second.waitingFor())
+	first.put(value(2)) // is given up
 	first.leave()
 	second.put(value(3))
 	close(goOn)
@@ -131,7 +131,7 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	defer stream.leave()
 	stream.release()
 	stream.put(value(0))
-	require.Eventually(t, func() bool { return strings.HasPrefix(stream.why(), "results wait for the store: ") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(stream.waitingFor(), "results wait for the store: ") }, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	stream.put(value(1))
@@ -141,7 +141,7 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	quitter.leave()
 	server.Trouble(nil)
 	require.NoError(t, stream.flush(t.Context()))
-	require.Empty(t, stream.why())
+	require.Empty(t, stream.waitingFor())
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, runs.Len(), int64(2))

@@ -38,12 +38,12 @@ type reducer struct {
 
 // Reduce runs a reduce of gpumux's own.
 func (l *Light) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Partial, error) {
-	defer alive(ctx)()
+	defer heartbeat(ctx)()
 	if !contract.OwnReduce(in.Reduce) {
 		return contract.Partial{}, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
 	}
-	partial, err := (&reducer{ctx: ctx, store: l.Store, in: in}).own()
-	return partial, hopeless(err)
+	partial, err := (&reducer{ctx: ctx, store: l.Store, in: in}).reduceNumbers()
+	return partial, classify(err)
 }
 
 // Reduce runs a reduce that is a task, in slots.
@@ -52,8 +52,8 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Pa
 	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
 		return contract.Partial{}, err
 	}
-	defer alive(ctx)()
-	partial, err := r.task()
+	defer heartbeat(ctx)()
+	partial, err := r.reduceTask()
 	var fault *gpumux.Fault
 	switch {
 	case err == nil:
@@ -61,13 +61,13 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Pa
 	case ctx.Err() != nil:
 		return partial, context.Cause(ctx)
 	case !errors.As(err, &fault):
-		return partial, hopeless(err)
+		return partial, classify(err)
 	case fault.Edition != "":
 		return partial, p.elsewhere(ctx, fault, int(activity.GetInfo(ctx).Attempt))
 	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
-		return partial, again(fault, 0)
+		return partial, retry(fault, 0)
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
-		return partial, again(fault, retryDelay)
+		return partial, retry(fault, retryDelay)
 	}
 	return partial, final(fault)
 }
@@ -107,8 +107,8 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 	return nil
 }
 
-// own computes sum, mean, min, max and count in constant memory.
-func (r *reducer) own() (contract.Partial, error) {
+// reduceNumbers computes sum, mean, min, max and count in constant memory.
+func (r *reducer) reduceNumbers() (contract.Partial, error) {
 	n := &number{reduce: r.in.Reduce}
 	out := contract.Partial{Span: r.span()}
 	wrong := func(what string, err error) error {
@@ -116,7 +116,7 @@ func (r *reducer) own() (contract.Partial, error) {
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept"})
 	}
 	for _, p := range r.in.Partials {
-		if err := n.join(p.Count, p.Value); err != nil {
+		if err := n.merge(p.Count, p.Value); err != nil {
 			return out, wrong(fmt.Sprintf("reduce %s of items %d to %d", r.in.Reduce, p.Start, p.End-1), err)
 		}
 	}
@@ -152,8 +152,8 @@ type operand struct {
 	value json.RawMessage
 }
 
-// task combines values pairwise in slots, a block of them at a time, of which the first is what the blocks before came to.
-func (r *reducer) task() (contract.Partial, error) {
+// reduceTask combines values pairwise in slots, a block of them at a time. The first of a block is the value of the blocks before.
+func (r *reducer) reduceTask() (contract.Partial, error) {
 	out := contract.Partial{Span: r.span()}
 	if r.in.Source == nil && r.in.Results == nil && r.in.Partials == nil && !r.in.Final {
 		err := r.combine(nil, nil) // finds out whether the task is known
@@ -203,14 +203,14 @@ func (r *reducer) task() (contract.Partial, error) {
 	case err != nil:
 		return out, err
 	case len(block) > 0:
-		return r.keep(out, block[0].value)
+		return r.save(out, block[0].value)
 	case r.in.Final:
-		return r.keep(out, json.RawMessage("null"))
+		return r.save(out, json.RawMessage("null"))
 	}
 	return out, nil
 }
 
-// tree makes one of the operands, or none of none, level by level; all pairs of a level are one call.
+// tree combines the operands level by level until one is left, or none of none. All pairs of a level are one call.
 func (r *reducer) tree(operands []operand) ([]operand, error) {
 	level := append([]operand(nil), operands...)
 	for len(level) > 1 {
@@ -234,7 +234,8 @@ func (r *reducer) tree(operands []operand) ([]operand, error) {
 func (r *reducer) combine(pairs, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Edition: r.edition, Ran: func(edition string) { r.edition = edition }, Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
+		Task: r.in.Reduce, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
+		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {
 				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)
@@ -279,13 +280,13 @@ func (r *reducer) load(p contract.Partial) (json.RawMessage, error) {
 	return value, nil
 }
 
-// keep puts a value into the partial, or into the store when it is too large for the history.
-func (r *reducer) keep(out contract.Partial, value json.RawMessage) (contract.Partial, error) {
-	limit, key := inlinePartial, fmt.Sprintf("%s/%012d-%012d.json", r.in.Folder, out.Start, out.End)
+// save puts a value into the partial, or into the store if it is too large for the history.
+func (r *reducer) save(out contract.Partial, value json.RawMessage) (contract.Partial, error) {
+	most, key := inlinePartial, fmt.Sprintf("%s/%012d-%012d.json", r.in.Folder, out.Start, out.End)
 	if r.in.Final {
-		limit, key = gpumux.InlineBytes, r.in.Folder+"/reduced.json"
+		most, key = gpumux.InlineBytes, r.in.Folder+"/reduced.json"
 	}
-	if len(value) <= limit {
+	if len(value) <= most {
 		out.Value = value
 		return out, nil
 	}

@@ -13,14 +13,14 @@ import (
 // heartbeat where they lie; a chunk that ends before is stored as a whole.
 const firstBeat = 150 * time.Millisecond
 
-// beat heartbeats until stopped, whatever the store does.
-func (r *run) beat() (stop func()) {
-	beat := func() { activity.RecordHeartbeat(r.ctx, r.l.snapshot(r.waits())) }
+// heartbeat heartbeats until stopped, whatever the store does.
+func (a *attempt) heartbeat() (stop func()) {
+	beat := func() { activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) }
 	pause := firstBeat
 	return every(func() time.Duration { return pause }, func() {
 		beat() // the first one returns when it was answered
 		pause = contract.HeartbeatEvery
-		r.l.tell()
+		a.ledger.acknowledge()
 	})
 }
 
@@ -44,22 +44,22 @@ func every(pause func() time.Duration, f func()) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// waits says what results wait for, for people who look at the pending activity.
-func (r *run) waits() string {
-	if r.stream == nil {
+// waitingFor says what results wait for. People see it at the pending activity.
+func (a *attempt) waitingFor() string {
+	if a.stream == nil {
 		return ""
 	}
-	return r.stream.why()
+	return a.stream.waitingFor()
 }
 
-// uncrowded waits while too many bytes of results wait for the store, so that a store which is slow or away costs no memory without
-// bound. The error is why ctx ended.
-func (r *run) uncrowded(ctx context.Context) error {
-	if r.stream == nil {
+// awaitRoom waits while too many bytes of results wait for the store, so that memory stays bounded while the store is slow or away.
+// The error is why ctx ended.
+func (a *attempt) awaitRoom(ctx context.Context) error {
+	if a.stream == nil {
 		return nil
 	}
 	for {
-		less := r.stream.room()
+		less := a.stream.room()
 		if less == nil {
 			return nil
 		}
@@ -71,17 +71,17 @@ func (r *run) uncrowded(ctx context.Context) error {
 	}
 }
 
-// flush stores what has finished. When the chunk has succeeded it does not give up: a store that is full or away holds the
-// chunk, not the slot, and loses nothing.
-func (r *run) flush(ctx context.Context, insist bool) error {
-	if r.stream == nil || r.l.inline() {
+// flush stores what has finished. With insist it does not give up: a store that is full or away holds up the chunk, but not the
+// slot, and no result is lost.
+func (a *attempt) flush(ctx context.Context, insist bool) error {
+	if a.stream == nil || a.ledger.inline() {
 		return nil
 	}
 	if !insist {
-		// The activity's context may have ended already; what has finished is worth a moment.
+		// The activity's context may have ended already.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 	}
-	return r.stream.flush(ctx)
+	return a.stream.flush(ctx)
 }

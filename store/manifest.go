@@ -88,7 +88,8 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs", s.Locate("store.json"), text)}
+		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs",
+			s.Locate("store.json"), text)}
 	}
 	s.mu.Lock()
 	s.identity = identity.ID

@@ -83,7 +83,8 @@ func parsePartHead(text []byte) (h partHead, err error) {
 		return h, fmt.Errorf("its first line is not a part's: %q", excerpt(text))
 	}
 	if h.Version != 1 {
-		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
+		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map",
+			h.Version)}
 	}
 	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
 		return h, errors.New("its first line contradicts itself")

@@ -132,7 +132,9 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 }
 
 // putLines writes the items, of about so many bytes, beside the index.
-func (s *Store) putLines(ctx context.Context, from itemReader, in *object, src gpumux.Source, marks *indexWriter, bytes int64) (gpumux.Source, error) {
+func (s *Store) putLines(
+	ctx context.Context, from itemReader, in *object, src gpumux.Source, marks *indexWriter, bytes int64,
+) (gpumux.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
 	w, err := s.create(ctx, key, creation{bytes: bytes})
 	if err != nil {

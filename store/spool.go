@@ -121,7 +121,9 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 }
 
 // copyItems writes every item on a line of its own and marks where it begins. Failed words a failure to write.
-func copyItems(from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter) (count, size int64, err error) {
+func copyItems(
+	from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter,
+) (count, size int64, err error) {
 	for {
 		item, _, err := from.next()
 		if err == io.EOF {
