@@ -21,8 +21,8 @@ func FaultOf(err error) *gpumux.Fault {
 	return &fault
 }
 
-// plain takes the wrapping of the activity off an error, so that a failed map says what happened in its first line.
-func plain(err error) error {
+// unwrapFault removes the activity's wrapping from an error, so that a failed map says what happened in its first line.
+func unwrapFault(err error) error {
 	if err == nil || temporal.IsCanceledError(err) {
 		return err
 	}

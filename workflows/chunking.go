@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// A chunk is half of a slot's share of what is left, so that all slots end together, and at most longest, so that a map soon
-	// stands still when it is paused.
+	// A chunk is half of a slot's share of what is left, so that all slots end together. It takes at most longest, so that a paused
+	// map soon stands still.
 	longest = 10 * time.Second
 	// Toward the end a chunk does not shrink below shortest, or perSlot for each slot, up to mostShort: handing it out would cost
 	// more than waiting. A small Temporal server hands out some 150 chunks a second.
@@ -20,9 +20,9 @@ const (
 	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
 	// be like the others.
 	growth = 8
-	// firstSlots is how many slots a map expects before it knows any better. Until a worker has told, the window doubles each time
-	// that nothing has finished for a while, firstWait at first: the items may take hours. It ends at widest, so that a map which
-	// waits for others does not fill the queue.
+	// firstSlots is how many slots a map expects before a worker has told it. Until then the window doubles each time that nothing
+	// has finished for a while, firstWait at first: the items may take hours. It grows up to widest, so that a map which waits for
+	// others does not fill the queue.
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
@@ -30,14 +30,14 @@ const (
 	leastWindow = 4
 	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
 	mostPending = 1000
-	// patience is how many times as long as expected a chunk may take before it hands back what it has not begun, leastLimit at
-	// least and mostLate longer than expected at most.
+	// A chunk hands back what it has not begun when it has taken patience times as long as expected, but at least leastLimit, and at
+	// most mostLate longer than expected.
 	patience   = 2
 	leastLimit = 200 * time.Millisecond
 	mostLate   = 1500 * time.Millisecond
 )
 
-// sizer decides how many items the next chunk has and how many chunks are in flight, from what finished chunks told.
+// sizer decides how many items the next chunk has and how many chunks are in flight. It learns from finished chunks.
 type sizer struct {
 	fixedChunk  int64
 	fixedWindow int
@@ -45,7 +45,7 @@ type sizer struct {
 	largest     int64
 	slots       map[string]int
 	seen        int
-	// likely is how many slots there are likely to be before a chunk has told of any, widened how often the window has doubled since.
+	// likely is the expected number of slots before a chunk has told of any. widened is how often the window has doubled since.
 	likely, widened int
 	// share is how many workflows fill the map's window together; 0 means this one alone.
 	share int
@@ -81,13 +81,13 @@ func (s *sizer) size(piece contract.Piece, left int64) int64 {
 	return max(1, size)
 }
 
-// pace is the time that an item of a piece is likely to take.
+// pace is the expected time of an item of a piece.
 func (s *sizer) pace(piece contract.Piece) time.Duration {
 	return cmp.Or(time.Duration(piece.Pace), s.perItem)
 }
 
-// limit is the time after which a chunk takes no further item: its items are slower than others were, and other slots should
-// have the rest. 0 means none.
+// limit is the time after which a chunk takes no further item, because its items are slower than others and other slots should have
+// the rest. 0 means none.
 func (s *sizer) limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
@@ -121,26 +121,26 @@ func (s *sizer) wait() time.Duration {
 	return firstWait << s.widened
 }
 
-// window is this workflow's part of them.
+// window is the number of chunks that this workflow should have in flight.
 func (s *sizer) window() int { return min(mostPending, max(1, s.whole()/max(1, s.share))) }
 
-// abreast is how many segments the map needs at once, so that one fills the slots while another runs dry.
+// abreast is how many segments the map needs at once, so that one fills the slots while another ends.
 func (s *sizer) abreast() int {
 	return max(leastAbreast, (s.whole()+segmentWindow-1)/segmentWindow)
 }
 
-// meet takes in how many slots workers have.
-func (s *sizer) meet(slots map[string]int) {
-	for _, worker := range sorted(slots) {
+// learnSlots learns how many slots workers have.
+func (s *sizer) learnSlots(slots map[string]int) {
+	for _, worker := range sortedKeys(slots) {
 		s.seen += slots[worker] - s.slots[worker]
 		s.slots[worker] = slots[worker]
 	}
 }
 
-// learn takes in a finished chunk. Newer chunks weigh as much as all older ones together.
+// learn learns from a finished chunk. Newer chunks weigh as much as all older ones together.
 func (s *sizer) learn(result contract.ChunkResult) {
 	if result.Worker != "" {
-		s.meet(map[string]int{result.Worker: result.Slots})
+		s.learnSlots(map[string]int{result.Worker: result.Slots})
 	}
 	if result.Ran == 0 {
 		return

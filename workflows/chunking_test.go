@@ -13,9 +13,9 @@ import (
 func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	for slots := 1; slots <= gpumux.MaxWindow/2; slots++ {
 		whole := newSizer(gpumux.MapInput{})
-		whole.meet(map[string]int{"w": slots})
+		whole.learnSlots(map[string]int{"w": slots})
 		part := newSizer(gpumux.MapInput{})
-		part.meet(map[string]int{"w": slots})
+		part.learnSlots(map[string]int{"w": slots})
 		part.share = whole.abreast()
 		require.GreaterOrEqual(t, part.window()*part.share, 2*slots-part.share, "%d slots", slots)
 		require.LessOrEqual(t, part.window(), segmentWindow)
@@ -23,7 +23,7 @@ func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 		require.LessOrEqual(t, part.share, 64)
 	}
 	beyond := newSizer(gpumux.MapInput{})
-	beyond.meet(map[string]int{"w": 1 << 20})
+	beyond.learnSlots(map[string]int{"w": 1 << 20})
 	require.Equal(t, gpumux.MaxWindow, beyond.whole())
 	fixed := newSizer(gpumux.MapInput{Window: 3000})
 	require.Equal(t, 12, fixed.abreast())

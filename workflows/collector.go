@@ -9,15 +9,15 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// collector holds the results that came back inline, and moves them into the store when they become too many to be the
-// result of a workflow.
+// collector holds the results that came back inline. It moves them into the store when they are too many for the result of a
+// workflow.
 type collector struct {
 	results []gpumux.Result
 	bytes   int
 	spilled bool
 }
 
-func (c *collector) keep(e *engine) func(workflow.Context, []gpumux.Result) error {
+func (c *collector) collect(e *engine) func(workflow.Context, []gpumux.Result) error {
 	return func(ctx workflow.Context, results []gpumux.Result) error {
 		for _, r := range results {
 			c.bytes += r.Weight()
@@ -35,12 +35,12 @@ func (c *collector) spill(ctx workflow.Context, e *engine) error {
 	if len(c.results) == 0 {
 		return nil
 	}
-	input := contract.PartInput{Parts: e.parts, Claim: e.claim, Results: c.sorted()}
+	input := contract.PartInput{Parts: e.parts, Claim: e.claim, Results: c.ordered()}
 	c.results, c.bytes, c.spilled = nil, 0, true
-	return workflow.ExecuteActivity(light(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
+	return workflow.ExecuteActivity(lightOptions(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
 }
 
-func (c *collector) sorted() []gpumux.Result {
+func (c *collector) ordered() []gpumux.Result {
 	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	return c.results
 }

@@ -12,48 +12,48 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// fix finds the edition of the task's code that the whole map runs with: the one that it asks for, or that of the first worker of its
-// pool that answers.
-func (m *mapping) fix(ctx workflow.Context) error {
-	if m.in.Edition == "" && m.e.total > 0 {
+// findEdition finds the edition of the task's code that the whole map runs with: the one that its input names, or that of the first
+// worker of its pool that answers.
+func (m *mapping) findEdition(ctx workflow.Context) error {
+	if m.in.Edition == "" && m.engine.total > 0 {
 		m.phase = gpumux.Running // it waits for a slot, as a chunk would
 		m.show(ctx)
 		options := workflow.ActivityOptions{
-			TaskQueue: m.e.queues[0], StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
+			TaskQueue: m.engine.queues[0], StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
 			Summary: "find the edition of " + m.in.Task,
 			RetryPolicy: &temporal.RetryPolicy{
 				InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: contract.HeartbeatTimeout,
 			},
 			Priority: temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
 		}
-		future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.FindEdition, contract.EditionInput{Task: m.in.Task})
+		ask := contract.EditionInput{Task: m.in.Task}
 		var found contract.Edition
-		if err := future.Get(ctx, &found); err != nil {
+		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.FindEdition, ask).Get(ctx, &found); err != nil {
 			return err
 		}
-		m.in.Edition, m.e.sizer.likely = found.Edition, found.Slots
+		m.in.Edition, m.engine.sizer.likely = found.Edition, found.Slots
 	}
-	m.e.fix(m.in.Edition)
+	m.engine.setEdition(m.in.Edition)
 	return nil
 }
 
-// fix gives all rungs the edition.
-func (e *engine) fix(edition string) {
+// setEdition gives all rungs the edition.
+func (e *engine) setEdition(edition string) {
 	e.editions = make([]string, len(e.queues))
 	for rung := range e.editions {
 		e.editions[rung] = edition
 	}
 }
 
-// agrees reports whether what ran on a rung is of the map's edition. Where none was known before, it is that of the first chunk. What
-// only processes know of their modules may differ between pools.
+// agrees reports whether what ran on a rung is of the map's edition. If none was known before, that of the first chunk counts. The
+// hash behind the plus, which only processes know, may differ between pools.
 func (e *engine) agrees(rung int, edition string) bool {
 	if edition == "" || len(edition) > gpumux.MaxName {
 		return edition == ""
 	}
 	shown, _, _ := strings.Cut(edition, "+")
 	if e.editions[rung] == "" {
-		e.fix(shown)
+		e.setEdition(shown)
 	}
 	if e.editions[rung] == shown {
 		e.editions[rung] = edition

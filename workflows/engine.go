@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// endless stands for no limit: how long a chunk may take is decided by its items' own timeout.
+	// endless stands for no limit: the items' own timeout decides how long a chunk may take.
 	endless = 10 * 365 * 24 * time.Hour
-	// keepRecent is how many of the newest failures a map shows.
-	keepRecent = 5
+	// mostRecent is how many of the newest failures a map shows.
+	mostRecent = 5
 	// inlineChunk bounds the bytes of items that one activity carries inline; the server takes 2 MiB.
 	inlineChunk = 256 << 10
 )
 
-// engine runs the pieces of one map: it keeps a window of chunks in flight and takes in what they came to. All of its state
-// changes in the workflow's own coroutines, so replay repeats it.
+// engine runs the pieces of one map: it keeps a window of chunks in flight and books their results. Its state changes only in the
+// workflow's own coroutines, so replay repeats it.
 type engine struct {
 	id     string
 	in     gpumux.MapInput
@@ -36,12 +36,12 @@ type engine struct {
 	parts  string
 	claim  contract.Claim
 	inline bool
-	// editions are those of the task's code by rung; empty: the first chunk tells.
+	// editions are those of the task's code by rung. Empty: the first chunk decides.
 	editions []string
-	// keep takes the results of a chunk that came back inline.
-	keep func(workflow.Context, []gpumux.Result) error
-	// shown is called after every change that people see.
-	shown func(workflow.Context)
+	// onResults is called with the results of a chunk that came back inline.
+	onResults func(workflow.Context, []gpumux.Result) error
+	// onChange is called when a chunk has ended.
+	onChange func(workflow.Context)
 
 	total  int64
 	todo   []contract.Piece
@@ -60,7 +60,7 @@ type engine struct {
 	drain func() bool
 }
 
-// tooLarge are the types of errors that the SDK makes of payloads which the server does not take: trying again cannot help.
+// tooLarge are the types of the SDK's errors for payloads that are too large for the server: trying again cannot help.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // counts are the results so far.
@@ -75,15 +75,15 @@ func (c *counts) add(succeeded, failed int64, faults map[gpumux.Kind]int64) {
 	if len(faults) > 0 && c.faults == nil {
 		c.faults = map[gpumux.Kind]int64{}
 	}
-	for _, kind := range sorted(faults) {
+	for _, kind := range sortedKeys(faults) {
 		c.faults[kind] += faults[kind]
 	}
 }
 
-// sorted are the keys of a map in an order that a replay repeats.
+// sortedKeys are the keys of a map in order, so that a replay repeats it.
 //
 //workflowcheck:ignore
-func sorted[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
@@ -92,7 +92,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := gpumux.RungQueue(rung)
 		e.queues = append(e.queues, queue)
 	}
-	e.fix(in.Edition)
+	e.setEdition(in.Edition)
 	if total > 0 {
 		e.todo = []contract.Piece{{Work: contract.Whole(total)}}
 	}
@@ -107,8 +107,8 @@ func (e *engine) run(ctx workflow.Context) error {
 	for ctx.Err() == nil && e.fault == nil {
 		draining := e.drain != nil && e.drain()
 		for !e.paused && !draining && len(e.todo) > 0 && e.inFlight < e.sizer.window() {
-			piece, likely := e.cut()
-			e.start(work, piece, likely)
+			piece, likely := e.nextChunk()
+			e.dispatch(work, piece, likely)
 		}
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
 			return nil
@@ -129,7 +129,7 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// idle waits for a change. While no worker is known and there is work, it widens the window when none comes.
+// idle waits for a change. While no worker is known and there is work, it widens the window if no change comes.
 func (e *engine) idle(ctx workflow.Context) error {
 	e.changed = false
 	wait := e.sizer.wait()
@@ -151,9 +151,9 @@ func (e *engine) left() (items int64) {
 	return items
 }
 
-// cut takes the next chunk off the pieces: higher rungs first, because they are the stragglers. An item of it is likely to take so long;
-// 0: nobody knows.
-func (e *engine) cut() (piece contract.Piece, likely time.Duration) {
+// nextChunk cuts the next chunk off the pieces: higher rungs first, because they are the stragglers. likely is the expected time of
+// an item; 0: nobody knows.
+func (e *engine) nextChunk() (piece contract.Piece, likely time.Duration) {
 	at := 0
 	for i, piece := range e.todo {
 		if piece.Rung > e.todo[at].Rung {
@@ -172,7 +172,7 @@ func (e *engine) cut() (piece contract.Piece, likely time.Duration) {
 	return piece, likely
 }
 
-// fits is how many of the first items one activity can carry; at least one.
+// fits is how many of the first items one activity can carry, at least one.
 func (e *engine) fits(runs gpumux.Runs) (items int64) {
 	bytes := 0
 	for _, run := range runs {
@@ -186,8 +186,8 @@ func (e *engine) fits(runs gpumux.Runs) (items int64) {
 	return items
 }
 
-// noun names the items of a chunk for people.
-func noun(w contract.Work) string {
+// describeWork names the items of a chunk for people.
+func describeWork(w contract.Work) string {
 	switch n := w.Len(); {
 	case w.List != nil:
 		return fmt.Sprintf("%d items of a work list from its place %d", n, w.Start)
@@ -200,14 +200,14 @@ func noun(w contract.Work) string {
 	}
 }
 
-func (e *engine) start(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
+func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
 	rung := e.in.Rungs()[piece.Rung]
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.queues[piece.Rung],
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    contract.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             gpumux.Plain(e.in.Task + " " + noun(piece.Work) + " on " + rung),
+		Summary:             gpumux.Plain(e.in.Task + " " + describeWork(piece.Work) + " on " + rung),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -233,26 +233,26 @@ func (e *engine) start(ctx workflow.Context, piece contract.Piece, likely time.D
 		switch {
 		case err != nil:
 		case e.agrees(piece.Rung, result.Edition):
-			err = e.take(ctx, piece, likely, result)
+			err = e.apply(ctx, piece, likely, result)
 		case chunk.Edition == "" && e.parts == "":
-			e.again(ctx, piece) // nothing of it was taken, and now it is known what to ask for
+			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
 			err = e.mixed(piece.Rung, result.Edition)
 		}
 		e.inFlight--
 		e.changed = true
 		if err != nil && e.fault == nil && !temporal.IsCanceledError(err) {
-			e.fault = plain(err)
+			e.fault = unwrapFault(err)
 		}
-		if e.shown != nil {
-			e.shown(ctx)
+		if e.onChange != nil {
+			e.onChange(ctx)
 		}
 	})
 }
 
-// take brings the result of a chunk into the map.
-func (e *engine) take(ctx workflow.Context, piece contract.Piece, likely time.Duration, result contract.ChunkResult) error {
-	if err := e.possible(piece, result); err != nil {
+// apply books the result of a chunk.
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, likely time.Duration, result contract.ChunkResult) error {
+	if err := e.check(piece, result); err != nil {
 		return err
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
@@ -266,29 +266,29 @@ func (e *engine) take(ctx workflow.Context, piece contract.Piece, likely time.Du
 		if piece.Pace > 0 || usual > 0 && result.Pace > patience*usual {
 			rest.Pace = result.Pace
 		}
-		e.again(ctx, rest)
+		e.requeue(ctx, rest)
 	} else if piece.Pace > 0 && result.Ran > 0 {
-		e.hurry(result.Busy / gpumux.Duration(result.Ran))
+		e.easePace(result.Busy / gpumux.Duration(result.Ran))
 	}
 	if len(result.Escalate) > 0 && piece.Rung+1 < len(e.queues) {
-		e.again(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
+		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
 	}
 	e.recent = append(e.recent, result.Recent...)
-	e.recent = e.recent[max(0, len(e.recent)-keepRecent):]
+	e.recent = e.recent[max(0, len(e.recent)-mostRecent):]
 	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
 		for _, failed := range result.Recent {
 			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %v", failed.Index, failed.Fault), failed.Fault)
 		}
 		return errors.New("an item failed and the map is to fail fast")
 	}
-	if e.keep != nil && len(result.Results) > 0 {
-		return e.keep(ctx, result.Results)
+	if e.onResults != nil && len(result.Results) > 0 {
+		return e.onResults(ctx, result.Results)
 	}
 	return nil
 }
 
-// hurry takes in that a chunk of a slow piece is done: what is left of such pieces may be faster.
-func (e *engine) hurry(perItem gpumux.Duration) {
+// easePace lowers the expected time of slow pieces after a chunk of one is done.
+func (e *engine) easePace(perItem gpumux.Duration) {
 	for i, piece := range e.todo {
 		if piece.Pace > perItem {
 			e.todo[i].Pace = max(1, (piece.Pace+perItem)/2)
@@ -296,8 +296,8 @@ func (e *engine) hurry(perItem gpumux.Duration) {
 	}
 }
 
-// again puts a piece back, joined with what it continues.
-func (e *engine) again(ctx workflow.Context, piece contract.Piece) {
+// requeue puts a piece back, joined with what it continues.
+func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	if piece.Len() == 0 {
 		return
 	}
@@ -329,8 +329,8 @@ func join(to *contract.Piece, piece contract.Piece) bool {
 	return true
 }
 
-// mostRuns is how many runs of items a workflow holds itself; more become a work list in the store, so that histories and what
-// workflows hand to each other stay small.
+// mostRuns is how many runs of items a workflow holds itself. More become a work list in the store, so that histories and handoffs
+// stay small.
 const mostRuns = 1 << 14
 
 // spill moves the piece with the most runs into the store when there are too many.
@@ -350,14 +350,14 @@ func (e *engine) spill(ctx workflow.Context) {
 	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
-		err := workflow.ExecuteActivity(light(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
+		err := workflow.ExecuteActivity(lightOptions(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
 		e.inFlight--
 		e.changed = true
 		if err == nil {
 			piece.Work = work
-			e.again(ctx, piece)
+			e.requeue(ctx, piece)
 		} else if e.fault == nil && !temporal.IsCanceledError(err) {
-			e.fault = plain(err)
+			e.fault = unwrapFault(err)
 		}
 	})
 }

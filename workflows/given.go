@@ -11,15 +11,15 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// continued is what a map's own workflows are given: its input and its state so far. It travels from one run to the next and to
-// segments. No caller can give it to gpumux.Map, which takes it only where the server says that the run continues another.
-type continued struct {
+// handoff is the input and the state of a map, from one run to the next and to segments. No caller can give it to gpumux.Map, which
+// takes it only if the server says that the run continues another.
+type handoff struct {
 	Input gpumux.MapInput `json:"input"`
 	Carry *contract.Carry `json:"carry"`
 }
 
 // Validate names every mistake.
-func (c continued) Validate() error {
+func (c handoff) Validate() error {
 	if err := c.Input.Validate(); err != nil {
 		return err
 	}
@@ -32,28 +32,28 @@ func (c continued) Validate() error {
 	for _, piece := range c.Carry.Todo {
 		if piece.Rung >= len(c.Input.Rungs()) {
 			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
-				Message: fmt.Sprintf("%s are for rung %d of %d", noun(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
+				Message: fmt.Sprintf("%s are for rung %d of %d", describeWork(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
 		}
 	}
 	return nil
 }
 
-// given is the input of this run of gpumux.Map, with the state that the run before left.
-func given(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+// decodeInput reads the input of this run of gpumux.Map, with the state that the run before left.
+func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
-		var c continued
+		var c handoff
 		if err := payload.Decode(raw, &c); err == nil {
 			return c.Input, c.Carry, nil
-		} // else it is a cron schedule that starts the map again
+		} // else a cron schedule starts the map again
 	}
 	var in gpumux.MapInput
 	err := payload.Decode(raw, &in)
 	return in, nil, err
 }
 
-// partOf is the input of gpumux.Segment.
-func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	var c continued
+// decodeSegment reads the input of gpumux.Segment.
+func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+	var c handoff
 	if err := payload.Decode(raw, &c); err != nil {
 		return c.Input, nil, err
 	}
@@ -63,12 +63,12 @@ func partOf(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *con
 	return c.Input, c.Carry, nil
 }
 
-// possible says why an answer to the items of a piece cannot be, or nil. An activity can be answered by anybody, and a map must
-// not go on for ever, or give results that nobody had, with what a stand-in said.
-func (e *engine) possible(piece contract.Piece, r contract.ChunkResult) error {
+// check returns an error if a result cannot be that of a piece. Anybody may answer an activity, and a false answer must neither keep
+// a map running for ever nor add results.
+func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, noun(piece.Work), e.in.Task)+
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, describeWork(piece.Work), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
 	}
 	if r.Covered < 0 || r.Covered > items {
@@ -85,7 +85,7 @@ func (e *engine) possible(piece contract.Piece, r contract.ChunkResult) error {
 		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
 	}
 	if piece.List != nil {
-		return nil // which items those are, only the store knows
+		return nil // only the store knows which items those are
 	}
 	told := map[int64]bool{}
 	for _, result := range r.Results {
@@ -102,7 +102,7 @@ func (e *engine) possible(piece contract.Piece, r contract.ChunkResult) error {
 			told[index] = true
 		}
 	}
-	if e.keep == nil || e.parts != "" {
+	if e.onResults == nil || e.parts != "" {
 		return nil
 	}
 	for _, run := range piece.Runs.First(r.Covered) {

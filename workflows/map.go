@@ -70,7 +70,7 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 	results := make([]Result[Out], len(items))
 	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
 	e.inline = true
-	e.keep = func(_ workflow.Context, got []gpumux.Result) error {
+	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
 			results[r.Index] = decode[Out](r)
 		}
@@ -85,7 +85,7 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 // largestItem is the most bytes of one item that travels inline.
 const largestItem = 1 << 20
 
-// decode turns a value that does not fit Out into a fault: one odd item must not lose the others.
+// decode makes a fault of a value that does not fit Out: one odd item must not lose the others.
 func decode[Out any](r gpumux.Result) Result[Out] {
 	result := Result[Out]{Fault: r.Fault, Output: r.Output}
 	if r.Fault == nil {
@@ -124,7 +124,7 @@ func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error)
 	options.WaitForCancellation = true
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
 	if err := child.Get(ctx, &summary); err != nil {
-		return summary, plain(err)
+		return summary, unwrapFault(err)
 	}
 	return summary, nil
 }

@@ -13,13 +13,13 @@ import (
 
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
-		Task: m.in.Task, Phase: m.phase, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
-		Faults: m.e.counts.faults, InFlight: m.e.inFlight, Window: m.e.sizer.whole(), Chunk: int(m.e.sizer.largest),
-		Chunks: m.e.chunks, Paused: m.e.paused, Started: m.started, Recent: m.e.recent, Output: m.in.Output,
-		Peak: m.e.peaks.Known(), Lost: m.lost,
+		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
+		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
+		Chunks: m.engine.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.recent, Output: m.in.Output,
+		Peak: m.engine.peaks.Known(), Lost: m.lost,
 	}
-	for _, id := range sorted(m.running) {
-		r := m.running[id].last
+	for _, id := range sortedKeys(m.segmentsOpen) {
+		r := m.segmentsOpen[id].last
 		p.Succeeded += r.Succeeded
 		p.Failed += r.Failed
 		p.Chunks += r.Chunks
@@ -35,7 +35,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
 	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
-	// A run that was started with the attribute shows that the server has it; to set one that it lacks would stop the workflow.
+	// To set an attribute that the server lacks would stop the workflow. A run that was started with it shows that the server has it.
 	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
 	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
@@ -57,21 +57,22 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items, gpumux.Plain(strings.Join(ladder, ", then ")), phase))
+	fmt.Fprintf(&b, "**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items,
+		gpumux.Plain(strings.Join(ladder, ", then ")), phase)
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
-	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	fmt.Fprintf(&b, "| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate)
 	if p.Lost != "" {
 		b.WriteString("\nItems run again: " + p.Lost + "\n")
 	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
-	for _, kind := range sorted(p.Faults) {
-		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind))))
+	for _, kind := range sortedKeys(p.Faults) {
+		fmt.Fprintf(&b, "\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind)))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error())))
+			fmt.Fprintf(&b, "\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error()))
 		}
 	}
 	return b.String()

@@ -22,7 +22,7 @@ const (
 	ownLeaves = 8
 )
 
-// reduction makes one value of a map's results: stretches of them first, then what they came to.
+// reduction makes one value of a map's results: first of stretches of them, then of the stretches' values.
 type reduction struct {
 	*mapping
 	// rung is that of a reduce that is a task; it climbs the ladder when a value needs more memory than a rung has.
@@ -32,28 +32,28 @@ type reduction struct {
 // reducing is the input that all activities of the reduce share.
 func (r *reduction) reducing() contract.ReduceInput {
 	return contract.ReduceInput{
-		Map: r.e.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
-		Folder: contract.ReduceOf(r.e.parts),
+		Map: r.engine.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
+		Folder: contract.ReduceOf(r.engine.parts),
 	}
 }
 
-// known ends the map before any item runs when no worker knows the reduce.
-func (r *reduction) known(ctx workflow.Context) error {
+// checkKnown returns an error before any item runs if no worker knows the reduce.
+func (r *reduction) checkKnown(ctx workflow.Context) error {
 	if r.in.Reduce == "" || contract.OwnReduce(r.in.Reduce) {
 		return nil
 	}
-	found, err := r.run(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
+	found, err := r.runActivity(ctx, r.reducing(), "look for reduce "+r.in.Reduce)
 	r.reduceEdition = found.Edition
 	return err
 }
 
-// run runs one activity of the reduce.
-func (r *reduction) run(ctx workflow.Context, in contract.ReduceInput, summary string) (out contract.Partial, err error) {
+// runActivity runs one activity of the reduce.
+func (r *reduction) runActivity(ctx workflow.Context, in contract.ReduceInput, summary string) (out contract.Partial, err error) {
 	for {
-		within := light(ctx, summary)
+		within := lightOptions(ctx, summary)
 		if !contract.OwnReduce(in.Reduce) {
 			options := workflow.GetActivityOptions(within)
-			options.TaskQueue = r.e.queues[r.rung]
+			options.TaskQueue = r.engine.queues[r.rung]
 			options.WaitForCancellation = true
 			options.Priority = temporal.Priority{PriorityKey: r.in.Priority, FairnessKey: r.in.FairnessKey}
 			within = workflow.WithActivityOptions(ctx, options)
@@ -61,15 +61,15 @@ func (r *reduction) run(ctx workflow.Context, in contract.ReduceInput, summary s
 		rung := r.rung
 		err = workflow.ExecuteActivity(within, contract.Reduce, in).Get(ctx, &out)
 		fault := FaultOf(err)
-		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.e.queues) {
+		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.engine.queues) {
 			return out, err
 		}
 		r.rung = max(r.rung, rung+1)
 	}
 }
 
-// finish puts the value into the summary, or the reason why there is none: the items are done in any case.
-func (r *reduction) finish(ctx workflow.Context, summary *gpumux.Summary, results *gpumux.Source) error {
+// addTo puts the value into the summary, or the fault of the reduce: the items are done in any case.
+func (r *reduction) addTo(ctx workflow.Context, summary *gpumux.Summary, results *gpumux.Source) error {
 	if r.in.Reduce == "" {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (r *reduction) finish(ctx workflow.Context, summary *gpumux.Summary, result
 		return nil
 	}
 	if err != nil {
-		return plain(err)
+		return unwrapFault(err)
 	}
 	summary.Reduced, summary.ReducedOutput = out.Value, out.Key
 	return nil
@@ -91,8 +91,8 @@ func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results 
 	in := r.reducing()
 	in.Final = true
 	if results == nil {
-		in.Results, in.End = inline, r.e.total
-		return r.run(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.e.total))
+		in.Results, in.End = inline, r.engine.total
+		return r.runActivity(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.engine.total))
 	}
 	partials, err := r.leaves(ctx, *results)
 	for err == nil && len(partials) > branch {
@@ -101,18 +101,18 @@ func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results 
 	if err != nil {
 		return contract.Partial{}, err
 	}
-	in.Partials, in.Span = partials, gpumux.Span{End: r.e.total}
+	in.Partials, in.Span = partials, gpumux.Span{End: r.engine.total}
 	if len(partials) == 0 {
 		in.Results = []gpumux.Result{}
 	}
-	return r.run(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.e.total))
+	return r.runActivity(ctx, in, fmt.Sprintf("reduce %s of %d items", in.Reduce, r.engine.total))
 }
 
 // leaves reduces stretches of the results file, some at a time.
 func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]contract.Partial, error) {
 	size, abreast := leafItems(r.in.Reduce, results), ownLeaves
 	if !contract.OwnReduce(r.in.Reduce) {
-		abreast = max(leastWindow, 2*r.e.sizer.seen)
+		abreast = max(leastWindow, 2*r.engine.sizer.seen)
 	}
 	count := int((results.Items + size - 1) / size)
 	return r.spread(ctx, count, abreast, func(i int) (contract.ReduceInput, string) {
@@ -123,7 +123,7 @@ func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]contr
 	})
 }
 
-// leafItems is how many items a stretch has: it depends on nothing that differs between two runs over the same results.
+// leafItems is how many items a stretch has. It is the same for every run over the same results.
 func leafItems(reduce string, results gpumux.Source) int64 {
 	items, bytes := int64(taskLeafItems), int64(taskLeafBytes)
 	if contract.OwnReduce(reduce) {
@@ -143,8 +143,10 @@ func (r *reduction) branches(ctx workflow.Context, partials []contract.Partial) 
 	})
 }
 
-// spread runs count activities, some abreast, and returns what they came to in order.
-func (r *reduction) spread(ctx workflow.Context, count, abreast int, input func(int) (contract.ReduceInput, string)) ([]contract.Partial, error) {
+// spread runs count activities, some abreast, and returns their results in order.
+func (r *reduction) spread(
+	ctx workflow.Context, count, abreast int, input func(int) (contract.ReduceInput, string),
+) ([]contract.Partial, error) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	out := make([]contract.Partial, count)
@@ -154,14 +156,14 @@ func (r *reduction) spread(ctx workflow.Context, count, abreast int, input func(
 		in, summary := input(i)
 		running++
 		workflow.Go(work, func(ctx workflow.Context) {
-			partial, err := r.run(ctx, in, summary)
+			partial, err := r.runActivity(ctx, in, summary)
 			out[i] = partial
 			running--
 			if err != nil && failed == nil {
 				failed = err
 			}
 		})
-		if err := workflow.Await(ctx, func() bool { return failed != nil || running < abreast && !r.e.paused }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return failed != nil || running < abreast && !r.engine.paused }); err != nil {
 			break
 		}
 	}

@@ -19,12 +19,12 @@ import (
 
 // Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
 func Register(r worker.WorkflowRegistry) {
-	r.RegisterWorkflowWithOptions(registered, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
-	r.RegisterWorkflowWithOptions(segment, workflow.RegisterOptions{Name: contract.SegmentWorkflow})
+	r.RegisterWorkflowWithOptions(runMap, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
+	r.RegisterWorkflowWithOptions(runSegment, workflow.RegisterOptions{Name: contract.SegmentWorkflow})
 	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: contract.DescribeWorkflow})
 }
 
-// describe is gpumux.Describe: what a worker offers that serves the queue which this was asked on.
+// describe is gpumux.Describe: what the worker of this workflow's queue offers.
 func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -33,9 +33,9 @@ func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
 	return offer, err
 }
 
-// registered is gpumux.Map: a map that any Temporal client can start with a JSON input.
-func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
-	in, carry, err := given(ctx, raw)
+// runMap is gpumux.Map: a map that any Temporal client can start with a JSON input.
+func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
+	in, carry, err := decodeInput(ctx, raw)
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
@@ -45,16 +45,16 @@ func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, e
 	}
 	if m.in.Output == "" {
 		info := workflow.GetInfo(ctx)
-		m.in.Output = path.Join("maps", clean(info.WorkflowExecution.ID), info.FirstRunID, "results.jsonl")
+		m.in.Output = path.Join("maps", pathElement(info.WorkflowExecution.ID), info.FirstRunID, "results.jsonl")
 	}
-	m.e = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
-	m.e.shown = m.show
+	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
+	m.engine.onChange = m.show
 	if err := m.steer(ctx); err != nil {
 		return gpumux.Summary{}, err
 	}
 	m.show(ctx)
 	if err := m.prepare(ctx, carry); err != nil {
-		return gpumux.Summary{}, plain(err)
+		return gpumux.Summary{}, unwrapFault(err)
 	}
 	for {
 		m.phase = gpumux.Running
@@ -62,11 +62,11 @@ func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, e
 		if err := m.work(ctx, carry != nil); err != nil {
 			return gpumux.Summary{}, err
 		}
-		if len(m.e.todo) > 0 {
-			rest := m.e.carry()
-			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments, m.rounds
+		if len(m.engine.todo) > 0 {
+			rest := m.engine.carry()
+			rest.Started, rest.Segments, rest.Rounds = m.started, m.segmentCount, m.rounds
 			rest.ReduceEdition = m.reduceEdition
-			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, continued{m.in, rest})
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, handoff{m.in, rest})
 		}
 		summary, done, err := m.finish(ctx)
 		if err != nil || done {
@@ -77,38 +77,38 @@ func registered(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, e
 
 // mapping is one run of gpumux.Map.
 type mapping struct {
-	in      gpumux.MapInput
-	e       *engine
-	c       collector
-	started time.Time
-	phase   gpumux.Phase
+	in        gpumux.MapInput
+	engine    *engine
+	collected collector
+	started   time.Time
+	phase     gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left results there.
 	asked bool
 	// reduceEdition is that of the code of a reduce that is a task.
 	reduceEdition string
-	// rounds is how often the merge has found items missing, lost what it said.
+	// rounds is how often the merge has found items missing, lost what it said of them.
 	rounds int
 	lost   string
-	// segments counts those that were started, running holds those that have not ended.
-	segments int
-	running  map[string]*running
+	// segmentCount counts those that were started, running holds those that have not ended.
+	segmentCount int
+	segmentsOpen map[string]*child
 	// changed wakes the coroutine that starts segments; the engine's own flag wakes the engine.
 	changed bool
 }
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// clean makes one path element of a workflow's ID.
-func clean(id string) string {
+// pathElement makes a path element of a workflow's ID.
+func pathElement(id string) string {
 	if id = strings.Trim(unclean.ReplaceAllString(id, "-"), "."); id != "" {
 		return id
 	}
 	return "map"
 }
 
-// light runs a light activity on the queue gpumux, again and again until it works: a store that is full or away pauses the
-// map and loses nothing.
-func light(ctx workflow.Context, summary string) workflow.Context {
+// lightOptions are for light activities, on the queue gpumux. They are tried again until they work: a store that is full or away
+// pauses the map and loses nothing.
+func lightOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain(summary),
 		RetryPolicy: &temporal.RetryPolicy{
@@ -120,53 +120,53 @@ func light(ctx workflow.Context, summary string) workflow.Context {
 
 // prepare finds the number of items and what is finished already.
 func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
-	m.e.parts = contract.PartsOf(m.in.Output)
+	m.engine.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
 		m.resume(*carry)
 		return nil
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.e.parts)}
-		err := workflow.ExecuteActivity(light(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
+		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts)}
+		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
 		}
-		m.e = m.sourced(source)
+		m.engine = m.withSource(source)
 	}
-	m.e.inline = !m.asked && m.in.Source == "" && m.e.total <= gpumux.InlineItems
-	m.e.keep = m.c.keep(m.e)
-	if err := m.fix(ctx); err != nil {
+	m.engine.inline = !m.asked && m.in.Source == "" && m.engine.total <= gpumux.InlineItems
+	m.engine.onResults = m.collected.collect(m.engine)
+	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
-	if err := (&reduction{mapping: m}).known(ctx); err != nil {
+	if err := (&reduction{mapping: m}).checkKnown(ctx); err != nil {
 		return err
 	}
-	if m.e.inline {
+	if m.engine.inline {
 		return nil
 	}
-	return m.find(ctx)
+	return m.findStored(ctx)
 }
 
-// find claims the folder of the map's parts and takes out of the work what is stored there.
-func (m *mapping) find(ctx workflow.Context) error {
-	in := contract.PartsInput{Parts: m.e.parts, Items: m.e.total, Owner: m.owner()}
+// findStored claims the folder of the map's parts and leaves as work only what is not stored there.
+func (m *mapping) findStored(ctx workflow.Context) error {
+	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner()}
 	var found contract.Found
-	if err := workflow.ExecuteActivity(light(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
+	if err := workflow.ExecuteActivity(lightOptions(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err
 	}
-	m.e.claim, m.e.todo, m.e.counts = found.Claim, nil, counts{}
-	m.e.counts.add(found.Succeeded, found.Failed, found.Faults)
-	m.e.again(ctx, contract.Piece{Work: found.Rest})
+	m.engine.claim, m.engine.todo, m.engine.counts = found.Claim, nil, counts{}
+	m.engine.counts.add(found.Succeeded, found.Failed, found.Faults)
+	m.engine.requeue(ctx, contract.Piece{Work: found.Rest})
 	return nil
 }
 
 // owner is whose results the parts are: all that decides what the values are.
 func (m *mapping) owner() contract.Owner {
-	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.e.total}
+	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.engine.total}
 	switch {
-	case m.e.source != nil:
-		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.e.source.Hash)
+	case m.engine.source != nil:
+		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.engine.source.Hash)
 	case m.in.Range != nil:
 		o.Input = fmt.Sprintf("the range %d to %d", m.in.Range.Start, m.in.Range.End)
 	default:
@@ -179,31 +179,31 @@ func (m *mapping) owner() contract.Owner {
 	return o
 }
 
-func (m *mapping) sourced(source gpumux.Source) *engine {
-	e := newEngine(m.e.id, m.in, source.Items)
-	e.source, e.parts, e.shown, e.paused = &source, m.e.parts, m.e.shown, m.e.paused
-	e.sizer.fixedWindow = m.e.sizer.fixedWindow
+func (m *mapping) withSource(source gpumux.Source) *engine {
+	e := newEngine(m.engine.id, m.in, source.Items)
+	e.source, e.parts, e.onChange, e.paused = &source, m.engine.parts, m.engine.onChange, m.engine.paused
+	e.sizer.fixedWindow = m.engine.sizer.fixedWindow
 	return e
 }
 
 // mostRounds is how often items that are missing from the results run again.
 const mostRounds = 3
 
-// finish merges the parts, or returns the results themselves when they stayed few and small. It is not done when parts were lost or
-// damaged; their items are work again then.
+// finish merges the parts, or returns the results themselves if they are few and small. If parts were lost or damaged, it is not
+// done: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
-		Task: m.in.Task, Items: m.e.total, Succeeded: m.e.counts.succeeded, Failed: m.e.counts.failed,
-		Faults: m.e.counts.faults, Busy: gpumux.Duration(m.e.busy), Chunks: m.e.chunks,
-		Peak: m.e.peaks.Known(),
+		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
+		Faults: m.engine.counts.faults, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
+		Peak: m.engine.peaks.Known(),
 	}
 	var results *gpumux.Source
-	if m.e.inline && !m.c.spilled && int64(len(m.c.results)) == m.e.total {
-		summary.Results = m.c.sorted()
+	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
+		summary.Results = m.collected.ordered()
 	} else if results, err = m.merge(ctx, &summary); err != nil || results == nil {
 		return summary, false, err
 	}
-	if err := (&reduction{mapping: m}).finish(ctx, &summary, results); err != nil {
+	if err := (&reduction{mapping: m}).addTo(ctx, &summary, results); err != nil {
 		return summary, false, err
 	}
 	m.phase = gpumux.Done
@@ -212,20 +212,20 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	return summary, true, nil
 }
 
-// merge makes the results file. It returns nil when items are missing, which are work again then.
+// merge makes the results file. It returns nil if items are missing; they are work again then.
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.Source, error) {
 	m.phase = gpumux.Merging
 	m.show(ctx)
-	if err := m.c.spill(ctx, m.e); err != nil {
-		return nil, plain(err)
+	if err := m.collected.spill(ctx, m.engine); err != nil {
+		return nil, unwrapFault(err)
 	}
-	in := contract.MergeInput{Parts: m.e.parts, Output: m.in.Output, Items: m.e.total, Claim: m.e.claim}
+	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
 	if m.in.Reduce != "" {
-		in.Index = contract.ResultsIndexOf(m.e.parts)
+		in.Index = contract.ResultsIndexOf(m.engine.parts)
 	}
 	var merged contract.Merged
-	if err := workflow.ExecuteActivity(light(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
-		return nil, plain(err)
+	if err := workflow.ExecuteActivity(lightOptions(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
+		return nil, unwrapFault(err)
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > mostRounds {
@@ -233,8 +233,8 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 				merged.Missing, m.rounds), nil)
 		}
 		m.lost = merged.Missing
-		m.e.inline = false
-		return nil, plain(m.find(ctx))
+		m.engine.inline = false
+		return nil, unwrapFault(m.findStored(ctx))
 	}
 	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
 	summary.Output = merged.Output
@@ -242,9 +242,9 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 }
 
 func (m *mapping) resume(c contract.Carry) {
-	e := resumed(m.e.id, m.in, c)
-	e.parts, e.shown = m.e.parts, m.e.shown
-	m.e, m.segments, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
+	e := resumeEngine(m.engine.id, m.in, c)
+	e.parts, e.onChange = m.engine.parts, m.engine.onChange
+	m.engine, m.segmentCount, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
 }
 
 // carry is the state of the engine for another workflow.
@@ -257,8 +257,8 @@ func (e *engine) carry() *contract.Carry {
 	}
 }
 
-// resumed is an engine with the state that another workflow left.
-func resumed(id string, in gpumux.MapInput, c contract.Carry) *engine {
+// resumeEngine is an engine with the state that another workflow left.
+func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
 	if len(c.Editions) == len(e.queues) {
@@ -269,6 +269,6 @@ func resumed(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e.peaks.Merge(c.Peak)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
 	e.sizer.beyond = c.Beyond
-	e.sizer.meet(c.Slots)
+	e.sizer.learnSlots(c.Slots)
 	return e
 }

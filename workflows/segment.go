@@ -16,13 +16,14 @@ import (
 const (
 	// segmentChunks is how many chunks one workflow runs itself: a few thousand events.
 	segmentChunks = 500
-	// leastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in
-	// flight at most, half of what it runs, before there are more: it spends less of its life running dry.
+	// leastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in flight at
+	// most, half of what it runs: with more chunks in flight there are more segments, so that each has its slots full for most of
+	// its life.
 	leastAbreast  = 2
 	segmentWindow = 250
 	// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
 	longHistory = 6000
-	// tellEvery is how often a segment tells its map how far it is when there are two, and less often when there are more.
+	// tellEvery is how often a segment tells its map how far it is if there are two segments. If there are more, it tells less often.
 	tellEvery = 5 * time.Second
 
 	// Signals between a map and its segments.
@@ -36,8 +37,8 @@ type steering struct {
 	Window int  `json:"window"`
 }
 
-// standing is what a segment tells its map.
-type standing struct {
+// segmentStatus is what a segment tells its map.
+type segmentStatus struct {
 	ID        string `json:"id"`
 	Succeeded int64  `json:"succeeded"`
 	Failed    int64  `json:"failed"`
@@ -45,32 +46,32 @@ type standing struct {
 	InFlight  int    `json:"inFlight"`
 }
 
-// possible reports whether a segment of so many items can stand like this: any client may send the signal.
-func (s standing) possible(items int64) bool {
+// possible reports whether a segment of so many items can have this status: any client may send the signal.
+func (s segmentStatus) possible(items int64) bool {
 	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
 		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
 }
 
-// running is a segment under way.
-type running struct {
+// child is a segment under way.
+type child struct {
 	future workflow.ChildWorkflowFuture
 	items  int64
-	last   standing
+	last   segmentStatus
 }
 
-// work runs the map's pieces: the first chunks here, which is all that most maps have, and what is left in segments. It
-// returns with pieces left only when the map should continue as a new run; nothing is in flight then.
-func (m *mapping) work(ctx workflow.Context, continued bool) error {
-	m.running = map[string]*running{}
+// work runs the map's pieces: the first chunks here, which is all that most maps have, and the rest in segments. If it returns with
+// pieces left, the map should continue as a new run; nothing is in flight then.
+func (m *mapping) work(ctx workflow.Context, resumed bool) error {
+	m.segmentsOpen = map[string]*child{}
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	own, began := false, m.e.chunks
+	own, began := false, m.engine.chunks
 	var failed error
-	if !continued {
+	if !resumed {
 		own = true
-		m.e.drain = func() bool { return !m.e.inline && m.e.chunks-began >= segmentChunks }
+		m.engine.drain = func() bool { return !m.engine.inline && m.engine.chunks-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
-			err := m.e.run(ctx)
+			err := m.engine.run(ctx)
 			failed = cmp.Or(failed, err) // a segment may have failed first, and ended this one
 			own, m.changed = false, true
 		})
@@ -79,22 +80,22 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 	for ctx.Err() == nil && failed == nil {
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
-		spread := continued || m.e.drain()
-		for spread && !long && !m.e.paused && len(m.running) < m.e.sizer.abreast() && len(m.e.todo) > 0 {
-			m.segment(work, &failed)
+		spread := resumed || m.engine.drain()
+		for spread && !long && !m.engine.paused && len(m.segmentsOpen) < m.engine.sizer.abreast() && len(m.engine.todo) > 0 {
+			m.startSegment(work, &failed)
 		}
-		if !own && len(m.running) == 0 && (len(m.e.todo) == 0 || long) {
+		if !own && len(m.segmentsOpen) == 0 && (len(m.engine.todo) == 0 || long) {
 			return nil
 		}
 		m.changed = false
-		if workflow.Await(ctx, func() bool { return m.changed || !spread && m.e.drain() }) != nil {
+		if workflow.Await(ctx, func() bool { return m.changed || !spread && m.engine.drain() }) != nil {
 			break
 		}
 	}
 	cancel()
 	rest, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	if err := workflow.Await(rest, func() bool { return !own && len(m.running) == 0 }); err != nil {
+	if err := workflow.Await(rest, func() bool { return !own && len(m.segmentsOpen) == 0 }); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -103,76 +104,76 @@ func (m *mapping) work(ctx workflow.Context, continued bool) error {
 	return ctx.Err()
 }
 
-// segment starts the next one and takes in what it comes to.
-func (m *mapping) segment(ctx workflow.Context, failed *error) {
-	abreast := m.e.sizer.abreast()
-	pieces := m.cut(abreast)
-	m.segments++
-	id := fmt.Sprintf("%s/segment-%d", m.e.id, m.segments)
-	part := m.e.carry()
+// startSegment starts the next segment and books its result.
+func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
+	abreast := m.engine.sizer.abreast()
+	pieces := m.nextSegment(abreast)
+	m.segmentCount++
+	id := fmt.Sprintf("%s/segment-%d", m.engine.id, m.segmentCount)
+	part := m.engine.carry()
 	part.Todo, part.Started = pieces, m.started
 	part.Succeeded, part.Failed, part.Faults, part.Chunks, part.Busy = 0, 0, nil, 0, 0
 	part.Peak = nil
 	if abreast > leastAbreast {
 		part.Abreast = abreast
 	}
-	part.Beyond = m.e.left()
+	part.Beyond = m.engine.left()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
 		//lint:ignore SA1019 what stands in its place is not among a child's options
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
-		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, noun(pieces[0].Work))),
+		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, describeWork(pieces[0].Work))),
 	}
-	r := &running{}
+	r := &child{}
 	for _, piece := range pieces {
 		r.items += piece.Len()
 	}
-	m.running[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, continued{m.in, part})
+	m.segmentsOpen[id] = r
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, handoff{m.in, part})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := r.future.Get(ctx, &done)
-		delete(m.running, id)
+		delete(m.segmentsOpen, id)
 		m.changed = true
 		if err != nil {
 			if *failed == nil && ctx.Err() == nil {
-				*failed = plain(err)
+				*failed = unwrapFault(err)
 			}
 			return
 		}
 		for rung, edition := range done.Editions {
-			if !m.e.agrees(rung, edition) && *failed == nil {
-				*failed = m.e.mixed(rung, edition)
+			if !m.engine.agrees(rung, edition) && *failed == nil {
+				*failed = m.engine.mixed(rung, edition)
 			}
 		}
-		m.e.counts.add(done.Succeeded, done.Failed, done.Faults)
-		m.e.chunks += done.Chunks
-		m.e.busy += time.Duration(done.Busy)
-		m.e.peaks.Merge(done.Peak)
-		m.e.sizer.largest, m.e.sizer.perItem = max(m.e.sizer.largest, done.Largest), time.Duration(done.PerItem)
-		m.e.sizer.meet(done.Slots)
+		m.engine.counts.add(done.Succeeded, done.Failed, done.Faults)
+		m.engine.chunks += done.Chunks
+		m.engine.busy += time.Duration(done.Busy)
+		m.engine.peaks.Merge(done.Peak)
+		m.engine.sizer.largest, m.engine.sizer.perItem = max(m.engine.sizer.largest, done.Largest), time.Duration(done.PerItem)
+		m.engine.sizer.learnSlots(done.Slots)
 		for _, piece := range done.Todo {
-			m.e.again(ctx, piece)
+			m.engine.requeue(ctx, piece)
 		}
 		m.show(ctx)
 	})
 }
 
-// cut takes the pieces of the next segment off the work: as many items as its chunks are likely to hold, and at most its share
-// of what is left while others could run beside it.
-func (m *mapping) cut(abreast int) (pieces []contract.Piece) {
-	left := m.e.left()
-	want := min(segmentChunks*m.e.sizer.size(contract.Piece{Work: m.e.todo[0].Work}, left), left)
-	if beside := int64(abreast - len(m.running)); beside > 1 {
+// nextSegment cuts the pieces of the next segment off the work: as many items as its chunks are likely to hold. While others could
+// run beside it, it gets at most its share of what is left.
+func (m *mapping) nextSegment(abreast int) (pieces []contract.Piece) {
+	left := m.engine.left()
+	want := min(segmentChunks*m.engine.sizer.size(contract.Piece{Work: m.engine.todo[0].Work}, left), left)
+	if beside := int64(abreast - len(m.segmentsOpen)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
 	for want > 0 {
-		piece := m.e.todo[0]
-		piece.Work = m.e.todo[0].Cut(want)
-		if m.e.todo[0].Len() == 0 {
-			m.e.todo = m.e.todo[1:]
+		piece := m.engine.todo[0]
+		piece.Work = m.engine.todo[0].Cut(want)
+		if m.engine.todo[0].Len() == 0 {
+			m.engine.todo = m.engine.todo[1:]
 		}
 		want -= piece.Len()
 		pieces = append(pieces, piece)
@@ -180,56 +181,56 @@ func (m *mapping) cut(abreast int) (pieces []contract.Piece) {
 	return pieces
 }
 
-// tell passes on to the running segments what people want of the map.
-func (m *mapping) tell(ctx workflow.Context, s steering) {
-	for _, id := range sorted(m.running) {
-		r := m.running[id]
+// steerSegments passes a change of pause or window on to the running segments.
+func (m *mapping) steerSegments(ctx workflow.Context, s steering) {
+	for _, id := range sortedKeys(m.segmentsOpen) {
+		r := m.segmentsOpen[id]
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			// One that has just ended need not know.
+			// A segment that has just ended need not know.
 			r.future.SignalChildWorkflow(ctx, steerSignal, s).Get(ctx, nil)
 		})
 	}
 }
 
-// listen takes in what segments say of themselves.
+// listen receives the status of segments.
 func (m *mapping) listen(ctx workflow.Context) {
 	channel := workflow.GetSignalChannel(ctx, tellSignal)
 	for {
-		var s standing
+		var s segmentStatus
 		channel.Receive(ctx, &s)
-		if r, ok := m.running[s.ID]; ok && s.possible(r.items) {
+		if r, ok := m.segmentsOpen[s.ID]; ok && s.possible(r.items) {
 			r.last = s
 			m.show(ctx)
 		}
 	}
 }
 
-// segment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough, and returns what they
-// came to and what is left.
-func segment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
-	in, carry, err := partOf(ctx, raw)
+// runSegment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough. It returns their counts
+// and the pieces that are left.
+func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
+	in, carry, err := decodeSegment(ctx, raw)
 	if err != nil {
 		return contract.Carry{}, invalid(err)
 	}
 	info := workflow.GetInfo(ctx)
-	e := resumed(info.ParentWorkflowExecution.ID, in, *carry)
+	e := resumeEngine(info.ParentWorkflowExecution.ID, in, *carry)
 	e.parts = contract.PartsOf(in.Output)
 	e.sizer.share = max(leastAbreast, carry.Abreast)
 	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
 	e.drain = func() bool { return e.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
-	e.shown = func(ctx workflow.Context) {
+	e.onChange = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
 		if now.Sub(told) < pause {
 			return
 		}
 		told = now
-		s := standing{
+		s := segmentStatus{
 			ID: info.WorkflowExecution.ID, Succeeded: e.counts.succeeded, Failed: e.counts.failed, Chunks: e.chunks, InFlight: e.inFlight,
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			// The map counts again when the segment ends; this is only for people who watch.
+			// This is only for people who watch: the map counts again when the segment ends.
 			workflow.SignalExternalWorkflow(ctx, parent, "", tellSignal, s).Get(ctx, nil)
 		})
 	}

@@ -66,7 +66,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	end := time.Duration(0)
 	for {
 		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.window() {
-			piece, likely := s.e.cut()
+			piece, likely := s.e.nextChunk()
 			s.e.inFlight++
 			s.chunks++
 			s.queue = append(s.queue, handed{piece, likely, s.e.sizer.limit(piece)})
@@ -125,7 +125,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		s.events = s.events[1:]
 		s.now = first.at
 		s.e.inFlight--
-		require.NoError(t, s.e.take(nil, first.piece, first.likely, first.result))
+		require.NoError(t, s.e.apply(nil, first.piece, first.likely, first.result))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// steer lets people pause, resume and widen a running map, and ask how far it is.
+// steer registers the updates pause, resume and window, and the query progress.
 func (m *mapping) steer(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
 		return m.progress(workflow.Now(ctx)), nil
@@ -19,8 +19,8 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			m.e.paused, m.e.changed, m.changed = paused, true, true
-			m.tell(ctx, steering{Paused: paused, Window: m.e.sizer.fixedWindow})
+			m.engine.paused, m.engine.changed, m.changed = paused, true, true
+			m.steerSegments(ctx, steering{Paused: paused, Window: m.engine.sizer.fixedWindow})
 			m.show(ctx)
 			return nil
 		}
@@ -40,8 +40,8 @@ func (m *mapping) steer(ctx workflow.Context) error {
 		if err := payload.Decode(raw, &window); err != nil {
 			return invalid(err)
 		}
-		m.e.sizer.fixedWindow, m.e.changed, m.changed = int(window), true, true
-		m.tell(ctx, steering{Paused: m.e.paused, Window: int(window)})
+		m.engine.sizer.fixedWindow, m.engine.changed, m.changed = int(window), true, true
+		m.steerSegments(ctx, steering{Paused: m.engine.paused, Window: int(window)})
 		m.show(ctx)
 		return nil
 	}, workflow.UpdateHandlerOptions{
