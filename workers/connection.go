@@ -17,8 +17,8 @@ import (
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// seal reads the keys, and keeps what tasks say out of the log where payloads are encrypted.
-func (w *Worker) seal() error {
+// readKeys reads the keys. Where payloads are encrypted, it removes what tasks say from the log.
+func (w *Worker) readKeys() error {
 	keys, err := w.config.Keys()
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (w *Worker) seal() error {
 		}
 	}
 	if w.o.Codec != nil {
-		w.log = private(w.log)
+		w.log = redact(w.log)
 	}
 	if w.o.Codec != nil && keys == nil {
 		w.log.Warn("payloads pass through a codec, but objects in the store are not encrypted; give codec.keys too")
@@ -38,7 +38,7 @@ func (w *Worker) seal() error {
 	return nil
 }
 
-// dial connects, or says which address did not answer and what to do.
+// dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
@@ -47,7 +47,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	}
 	if o.DataConverter != nil { // a remote codec
 		o.FailureConverter = codec.Failures(o.DataConverter)
-		w.log = private(w.log)
+		w.log = redact(w.log)
 	}
 	codec.Apply(&o, w.o.Codec)
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
@@ -55,7 +55,9 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.Identity = w.identity
 	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
-	o.MetricsHandler = w.sdkMetrics()
+	if w.config.Metrics != "" {
+		o.MetricsHandler = w.metrics.SDK()
+	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(patient))
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)

@@ -10,17 +10,17 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 )
 
-// threads are the variables with which numeric libraries are told how many threads to use.
+// threads are the variables that tell numeric libraries how many threads to use.
 var threads = []string{
 	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 	"NUMBA_NUM_THREADS",
 }
 
-// environment is what a slot's devices put into the environment of a process whose framework has so much room on each of them.
+// environment is the environment that a slot's devices need. room is what a process's framework may use on each of them.
 func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
 	if g.Devices[0].Kind == gpu.KindCPU {
 		if p.Slots == config.AutoSlots {
-			// More slots do what threads would, and a process that runs can not be told of a new share.
+			// Slots do what threads would, and a running process cannot learn of a new share.
 			return cpuEnvironment(runtime.GOMAXPROCS(0))
 		}
 		return cpuEnvironment(int(p.Slots))

@@ -11,13 +11,15 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// heartbeatLimit is how long the answer to a heartbeat may take. With the heartbeat before, the chunk is given up three seconds before
-// the server hands it on.
+// heartbeatLimit is how long the answer to a heartbeat may take. It ends three seconds before the server hands the chunk on, even if
+// the heartbeat before is the last one that arrived.
 const heartbeatLimit = contract.HeartbeatTimeout - contract.HeartbeatEvery - 3*time.Second
 
-// patient lets heartbeats wait for their answer longer than the SDK does, which takes a server that is busy for one interval for lost
-// and cancels the activity.
-func patient(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// patient waits longer for the answer to a heartbeat than the SDK does. The SDK cancels the activity if a server is busy for one
+// interval.
+func patient(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if method != workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName {
 		return call(ctx, method, req, reply, cc, opts...)
 	}

@@ -5,12 +5,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// temporalLog hands the SDK's log to zap: warnings and errors only, since the rest is about its own inside.
+// temporalLog writes the SDK's log to zap: only warnings and errors, since the rest is about the SDK itself.
 type temporalLog struct{ *zap.SugaredLogger }
 
 func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
 
-// ownLog is a log of the worker's own for what takes only the SDK's kind.
+// ownLog is a log of the worker's own as the SDK's type.
 func ownLog(to *zap.Logger) log.Logger {
 	return temporalLog{to.WithOptions(zap.AddCallerSkip(1)).Sugar()}
 }

@@ -14,26 +14,26 @@ import (
 // withheld stands in the log for what a task said.
 const withheld = "(not in the log, since payloads are encrypted; see the map's results)"
 
-// private is a log without the texts of faults, which may hold what items hold: where payloads are encrypted, the log is not. Kinds,
+// redact is a log without the texts of faults, which may hold parts of items: the log is not encrypted, even if payloads are. Kinds,
 // places and numbers stay.
-func private(log *zap.Logger) *zap.Logger {
+func redact(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		if _, already := c.(privateCore); already {
+		if _, already := c.(redactedCore); already {
 			return c
 		}
-		return privateCore{c}
+		return redactedCore{c}
 	}))
 }
 
-type privateCore struct{ zapcore.Core }
+type redactedCore struct{ zapcore.Core }
 
 // With is zapcore.Core's.
-func (p privateCore) With(fields []zap.Field) zapcore.Core {
-	return privateCore{p.Core.With(wordless(fields))}
+func (p redactedCore) With(fields []zap.Field) zapcore.Core {
+	return redactedCore{p.Core.With(redacted(fields))}
 }
 
 // Check is zapcore.Core's.
-func (p privateCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (p redactedCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if p.Enabled(e.Level) {
 		return to.AddCore(e, p)
 	}
@@ -41,12 +41,12 @@ func (p privateCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.C
 }
 
 // Write is zapcore.Core's.
-func (p privateCore) Write(e zapcore.Entry, fields []zap.Field) error {
-	return p.Core.Write(e, wordless(fields))
+func (p redactedCore) Write(e zapcore.Entry, fields []zap.Field) error {
+	return p.Core.Write(e, redacted(fields))
 }
 
-// wordless takes the texts of faults out of fields.
-func wordless(fields []zap.Field) []zap.Field {
+// redacted removes the texts of faults from fields.
+func redacted(fields []zap.Field) []zap.Field {
 	kept := make([]zap.Field, len(fields))
 	for i, f := range fields {
 		kept[i] = f

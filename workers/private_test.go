@@ -17,7 +17,7 @@ import (
 // What a task says may be what its items hold, and the log is a file that nobody encrypts.
 func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
-	log := private(private(zap.New(core)))
+	log := redact(redact(zap.New(core)))
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "marker"}
 	wrapped := fmt.Errorf("around: %w", temporal.NewApplicationError("marker", "task_error", *fault))
 	log.Warn("a call failed", zap.String(logkey.Fault, fault.Error()), zap.String(logkey.Pool, "gpu"))
@@ -35,5 +35,5 @@ func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	require.Contains(t, text, "the disk is full")
 	require.Contains(t, text, "task_error (not in the log")
 	require.Len(t, lines.All(), 6)
-	require.False(t, private(zap.NewNop()).Core().Enabled(zapcore.ErrorLevel))
+	require.False(t, redact(zap.NewNop()).Core().Enabled(zapcore.ErrorLevel))
 }

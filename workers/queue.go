@@ -28,15 +28,15 @@ type queue struct {
 }
 
 const (
-	// Polls in flight: more than a few cost the server and gain nothing.
+	// Polls in flight. More than a few cost the server and gain nothing.
 	mostPolls     = 8
 	workflowPolls = 4
 	lightPolls    = 4
-	// Light activities read and write the store; a merge is bound by it, not by the processor.
+	// The store limits light activities, not the processor.
 	lightActivities = 16
 )
 
-// options are what all queues have in common.
+// options are those of all queues.
 func (w *Worker) options(name string) worker.Options {
 	return worker.Options{
 		DeploymentOptions:      w.config.Temporal.Version(w.o.Version),
@@ -47,7 +47,7 @@ func (w *Worker) options(name string) worker.Options {
 		MaxHeartbeatThrottleInterval:     contract.HeartbeatEvery,
 		DefaultHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
-			w.well.end(fmt.Errorf("queue %s is served no more: %w", name, err))
+			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
@@ -57,8 +57,8 @@ func (w *Worker) options(name string) worker.Options {
 	}
 }
 
-// light is the queue of workflows and light activities.
-func (w *Worker) light() queue {
+// lightQueue is the queue of workflows and light activities.
+func (w *Worker) lightQueue() queue {
 	o := w.options(gpumux.Queue)
 	o.MaxConcurrentWorkflowTaskPollers = workflowPolls
 	o.MaxConcurrentActivityTaskPollers = lightPolls
@@ -69,12 +69,12 @@ func (w *Worker) light() queue {
 	}}
 }
 
-// polling counts the workers that have asked a queue for work lately; 0 where the server does not say.
-func (w *Worker) polling(queue string) func(context.Context) int {
+// countPollers counts the workers that have asked a queue for work lately. It returns 0 if the server does not say.
+func (w *Worker) countPollers(name string) func(context.Context) int {
 	return func(ctx context.Context) int {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		asked, err := w.client.DescribeTaskQueue(ctx, queue, enums.TASK_QUEUE_TYPE_ACTIVITY)
+		asked, err := w.client.DescribeTaskQueue(ctx, name, enums.TASK_QUEUE_TYPE_ACTIVITY)
 		if err != nil {
 			return 0
 		}
@@ -86,8 +86,8 @@ func (w *Worker) polling(queue string) func(context.Context) int {
 	}
 }
 
-// own is the worker's own queue, so that each worker can be asked, by a workflow where the server has no standalone activities.
-func (w *Worker) own() queue {
+// ownQueue is the worker's own queue, so that clients can ask each worker. If the server has no standalone activities, a workflow asks.
+func (w *Worker) ownQueue() queue {
 	name := contract.WorkerQueue(w.identity)
 	o := w.options(name)
 	o.MaxConcurrentWorkflowTaskPollers = 2
@@ -99,8 +99,8 @@ func (w *Worker) own() queue {
 	}}
 }
 
-// queues are the pool's own queue and one per device, which share the pool's slots through one supplier.
-func (w *Worker) queues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
+// poolQueues are the pool's own queue and one per device. They share the pool's slots through one supplier.
+func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
 	groups := map[string]string{}
 	for _, g := range p.Groups {
 		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
@@ -113,15 +113,15 @@ func (w *Worker) queues(p config.Placement, pl *pool.Pool, guard *health.Guard, 
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
 		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
-		o.Tuner = tuner{s}
+		o.Tuner = newTuner(s)
 		run := &runner{
-			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, size: size, allowance: w.memory.Allowance,
+			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log,
 			lost: func(group, why string) { guard.Lost(pl, group, why) },
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
-				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.polling(name),
+				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
 				Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
 				Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
@@ -134,19 +134,21 @@ func (w *Worker) queues(p config.Placement, pl *pool.Pool, guard *health.Guard, 
 	return out
 }
 
-// tuner has the pool's supplier for activities. The rest is never asked for: these queues carry nothing else.
-type tuner struct{ activities worker.SlotSupplier }
+// tuner has the pool's supplier for activities. A pool's queues carry nothing else.
+type tuner struct {
+	worker.WorkerTuner
+	activities worker.SlotSupplier
+}
 
-func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier    { return t.activities }
-func (t tuner) GetWorkflowTaskSlotSupplier() worker.SlotSupplier    { return one() }
-func (t tuner) GetLocalActivitySlotSupplier() worker.SlotSupplier   { return one() }
-func (t tuner) GetNexusSlotSupplier() worker.SlotSupplier           { return one() }
-func (t tuner) GetSessionActivitySlotSupplier() worker.SlotSupplier { return one() }
+// GetActivityTaskSlotSupplier is worker.WorkerTuner's.
+func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier { return t.activities }
 
-func one() worker.SlotSupplier {
-	s, err := worker.NewFixedSizeSlotSupplier(1)
+func newTuner(s *supplier) tuner {
+	rest, err := worker.NewFixedSizeTuner(worker.FixedSizeTunerOptions{
+		NumWorkflowSlots: 1, NumActivitySlots: 1, NumLocalActivitySlots: 1, NumNexusSlots: 1,
+	})
 	if err != nil {
 		panic(err) // 1 is a valid size
 	}
-	return s
+	return tuner{rest, s}
 }

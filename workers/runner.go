@@ -26,18 +26,18 @@ type runner struct {
 	pool  *pool.Pool
 	group string // empty: any device of the pool
 	tasks *config.Catalog
-	// user is whom tasks run as that do not say.
+	// user is whom tasks without a user of their own run as.
 	user *process.User
 	// halt ends with pool.ErrStopped when running calls must be given up.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
 	contact *contact.Contact
-	// size measures the calls of a pool with slots: auto; nil otherwise.
-	size *autoslots.Sizing
-	// allowance is what a process of a task takes on a model of device beside its data.
+	// sizing measures the calls of a pool with slots: auto; nil otherwise.
+	sizing *autoslots.Sizing
+	// allowance is the memory that a process of a task takes on a model of device beside its data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
-	// lost is told of devices that failed under a call.
+	// lost is called for a device that failed under a call.
 	lost func(group, why string)
 	log  *zap.Logger
 }
@@ -67,9 +67,9 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
-	stint := r.size.Begin(h, task.Name, call.Whole)
+	stint := r.sizing.Begin(h, task.Name, call.Whole)
 	defer stint.End()
-	in := r.call(call, task, h, stint)
+	in := r.slotCall(call, task, h, stint)
 	in.Held = func() error { return r.contact.Check(held) }
 	if call.Whole {
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
@@ -82,18 +82,18 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	err = h.Run(ctx, in)
 	if err != nil {
-		// A call that lapsed took no item with it that was still this worker's.
+		// If the server has handed the chunk on meanwhile, no item is to blame.
 		err = cmp.Or(r.contact.Check(held), err)
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		r.failed(h, task.Name, call.Whole, fault)
+		r.report(h, task.Name, call.Whole, fault)
 	}
 	return err
 }
 
-// call is what the slot is asked for, with its process within the budget.
-func (r *runner) call(call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
+// slotCall is the call for the slot, with the budget of its process.
+func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Items: call.Items, Done: func(d slot.Done) {
@@ -119,13 +119,14 @@ func (r *runner) call(call activities.Call, task launch.Task, h *pool.Handle, st
 	return in
 }
 
-// failed tells everybody whom a failed call concerns.
-func (r *runner) failed(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
+// report logs and counts a failed call, and reports a lost device.
+func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
-	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot), zap.String(logkey.Device, fault.Device),
-		zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)), zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
+	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot),
+		zap.String(logkey.Device, fault.Device), zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)),
+		zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
 	if !whole {
-		r.size.Failed(task, fault.Kind)
+		r.sizing.Failed(task, fault.Kind)
 	}
 	if fault.Kind == gpumux.DeviceLost {
 		r.lost(h.Group, fault.Message)

@@ -119,11 +119,11 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 		require.Equal(t, strings.Join(lines, "\n")+"\n", text)
 	}
 	expect(http.StatusServiceUnavailable, "the worker is starting")
-	w.well.serving.Store(true)
+	w.state.serving.Store(true)
 	expect(http.StatusOK, "ok")
 	now += contact.Lease + 2*time.Second
-	w.well.end(errors.New("queue gpumux is served no more: gone"))
+	w.state.addEnded(errors.New("queue gpumux is served no more: gone"))
 	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
-	w.well.stopping.Store(true)
+	w.state.stopping.Store(true)
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
 }

@@ -17,7 +17,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(pool.ErrStopped) })()
 	w.stopOnce.Do(func() {
 		w.end()
-		w.well.stopping.Store(true)
+		w.state.stopping.Store(true)
 		go func() {
 			defer close(w.stopped)
 			w.stopErr = w.shutdown()
@@ -55,7 +55,7 @@ func (w *Worker) shutdown() error {
 	return err
 }
 
-// drain ends the serving of queues and waits for the chunks that run.
+// drain stops serving the queues and waits for the chunks that run.
 func (w *Worker) drain() error {
 	var all sync.WaitGroup
 	for _, served := range w.serving {
@@ -81,7 +81,7 @@ func (w *Worker) drain() error {
 	return errors.Join(errs...)
 }
 
-// endProcesses returns when no process is left. What does not end is the sweeper's, once this program has ended.
+// endProcesses returns when no process is left. The sweeper ends the others after this program has ended.
 func (w *Worker) endProcesses(well bool) error {
 	ctx, cancel := w.patience()
 	defer cancel()
@@ -105,7 +105,7 @@ func (w *Worker) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), w.o.Grace+w.slack)
 }
 
-// await waits for something that should end soon; what does not goes on by itself.
+// await waits for end. If end takes too long, it goes on by itself.
 func (w *Worker) await(what string, end func()) error {
 	ctx, cancel := w.patience()
 	defer cancel()

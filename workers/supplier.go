@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// young is how long a poll counts as about to bring work. A queue with work answers sooner, so that after this time the poll
-// is taken for idle and another queue may use the same free slot.
+// young is how long a poll counts as about to bring work. A queue with work answers sooner. An older poll counts as idle, and another
+// queue may use the same free slot.
 const young = 50 * time.Millisecond
 
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue and its devices'
@@ -81,7 +81,7 @@ func (s *supplier) ReserveSlot(ctx context.Context, info worker.SlotReservationI
 	s.asking = slices.DeleteFunc(s.asking, func(o *ask) bool { return o == a })
 	select {
 	case permit := <-a.grant: // granted at the same moment
-		s.end(permit)
+		s.release(permit)
 	default:
 	}
 	return nil, ctx.Err()
@@ -109,7 +109,7 @@ func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
 func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(info.Permit())
+	s.release(info.Permit())
 }
 
 // MaxSlots is for metrics.
@@ -140,8 +140,8 @@ func (s *supplier) drain(ctx context.Context) error {
 	}
 }
 
-// end forgets a permit; the caller holds the lock.
-func (s *supplier) end(permit *worker.SlotPermit) {
+// release drops a permit. The caller holds the lock.
+func (s *supplier) release(permit *worker.SlotPermit) {
 	p, ok := permit.UserData.(*poll)
 	if !ok {
 		return
@@ -166,8 +166,8 @@ func (s *supplier) forget(p *poll) {
 	s.idle = slices.DeleteFunc(s.idle, func(o *poll) bool { return o == p })
 }
 
-// grant issues every permit that may be issued now, and comes back when the oldest young poll has aged if somebody waits for
-// that. The caller holds the lock.
+// grant issues every permit that may be issued now. If an ask waits for the oldest young poll, it runs again when that poll has aged.
+// The caller holds the lock.
 func (s *supplier) grant() {
 	free := s.pool.Slots("") - s.total
 	now := s.now()

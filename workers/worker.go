@@ -70,7 +70,7 @@ type Worker struct {
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
 	failed     chan error
-	well       standing
+	state      liveness
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
 	halt       context.Context // ends when running calls must be given up
@@ -128,7 +128,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 		w.storeURL, err = c.StoreURL()
 	}
 	if err == nil {
-		err = w.seal()
+		err = w.readKeys()
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.closeInventory())
@@ -136,8 +136,8 @@ func New(c config.Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
-// Start opens the store, connects and returns when the worker asks for work. A failed start leaves nothing behind and can
-// not be tried again; another call after success does nothing.
+// Start opens the store, connects and returns when the worker asks for work. A failed start leaves nothing behind and cannot be tried
+// again. Another call after success does nothing.
 func (w *Worker) Start(ctx context.Context) error {
 	w.starting.Lock()
 	if w.life.Err() != nil {
@@ -163,7 +163,7 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) error {
-	runtime, err := w.runtime()
+	runtime, err := w.installRuntime()
 	if err != nil {
 		return err
 	}
@@ -194,27 +194,28 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serve(w.openPools(guarding, runtime)); err != nil {
 		return err
 	}
-	w.well.serving.Store(true)
+	w.state.serving.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
-	if os.Geteuid() == 0 && len(w.users()) == 0 {
+	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
 	}
 	return ctx.Err()
 }
 
-// openPools makes the slots of all pools, has their devices and numbers looked after until guarding ends, and returns their queues.
+// openPools makes the slots of all pools and returns their queues. Until guarding ends, it watches the pools' devices and adapts the
+// numbers of slots.
 func (w *Worker) openPools(guarding context.Context, runtime string) (queues []queue) {
 	w.templates = template.NewSet(w.log)
 	guard := health.New(w.inventory, 10*time.Second, w.log)
 	for _, p := range w.placements {
-		opened := w.open(p, runtime)
+		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
 		var size *autoslots.Sizing
 		if p.Auto() {
 			size = autoslots.New(opened, p, w.inventory, w.log)
 			w.guards.Go(func() { size.Run(guarding) })
 		}
-		queues = append(queues, w.queues(p, opened, guard, size)...)
+		queues = append(queues, w.poolQueues(p, opened, guard, size)...)
 	}
 	w.guards.Go(func() { guard.Run(guarding) })
 	return queues
@@ -222,7 +223,7 @@ func (w *Worker) openPools(guarding context.Context, runtime string) (queues []q
 
 // serve asks Temporal for the work of the queues, and of the worker's own.
 func (w *Worker) serve(queues []queue) error {
-	for _, q := range append(queues, w.light(), w.own()) {
+	for _, q := range append(queues, w.lightQueue(), w.ownQueue()) {
 		served := worker.New(w.client, q.name, q.options)
 		q.register(served)
 		if err := served.Start(); err != nil {
@@ -233,9 +234,9 @@ func (w *Worker) serve(queues []queue) error {
 	return nil
 }
 
-// runtime writes the Python runtime, into a folder of its own when the user has no cache folder.
-func (w *Worker) runtime() (string, error) {
-	users, dir := w.users(), w.o.Runtime
+// installRuntime writes the Python runtime, into a temporary folder if the user has no cache folder.
+func (w *Worker) installRuntime() (string, error) {
+	users, dir := w.namedUsers(), w.o.Runtime
 	lasting := dir // a folder that outlives the worker, or ""
 	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
 		cache = filepath.Join(cache, "gpumux")
@@ -264,7 +265,7 @@ func (w *Worker) runtime() (string, error) {
 	return path, w.makeHomes(cmp.Or(lasting, dir), users)
 }
 
-// makeHomes makes what HOME is for tasks, elsewhere where dir can only be read, and for those of users who have none.
+// makeHomes makes the folder that is HOME for tasks, outside of dir if that is read-only, and the homes of users who have none.
 func (w *Worker) makeHomes(dir string, users []*process.User) error {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) != nil {
@@ -282,8 +283,8 @@ func (w *Worker) makeHomes(dir string, users []*process.User) error {
 	return nil
 }
 
-// users are those that tasks and pools name.
-func (w *Worker) users() []*process.User {
+// namedUsers are the users that tasks and pools name.
+func (w *Worker) namedUsers() []*process.User {
 	users := w.tasks.Users()
 	for _, p := range w.placements {
 		users = append(users, p.RunAs)
@@ -291,12 +292,12 @@ func (w *Worker) users() []*process.User {
 	return slices.DeleteFunc(users, func(u *process.User) bool { return u == nil })
 }
 
-// open makes a pool's slots. A task process starts with the first call.
-func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
+// openPool makes a pool's slots. A task process starts with the first call.
+func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	var handles []*pool.Handle
 	for _, g := range p.Groups {
 		for range p.Most {
-			handles = append(handles, w.handle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
+			handles = append(handles, w.newHandle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
 		}
 	}
 	opened := pool.New(p.Name, handles)
@@ -306,8 +307,8 @@ func (w *Worker) open(p config.Placement, runtime string) *pool.Pool {
 	return opened
 }
 
-// handle makes one slot of a pool on a group of devices.
-func (w *Worker) handle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
+// newHandle makes one slot of a pool on a group of devices.
+func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
 	alone := p.Pool
 	alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
@@ -330,14 +331,6 @@ func (w *Worker) handle(name string, p config.Placement, g config.Group, runtime
 	return &pool.Handle{Slot: runs, Group: g.Name, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
-// sdkMetrics takes the SDK's metrics where somebody may see them.
-func (w *Worker) sdkMetrics() client.MetricsHandler {
-	if w.config.Metrics == "" {
-		return nil
-	}
-	return w.metrics.SDK()
-}
-
 func (w *Worker) serveMetrics() error {
 	if w.config.Metrics == "" {
 		return nil
@@ -350,13 +343,13 @@ func (w *Worker) serveMetrics() error {
 	return err
 }
 
-// Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. The worker should then
-// be stopped.
+// Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. Stop the worker then.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
 // Describe is what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
-	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL, Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
+	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
+		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
 	for i, p := range w.placements {
 		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
 		if w.memory != nil {
