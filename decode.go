@@ -2,6 +2,7 @@ package gpumux
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -14,18 +15,18 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on any input, whoever sent it. They are checked before memory is taken for what the input says.
+// Limits on any input. They are checked before the input takes memory.
 const (
 	// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
 	maxInput = 4 << 20
 	// maxEntries is the most entries that all lists of an input hold together.
 	maxEntries = 1 << 18
-	// mostProblems is how many mistakes are told one by one.
+	// mostProblems is how many mistakes an error lists.
 	mostProblems = 20
 )
 
-// Decode reads an input from JSON. The error is an *InputError with every mistake, of shape and of sense: a value of the wrong
-// type, a field that does not exist, and what the input's own Validate finds. Reading takes memory in proportion to the data.
+// Decode reads an input from JSON. The error is an *InputError with every mistake: values of the wrong type, fields that do not exist,
+// and what the input's own Validate finds. Reading takes memory in proportion to the data.
 func Decode[In interface{ Validate() error }](data []byte, in *In) error {
 	var p problems
 	if len(data) > maxInput {
@@ -64,14 +65,14 @@ func Decode[In interface{ Validate() error }](data []byte, in *In) error {
 // problems gathers the mistakes of an input.
 type problems []Problem
 
-// add takes in a mistake; one more than are told stands for all others.
+// add adds a mistake. One more than the error lists stands for all others.
 func (p *problems) add(field, format string, args ...any) {
 	if len(*p) <= mostProblems {
 		*p = append(*p, Problem{field, fmt.Sprintf(format, args...)})
 	}
 }
 
-// about reports whether there is a mistake in a field or in what is inside of it.
+// about reports whether there is a mistake in a field or inside of it.
 func (p problems) about(field string) bool {
 	return slices.ContainsFunc(p, func(told Problem) bool {
 		rest, inside := strings.CutPrefix(told.Field, field)
@@ -90,8 +91,8 @@ func (p problems) err(what string) error {
 	return &InputError{What: what, Problems: p}
 }
 
-// shape compares valid JSON with a type. It returns the JSON with null in place of each value that does not fit, so that it can
-// be decoded, and what is wrong with those.
+// shape compares valid JSON with a type. It returns the JSON with null in place of each value that does not fit, so that it can be
+// decoded, and the mistakes.
 func shape(data []byte, t reflect.Type) ([]byte, problems) {
 	s := &shaper{data: data, left: maxEntries}
 	if s.space(); s.data[s.at] == 'n' {
@@ -167,8 +168,8 @@ func (s *shaper) text() []byte {
 	return s.data[start:s.at]
 }
 
-// name passes over a string and returns what it says.
-func (s *shaper) name() string {
+// memberName passes over a string and returns it decoded.
+func (s *shaper) memberName() string {
 	quoted := s.text()
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
@@ -183,7 +184,7 @@ var rawMessage = reflect.TypeFor[json.RawMessage]()
 // value compares the value that begins here with a type.
 func (s *shaper) value(t reflect.Type, field string) {
 	s.space()
-	if s.data[s.at] == 'n' || t == rawMessage { // null stands for a field that is left out
+	if s.data[s.at] == 'n' || t == rawMessage { // null means that the field is left out
 		s.skip()
 		return
 	}
@@ -213,7 +214,7 @@ func (s *shaper) value(t reflect.Type, field string) {
 		}
 	default:
 		got := s.skip()
-		s.wrong(start, field, "%s is %s; %s belongs here", excerpt(got), words[first], wanted(kind))
+		s.wrong(start, field, "%s is %s; %s belongs here", excerpt(got), cmp.Or(words[first], "a number"), wanted(kind))
 	}
 }
 
@@ -226,9 +227,9 @@ func (s *shaper) judge(value []byte, into any, field string, start int) {
 		}
 	}
 	err := json.Unmarshal(value, into)
-	var shape *json.UnmarshalTypeError
+	var mismatch *json.UnmarshalTypeError
 	switch {
-	case errors.As(err, &shape):
+	case errors.As(err, &mismatch):
 		s.wrong(start, field, "%s does not have the shape that belongs here", excerpt(value))
 	case err != nil:
 		s.wrong(start, field, "%v", err)
@@ -267,7 +268,7 @@ func (s *shaper) members(t reflect.Type, field string) {
 			s.at++
 			s.space()
 		}
-		name := s.name()
+		name := s.memberName()
 		s.space()
 		s.at++ // the colon
 		if t.Kind() == reflect.Map {
@@ -355,12 +356,8 @@ func names(members []member) string {
 	return strings.Join(all, ", ")
 }
 
-// words name a JSON value by its first byte.
-var words = map[byte]string{
-	'"': "a string", '{': "an object", '[': "a list", 't': "true or false", 'f': "true or false", '-': "a number",
-	'0': "a number", '1': "a number", '2': "a number", '3': "a number", '4': "a number", '5': "a number", '6': "a number",
-	'7': "a number", '8': "a number", '9': "a number",
-}
+// words name a JSON value by its first byte. All other bytes begin a number.
+var words = map[byte]string{'"': "a string", '{': "an object", '[': "a list", 't': "true or false", 'f': "true or false"}
 
 func wanted(k reflect.Kind) string {
 	switch k {

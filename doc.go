@@ -1,8 +1,8 @@
 // Package gpumux holds the words of the product as types: what a map is given, what a chunk carries, what an item came to.
 //
-// It owns the vocabulary that every other package shares, the names of queues, workflows and activities, and the rules that
-// say whether an input is valid. It never does input or output and imports only the standard library, so that workflow code
-// can use it. It holds no state and so never has to stop.
+// It owns the vocabulary that every other package shares, the names of queues, workflows and activities, and the rules for valid
+// inputs. It never does input or output and imports only the standard library, so that workflow code can use it. It holds no state
+// and so never has to stop.
 //
 // The words, one per thing:
 //

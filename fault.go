@@ -43,8 +43,8 @@ func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout ||
 // Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Item is the beginning of the item that failed, at most itemBytes of its JSON. Index is its position in the map; a fault that
-	// stands in a Result has it there instead.
+	// Item is the beginning of the item that failed, at most itemBytes of its JSON. Index is its position in the map. The fault of a
+	// Result has no Index: the Result has it.
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item.
@@ -78,7 +78,7 @@ type Fault struct {
 	Batch int `json:"batch,omitempty"`
 	// Alone says that no other item had run in the process that died, so the item itself is to blame.
 	Alone bool `json:"alone,omitempty"`
-	// Blameless says that nothing the item did explains the fault, so that trying it again costs no attempt.
+	// Blameless says that the item did not cause the fault, so that trying it again costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
 }
 
@@ -93,7 +93,7 @@ func (f *Fault) OfItem(item []byte) {
 	}
 }
 
-// Of says which item failed, as far as the fault knows: "item 7 = {…}", or nothing.
+// Of says which item failed, such as "item 7 = {…}". It is empty if the fault does not know.
 func (f *Fault) Of() string {
 	switch {
 	case f.Index == nil:
@@ -109,10 +109,10 @@ func (f *Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(string(f.Kind))
 	if f.Slot != "" {
-		b.WriteString(fmt.Sprintf(" in slot %s", f.Slot))
+		fmt.Fprintf(&b, " in slot %s", f.Slot)
 	}
 	if f.Device != "" {
-		b.WriteString(fmt.Sprintf(" on %s", f.Device))
+		fmt.Fprintf(&b, " on %s", f.Device)
 	}
 	b.WriteString(": ")
 	if f.Class != "" {
@@ -120,16 +120,16 @@ func (f *Fault) Error() string {
 	}
 	b.WriteString(f.Message)
 	if f.Exit != "" && !strings.Contains(f.Message, f.Exit) {
-		b.WriteString(fmt.Sprintf(" (%s)", f.Exit))
+		fmt.Fprintf(&b, " (%s)", f.Exit)
 	}
 	if f.Budget > 0 {
-		b.WriteString(fmt.Sprintf("; budget %s", Size(f.Budget)))
+		fmt.Fprintf(&b, "; budget %s", Size(f.Budget))
 	}
 	if f.Peak > 0 {
-		b.WriteString(fmt.Sprintf(", peak %s", Size(f.Peak)))
+		fmt.Fprintf(&b, ", peak %s", Size(f.Peak))
 	}
 	if f.Requested > 0 {
-		b.WriteString(fmt.Sprintf(", asked for %s", Size(f.Requested)))
+		fmt.Fprintf(&b, ", asked for %s", Size(f.Requested))
 	}
 	if f.Hint != "" {
 		b.WriteString("; " + f.Hint)

@@ -36,8 +36,8 @@ const (
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
-	// Edition is the edition of the task's code to run with: where no worker has it, the map fails. Default: the one that the first
-	// worker asked has when the map starts. All items of a map run with one edition.
+	// Edition is the edition of the task's code to run with. If no worker has it, the map fails. Default: the edition of the first
+	// worker that answers when the map starts. All items of a map run with one edition.
 	Edition string `json:"edition,omitempty"`
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
@@ -202,7 +202,7 @@ func (e *InputError) Error() string {
 	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
-// UnmarshalJSON takes any JSON. What does not fit a field is left out of it and kept for Validate, which names it.
+// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate names it.
 func (in *MapInput) UnmarshalJSON(data []byte) error {
 	type plain MapInput
 	mended, mistakes := shape(data, reflect.TypeFor[plain]())
@@ -215,7 +215,7 @@ func (in *MapInput) UnmarshalJSON(data []byte) error {
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// CheckPool says what is wrong with a pool's name, or nil.
+// CheckPool returns what is wrong with a pool's name, or nil.
 func CheckPool(name string) error {
 	if !poolName.MatchString(name) {
 		return fmt.Errorf("pool name %.80q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
@@ -231,7 +231,7 @@ func (in MapInput) Rungs() []string {
 	return in.Ladder
 }
 
-// Len is the number of items, or -1 when only an index of the source can tell.
+// Len is the number of items, or -1 if only an index of the source can tell.
 func (in MapInput) Len() int64 {
 	switch {
 	case in.Range != nil:

@@ -11,7 +11,7 @@ import (
 // ScratchFolder is the folder of a store on disk that holds temporaries; no key begins with it.
 const ScratchFolder = ".tmp"
 
-// CheckKey says what is wrong with the key of an object in a store, or nil.
+// CheckKey returns what is wrong with the key of an object in a store, or nil.
 func CheckKey(key string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%.200q is not a key: %s; write it as folder/name.jsonl", key, why)
@@ -44,7 +44,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// checkOutput says what is wrong with the name of a results file, as far as that can be seen without the store, or nil.
+// checkOutput returns what is wrong with the name of a results file, or nil. It does not ask the store.
 func checkOutput(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":/")
 	switch {
@@ -63,8 +63,8 @@ func checkOutput(name string) error {
 	return CheckKey(path.Base(u.Path))
 }
 
-// CheckID says what is wrong with the ID of a workflow, or nil. Temporal takes more, but its clients send the ID in a header of
-// their calls, so that a workflow of another ID is started and never served.
+// CheckID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows with other IDs too, but never serves
+// them, because its clients send the ID in a header of their calls.
 func CheckID(id string) error {
 	const most = 1000
 	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })

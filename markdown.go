@@ -5,9 +5,8 @@ import (
 	"unicode"
 )
 
-// Plain writes text of others so that Markdown shows it as it is, in one line: names, faults and values can hold anything, and
-// the Web UI shows Markdown. What has no meaning there is left as it is; the rest becomes code, in which there are no links,
-// images and HTML.
+// Plain makes one line of text that Markdown, which the Web UI shows, leaves as it is: names, faults and values can hold anything.
+// Text with a meaning in Markdown becomes code, in which there are no links, images and HTML.
 func Plain(text string) string {
 	line := strings.Map(func(r rune) rune {
 		switch {
@@ -32,7 +31,7 @@ func Plain(text string) string {
 	}
 	fence := strings.Repeat("`", longest+1)
 	if longest > 0 {
-		// Code that begins or ends with a backtick needs a space between, of which Markdown takes one away.
+		// Code that begins or ends with a backtick needs a space beside it, which Markdown removes.
 		line = " " + line + " "
 	}
 	return fence + line + fence

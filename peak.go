@@ -7,15 +7,14 @@ import (
 	"math/bits"
 )
 
-// steps is into how many steps a digest divides each doubling of memory: it tells sizes apart to an eighth.
+// steps is the number of steps into which a digest divides each doubling of memory. So it tells sizes apart to an eighth.
 const steps = 8
 
-// mostSteps is more steps than the sizes that an int64 holds.
+// mostSteps is more than the number of steps of all sizes that an int64 holds.
 const mostSteps = 64 * steps
 
 // Peaks is a digest of the memory that items held at their peak, in bytes: how many of them lay in each step of size. Digests
-// merge without loss, so that a map of any size knows what its items needed. The zero value is empty; a nil digest reads as
-// an empty one.
+// merge without loss, so that a map of any size knows what its items needed. The zero value is empty, and so is a nil digest.
 //
 // In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the steps themselves as "first" and
 // "counts": counts[i] items lay in step first+i. Step s holds the sizes from (8 + s%8) << (s/8) up to the next step's.
@@ -28,19 +27,19 @@ type Peaks struct {
 	counts      []int64
 }
 
-// step numbers the sizes; sizes below a step's width share the first ones.
+// step is the number of the step that a size lies in.
 func step(bytes int64) int {
 	shift := max(0, bits.Len64(uint64(bytes))-4)
 	return shift*steps + int(bytes>>shift) - steps
 }
 
 // upper is the largest size in a step.
-func upper(step int) int64 {
-	shift := max(0, step) / steps
-	return int64(step-shift*steps+steps+1)<<shift - 1
+func upper(at int) int64 {
+	shift := max(0, at) / steps
+	return int64(at-shift*steps+steps+1)<<shift - 1
 }
 
-// Add takes in the peak of one item. A size below 1 is unknown and does not count.
+// Add adds the peak of one item. A size below 1 is unknown and does not count.
 func (p *Peaks) Add(bytes int64) {
 	if bytes > 0 {
 		p.count(step(bytes), 1)
@@ -48,7 +47,7 @@ func (p *Peaks) Add(bytes int64) {
 	}
 }
 
-// Merge takes in all of another digest.
+// Merge adds all of another digest.
 func (p *Peaks) Merge(other *Peaks) {
 	if other == nil {
 		return
@@ -62,18 +61,18 @@ func (p *Peaks) Merge(other *Peaks) {
 	p.Budget = max(p.Budget, other.Budget)
 }
 
-func (p *Peaks) count(step int, n int64) {
+func (p *Peaks) count(at int, n int64) {
 	if len(p.counts) == 0 {
-		p.first = step
+		p.first = at
 	}
-	if before := p.first - step; before > 0 {
+	if before := p.first - at; before > 0 {
 		p.counts = append(make([]int64, before), p.counts...)
-		p.first = step
+		p.first = at
 	}
-	for len(p.counts) <= step-p.first {
+	for len(p.counts) <= at-p.first {
 		p.counts = append(p.counts, 0)
 	}
-	p.counts[step-p.first] += n
+	p.counts[at-p.first] += n
 	p.items += n
 }
 
@@ -93,8 +92,7 @@ func (p *Peaks) Max() Size {
 	return Size(p.most)
 }
 
-// Quantile is a size that the share q of the items, from 0 to 1, did not pass. It is up to an eighth too large, never too
-// small.
+// Quantile is the size that a share q of the items, from 0 to 1, did not exceed. It is up to an eighth too large, never too small.
 func (p *Peaks) Quantile(q float64) Size {
 	if p == nil || p.items == 0 {
 		return 0
@@ -138,7 +136,7 @@ func (p *Peaks) String() string {
 	return text
 }
 
-// Known is p when it holds anything, else nil, for a field that is then left out.
+// Known is p, or nil if p is empty, so that JSON leaves the field out.
 func (p *Peaks) Known() *Peaks {
 	if p.Items() == 0 {
 		return nil
@@ -164,7 +162,7 @@ func (p *Peaks) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; the numbers that follow from the steps are not read.
+// UnmarshalJSON reads what MarshalJSON wrote. It computes the quantiles anew.
 func (p *Peaks) UnmarshalJSON(data []byte) error {
 	var in peaksJSON
 	if err := json.Unmarshal(data, &in); err != nil {

@@ -49,7 +49,7 @@ func RungQueue(rung string) (string, error) {
 	return DeviceQueue(pool, host, device), nil
 }
 
-// Describe is what a worker says of itself to clients, the answer of the activity DescribeWorker.
+// Describe is what a worker tells clients about itself, the answer of the activity DescribeWorker.
 type Describe struct {
 	// Identity is the worker's, host/process.
 	Identity string `json:"identity"`

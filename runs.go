@@ -17,9 +17,8 @@ type Span struct {
 // Len is the number of items.
 func (s Span) Len() int64 { return s.End - s.Start }
 
-// Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are one list of numbers, which stays short
-// for any pattern: the first index, how many follow each other, then in turn how many are left out and how many follow. Items 5,
-// 6, 7 and 10 are [5,3,2,1].
+// Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are one list of numbers: the first index, how
+// many follow each other, then in turn how many are left out and how many follow. Items 5, 6, 7 and 10 are [5,3,2,1].
 type Runs []Span
 
 // Len is the number of items.
@@ -30,7 +29,7 @@ func (r Runs) Len() (n int64) {
 	return n
 }
 
-// Take cuts the first n items off, of at most so many runs. Copies of r stay as they are.
+// Take cuts the first n items off, or fewer if they lie in more than so many runs. Copies of r do not change.
 func (r *Runs) Take(n int64, runs int) (taken Runs) {
 	rest := *r
 	for len(rest) > 0 && n > 0 && len(taken) < runs {
@@ -49,7 +48,7 @@ func (r *Runs) Take(n int64, runs int) (taken Runs) {
 	return taken
 }
 
-// After is what is left behind the first n items.
+// After is all but the first n items.
 func (r Runs) After(n int64) Runs {
 	r.Take(n, len(r))
 	return r
@@ -58,7 +57,7 @@ func (r Runs) After(n int64) Runs {
 // First is the first n items.
 func (r Runs) First(n int64) Runs { return r.Take(n, len(r)) }
 
-// Find is the run that an index is in, or would come before.
+// Find returns the run that an index is in, or the one behind it.
 func (r Runs) Find(index int64) (at int, inside bool) {
 	at, _ = slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
 		if run.End <= index {
@@ -78,7 +77,7 @@ func (r Runs) Covers(span Span) bool {
 // Has reports whether an index is among them.
 func (r Runs) Has(index int64) bool { return r.Covers(Span{index, index + 1}) }
 
-// Add puts an index among them, at no cost behind all others.
+// Add adds an index. It is fast for one behind all others.
 func (r *Runs) Add(index int64) {
 	all, n := *r, len(*r)
 	if n == 0 || all[n-1].End < index {
@@ -125,7 +124,7 @@ func (r Runs) Union(other Runs) Runs {
 	return all
 }
 
-// MarshalJSON writes the numbers.
+// MarshalJSON writes the list of numbers.
 func (r Runs) MarshalJSON() ([]byte, error) {
 	numbers := make([]int64, 0, 2*len(r))
 	end := int64(0)

@@ -91,7 +91,7 @@ type mapping struct {
 	lost   string
 	// segmentCount counts those that were started, running holds those that have not ended.
 	segmentCount int
-	segmentsOpen map[string]*child
+	segmentsOpen map[string]*segmentRun
 	// changed wakes the coroutine that starts segments; the engine's own flag wakes the engine.
 	changed bool
 }

@@ -52,8 +52,8 @@ func (s segmentStatus) possible(items int64) bool {
 		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
 }
 
-// child is a segment under way.
-type child struct {
+// segmentRun is a segment under way.
+type segmentRun struct {
 	future workflow.ChildWorkflowFuture
 	items  int64
 	last   segmentStatus
@@ -62,7 +62,7 @@ type child struct {
 // work runs the map's pieces: the first chunks here, which is all that most maps have, and the rest in segments. If it returns with
 // pieces left, the map should continue as a new run; nothing is in flight then.
 func (m *mapping) work(ctx workflow.Context, resumed bool) error {
-	m.segmentsOpen = map[string]*child{}
+	m.segmentsOpen = map[string]*segmentRun{}
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	own, began := false, m.engine.chunks
@@ -126,7 +126,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, describeWork(pieces[0].Work))),
 	}
-	r := &child{}
+	r := &segmentRun{}
 	for _, piece := range pieces {
 		r.items += piece.Len()
 	}

@@ -6,8 +6,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Carry is the state of a map between its workflows: what it takes along when it continues as a new run to keep its history
-// short, what a segment is given, and what a segment came to.
+// Carry is the state of a map between its workflows: from one run to the next, from a map to a segment, and from a segment back.
 type Carry struct {
 	Source    *gpumux.Source        `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
@@ -42,6 +41,6 @@ type Carry struct {
 type Piece struct {
 	Work
 	Rung int `json:"rung,omitempty"`
-	// Pace is the time per item when it is known to be longer than elsewhere, from the chunk that handed the piece back.
+	// Pace is the time per item in the chunk that handed the piece back, if that was longer than elsewhere.
 	Pace gpumux.Duration `json:"pace,omitempty"`
 }

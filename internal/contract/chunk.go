@@ -7,11 +7,11 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HeartbeatTimeout is how long the server waits for a sign of life from whoever runs a chunk before it hands the chunk on. Workers
-// derive from it how soon everything that they run must be gone when they lose sight of the server.
+// HeartbeatTimeout is how long the server waits for a heartbeat of a chunk before it hands the chunk on. Workers derive from it how
+// soon all that they run must end when the server does not answer.
 const HeartbeatTimeout = 10 * time.Second
 
-// HeartbeatEvery is how often a running activity says that it lives.
+// HeartbeatEvery is how often a running activity sends a heartbeat.
 const HeartbeatEvery = 2 * time.Second
 
 // Chunk is the input of the activity RunChunk: some items of one map.
@@ -56,8 +56,8 @@ type Claim struct {
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
-	// Covered is how many of the chunk's items, from its first on, this call has dealt with: all, or fewer when the results of more
-	// would not have fitted the history, or when the chunk took longer than its Limit. Pace is then what its last items took, each.
+	// Covered is how many of the chunk's items, from its first on, are done: all, or fewer if further results would not fit the
+	// history, or if the chunk took longer than its Limit. Pace is the time of each of its last items then.
 	Covered   int64                 `json:"covered"`
 	Pace      gpumux.Duration       `json:"pace,omitempty"`
 	Succeeded int64                 `json:"succeeded"`
@@ -74,7 +74,7 @@ type ChunkResult struct {
 	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
 	// that only a process knows that it has loaded.
 	Edition string `json:"edition,omitempty"`
-	// Peak is the memory that the items needed, those that ran in this call and were measured.
+	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
 	Worker string `json:"worker,omitempty"`

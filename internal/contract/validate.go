@@ -31,7 +31,7 @@ func (p mistakes) err(what string) error {
 // mostMistakes is how many mistakes are told.
 const mostMistakes = 20
 
-// asInMap checks what an input has in common with that of a map.
+// asInMap checks the fields that an input shares with that of a map.
 func (p *mistakes) asInMap(in gpumux.MapInput) {
 	if in.Task == "" {
 		in.Task = "any"
@@ -279,7 +279,7 @@ func (p *mistakes) span(prefix string, s gpumux.Span) {
 	}
 }
 
-// source checks a file of items of which those before end are wanted.
+// source checks a file of items, which must have those before end.
 func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
 	p.given(prefix+"url", s.URL)
 	p.given(prefix+"index", s.Index)

@@ -4,8 +4,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, for
-// items in a pattern that is too long to travel.
+// Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, if the runs
+// are too many to travel.
 type Work struct {
 	Runs gpumux.Runs `json:"runs,omitempty"`
 	// List is a file of indices, one per line, with its index like any source.
@@ -50,7 +50,7 @@ func (w *Work) take(n int64, runs int) Work {
 	return taken
 }
 
-// After is what is left behind the first n items.
+// After is all but the first n items.
 func (w Work) After(n int64) Work {
 	if w.List == nil {
 		return Work{Runs: w.Runs.After(n)}

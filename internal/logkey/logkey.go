@@ -1,4 +1,4 @@
-// Package logkey has the keys of log fields, so that one thing has one name in every line. It owns nothing else.
+// Package logkey has the keys of log fields, so that a thing has the same name in every line. It owns nothing else.
 package logkey
 
 // A line about a slot carries slot and device, and pid where there is a process.

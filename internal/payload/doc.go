@@ -1,6 +1,6 @@
-// Package payload is how both sides of the Temporal server read what the other one sent.
+// Package payload reads what workflows and activities are sent.
 //
 // It owns the way from a payload to a checked input: anybody who may use the namespace can send any bytes to any workflow and
-// activity, so nothing is done before the whole input was read and found good. It never decides what a good input is, which each
-// input's Validate does, nor how its error is told. It holds no state and so never has to stop.
+// activity, so nothing happens before the whole input was read and checked. It never decides what a valid input is; each input's
+// Validate does. It never decides how its error is told. It holds no state and so never has to stop.
 package payload

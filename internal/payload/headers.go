@@ -7,9 +7,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Headers passes on every header that a workflow was started with, such as one that traces or names a tenant, to its activities,
-// its children and the run that continues it. It reads none, so that a worker need not know them. It is a
-// workflow.ContextPropagator.
+// Headers passes every header that a workflow was started with on to its activities, its children and the run that continues it. Such
+// a header traces or names a tenant. Headers reads none, so that a worker need not know them. It is a workflow.ContextPropagator.
 type Headers struct{}
 
 // carried is the key of the headers in a context.

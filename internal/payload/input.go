@@ -8,11 +8,9 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Decode reads an input that arrived, after the codecs and before anything else has looked at it. The error is an
-// *gpumux.InputError with every mistake, and stays however often it is tried.
+// Decode reads an input behind the codecs. The error is a *gpumux.InputError with every mistake; trying again cannot help.
 //
-// Workflows and activities take a converter.RawValue for it: an input that the SDK itself cannot decode fails in a way that
-// Temporal retries for ever.
+// Workflows and activities take a converter.RawValue for it: Temporal retries for ever what the SDK itself cannot decode.
 func Decode[In interface{ Validate() error }](raw converter.RawValue, in *In) error {
 	payload := raw.Payload()
 	switch encoding := string(payload.GetMetadata()[converter.MetadataEncoding]); encoding {

@@ -1,6 +1,6 @@
-// Package skip is the one way in which a test is left out, so that every reason is known by name.
+// Package skip is the one way to leave a test out, so that every reason has a name.
 //
-// It owns the reasons and the variable that makes failures of them. It never decides whether a test can run.
+// It owns the reasons and the variable that turns them into failures. It never decides whether a test can run.
 package skip
 
 import (
