@@ -60,7 +60,7 @@ func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]b
 func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error {
 		f := &follower{h: h, o: FollowOptions{Unordered: true}}
-		if err := f.open(ctx); err != nil {
+		if err := f.findTail(ctx); err != nil {
 			return err
 		}
 		if f.tail == nil {
@@ -153,7 +153,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 // look gives what is new in the store. What the store cannot tell now it may tell later, or the results file in the end.
 func (f *follower) look(ctx context.Context, last bool, give func(line []byte) error) error {
 	if f.tail == nil {
-		if err := f.open(ctx); err != nil || f.tail == nil {
+		if err := f.findTail(ctx); err != nil || f.tail == nil {
 			return err
 		}
 	}
@@ -180,8 +180,8 @@ func (f *follower) look(ctx context.Context, last bool, give func(line []byte) e
 	return nil
 }
 
-// open finds the folder of the run's results. A run that keeps them elsewhere, or that nobody can answer for, has none yet.
-func (f *follower) open(ctx context.Context) error {
+// findTail finds the folder of the run's results. A run that keeps them elsewhere, or that nobody can answer for, has none yet.
+func (f *follower) findTail(ctx context.Context) error {
 	output := f.h.run.Memo.Output
 	known := output != ""
 	if !known {

@@ -62,7 +62,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 		}
 	}
 	if o.Counts {
-		s.count(ctx, maps, runs)
+		s.fillCounts(ctx, maps, runs)
 	}
 	return maps, nil
 }
@@ -117,8 +117,8 @@ func listed(r *run) Listed {
 	return l
 }
 
-// count fills in how far each map is: the completed ones have a summary, the running ones are asked.
-func (s *Starter) count(ctx context.Context, maps []Listed, runs []*run) {
+// fillCounts says how far each map is: the completed ones have a summary, the running ones are asked.
+func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
 	rung, err := s.served(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
 	const most = 8

@@ -109,11 +109,11 @@ func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	if err != nil {
 		return nil, &NoStore{Err: err}
 	}
-	return s.open(ctx, offer.Store, offer.Host)
+	return s.openStore(ctx, offer.Store, offer.Host)
 }
 
-// open opens the workers' store when it can be the same one from here; the caller holds mu.
-func (s *Starter) open(ctx context.Context, url, host string) (*store.Store, error) {
+// openStore opens the workers' store when it can be the same one from here; the caller holds mu.
+func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store, error) {
 	here, _ := os.Hostname()
 	switch {
 	case url == "":

@@ -38,7 +38,7 @@ func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Se
 			}
 			return
 		}
-		st, key, err := s.find(ctx, summary.Output)
+		st, key, err := s.resultsFile(ctx, summary.Output)
 		if err != nil {
 			yield(gpumux.Result{}, err)
 			return
@@ -67,7 +67,7 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			}
 			return
 		}
-		st, key, err := s.find(ctx, summary.Output)
+		st, key, err := s.resultsFile(ctx, summary.Output)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -99,8 +99,8 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 	}
 }
 
-// find is where a results file lies.
-func (s *Starter) find(ctx context.Context, output string) (st *store.Store, key string, err error) {
+// resultsFile is where a results file lies.
+func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Store, key string, err error) {
 	if st, err = s.store(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
 	}

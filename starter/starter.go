@@ -200,9 +200,9 @@ func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptio
 		with.TypedSearchAttributes = temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(gpumux.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
 			temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed).ValueSet(0))
-		run, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
+		started, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
 		if !errors.As(err, new(*serviceerror.InvalidArgument)) {
-			return run, err
+			return started, err
 		}
 	}
 	return s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)

@@ -19,7 +19,7 @@ func (r *Report) advise() {
 			r.adviseMemory()
 			continue
 		}
-		if r.find(name, Persistent, 0) != nil {
+		if r.row(name, Persistent, 0) != nil {
 			r.Advice = append(r.Advice, r.adviseWay(name))
 		}
 	}
@@ -42,8 +42,8 @@ func (r *Report) advise() {
 
 // adviseWay is sequential, shared or CPU for one workload.
 func (r *Report) adviseWay(name string) string {
-	shared := r.find(name, Persistent, 0)
-	one, cpu := r.find(name, Sequential, 0), r.find(name, OnCPU, 0)
+	shared := r.row(name, Persistent, 0)
+	one, cpu := r.row(name, Sequential, 0), r.row(name, OnCPU, 0)
 	what := label(name, shared.Size) + " items: "
 	best := shared.Rate
 	if one != nil {
@@ -62,7 +62,7 @@ func (r *Report) adviseWay(name string) string {
 
 // adviseMemory says what became of the items that passed the budget.
 func (r *Report) adviseMemory() {
-	row := r.find("oom", Persistent, 0)
+	row := r.row("oom", Persistent, 0)
 	if row == nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (r *Report) adviseMemory() {
 // adviseFresh says what a process per item costs.
 func (r *Report) adviseFresh() {
 	for _, name := range []string{"light", "medium", "heavy"} {
-		fresh, persistent := r.find(name, Fresh, 0), r.find(name, Persistent, 0)
+		fresh, persistent := r.row(name, Fresh, 0), r.row(name, Persistent, 0)
 		if fresh != nil && persistent != nil && fresh.Median > persistent.Median {
 			r.Advice = append(r.Advice, fmt.Sprintf("fresh mode: a process per item costs %s; take it for tasks that leak or crash, and persistent otherwise",
 				seconds(fresh.Median-persistent.Median)))
@@ -87,11 +87,11 @@ func (r *Report) adviseFresh() {
 
 // adviseSmall says what gpumux costs per item and per map, and from which size on an item hides it.
 func (r *Report) adviseSmall() {
-	light, bare := r.find("light", Persistent, 0), r.find("light", Bare, r.Slots)
-	if light == nil || bare == nil {
+	light, plainly := r.row("light", Persistent, 0), r.row("light", Bare, r.Slots)
+	if light == nil || plainly == nil {
 		return
 	}
-	cost := light.Mean - bare.Mean
+	cost := light.Mean - plainly.Mean
 	if cost <= 0 {
 		return
 	}

@@ -66,8 +66,8 @@ func (b *bench) startBare(ctx context.Context, t *target, w workload, n int) (*b
 	return p, nil
 }
 
-// run lets every process call the function so many times. The round lasts from the first call's beginning to the last one's end.
-func (p *bare) run(ctx context.Context, perProcess int) error {
+// round lets every process call the function so many times. The round lasts from the first call's beginning to the last one's end.
+func (p *bare) round(ctx context.Context, perProcess int) error {
 	for _, one := range p.procs {
 		if _, err := fmt.Fprintln(one.in, perProcess); err != nil {
 			return one.died(ctx, err)
@@ -92,17 +92,17 @@ func (p *bare) run(ctx context.Context, perProcess int) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	round := slices.Concat(stamps...)
-	first, last := round[0].Began, round[0].Ended
-	for _, s := range round {
+	calls := slices.Concat(stamps...)
+	first, last := calls[0].Began, calls[0].Ended
+	for _, s := range calls {
 		first, last = min(first, s.Began), max(last, s.Ended)
 	}
-	p.items += len(round)
-	p.times = append(p.times, gaps(round)...)
+	p.items += len(calls)
+	p.times = append(p.times, gaps(calls)...)
 	slices.Sort(p.times)
 	took := time.Duration(last - first)
 	p.total += took
-	p.rates = append(p.rates, float64(len(round))/max(took, time.Microsecond).Seconds())
+	p.rates = append(p.rates, float64(len(calls))/max(took, time.Microsecond).Seconds())
 	return nil
 }
 

@@ -30,8 +30,9 @@ func newBench(t *testing.T) *bench {
 	b.task, err = writeTask(b.o.Folder)
 	require.NoError(t, err)
 	b.on = &target{device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30}}
-	b.around = map[int]map[string]string{1: inherited(), 2: inherited()}
-	b.on.probe, err = b.look(t.Context(), b.on.device)
+	env := map[string]string{"PATH": os.Getenv("PATH")}
+	b.around = map[int]map[string]string{1: env, 2: env}
+	b.on.probe, err = b.probeOn(t.Context(), b.on.device)
 	require.NoError(t, err)
 	return b
 }
@@ -41,8 +42,8 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 	p, err := b.startBare(t.Context(), b.on, workload{name: "light"}, 2)
 	require.NoError(t, err)
 	defer p.close()
-	require.NoError(t, p.run(t.Context(), 50))
-	require.NoError(t, p.run(t.Context(), 30))
+	require.NoError(t, p.round(t.Context(), 50))
+	require.NoError(t, p.round(t.Context(), 30))
 	require.Equal(t, 160, p.items)
 	require.Len(t, p.times, 160-4, "the first item of a process and round has no predecessor")
 	require.IsNonDecreasing(t, p.times)
@@ -64,7 +65,7 @@ func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
 	require.NoError(t, err)
 	gone := errors.New("interrupted")
 	go interrupt(gone)
-	require.ErrorIs(t, p.run(ctx, 500_000_000), gone) // hours of work
+	require.ErrorIs(t, p.round(ctx, 500_000_000), gone) // hours of work
 	p.close()
 	for _, one := range p.procs {
 		require.ErrorIs(t, one.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
@@ -86,7 +87,7 @@ func TestCalibrate_ShrinksToTheLimit(t *testing.T) {
 	}
 	for limit, want := range map[string]int{"1000": 2048, "0": 64} {
 		found := map[string]struct{ Size, Wanted int }{}
-		require.NoError(t, b.ask(t.Context(), environ(inherited(), workload{name: "heavy"}.env(b.on.probe.Framework, 1)), &found, "measure", limit, "heavy"))
+		require.NoError(t, b.ask(t.Context(), append(os.Environ(), environ(workload{name: "heavy"}.env(b.on.probe.Framework, 1))...), &found, "measure", limit, "heavy"))
 		require.Equal(t, want, found["heavy"].Size)
 		require.Equal(t, 2048, found["heavy"].Wanted)
 	}
@@ -110,7 +111,7 @@ print(peak() - before)
 `), 0o600))
 	w := workload{name: "oom", memory: 256 << 20}
 	cmd := exec.CommandContext(t.Context(), b.interpreter, script)
-	cmd.Env = environ(inherited(), w.env("numpy", 1))
+	cmd.Env = append(os.Environ(), environ(w.env("numpy", 1))...)
 	out, err := cmd.Output()
 	require.NoError(t, err, withStderr(err))
 	var kilobytes int
@@ -159,17 +160,17 @@ def matmul(a, b): return a
 `
 	require.NoError(t, os.WriteFile(filepath.Join(b.o.Folder, "torch.py"), []byte(imitation), 0o600))
 	found := map[string]struct{ Size, Wanted int }{}
-	env := environ(inherited(), map[string]string{"BENCH_FRAMEWORK": "torch", "PYTHONPATH": b.o.Folder})
+	env := append(os.Environ(), environ(map[string]string{"BENCH_FRAMEWORK": "torch", "PYTHONPATH": b.o.Folder})...)
 	require.NoError(t, b.ask(t.Context(), env, &found, "measure", "1000", "medium", "heavy"))
 	require.Equal(t, 4096, found["medium"].Size)
 	require.Equal(t, 8192, found["heavy"].Size)
 	require.Equal(t, 8192, found["heavy"].Wanted)
 }
 
-func TestLook_OneFramework(t *testing.T) {
+func TestProbe_OneFramework(t *testing.T) {
 	b := newBench(t)
 	b.o.Framework = "cupy" // never calculates on the CPU
-	p, err := b.look(t.Context(), b.on.device)
+	p, err := b.probeOn(t.Context(), b.on.device)
 	require.NoError(t, err)
 	require.Empty(t, p.Framework)
 	require.Len(t, p.Lacking, 1)

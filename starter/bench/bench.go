@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer b.inventory.Close()
 	defer b.store.Close()
-	err := b.lookAround(ctx)
+	err := b.readEnvironments(ctx)
 	switch {
 	case err != nil:
 	case o.Compare:
@@ -161,7 +161,7 @@ func (b *bench) measure(ctx context.Context) error {
 		return err
 	}
 	for _, w := range loads {
-		if err := b.workload(ctx, w); err != nil {
+		if err := b.runWorkload(ctx, w); err != nil {
 			return err
 		}
 	}

@@ -81,28 +81,22 @@ func (b *bench) compare(ctx context.Context) (err error) {
 
 // rates are the medians over the rounds, and ratios those of gpumux against each tool within a round.
 func (c *Comparison) rates() (rates, ratios ComparisonRound) {
-	over := func(of func(ComparisonRound) float64) float64 {
-		values := make([]float64, len(c.Rounds))
-		for i, r := range c.Rounds {
-			values[i] = of(r)
+	for _, tool := range []func(*ComparisonRound) *float64{
+		func(r *ComparisonRound) *float64 { return &r.Gpumux },
+		func(r *ComparisonRound) *float64 { return &r.PoolOne },
+		func(r *ComparisonRound) *float64 { return &r.PoolDefault },
+		func(r *ComparisonRound) *float64 { return &r.Dask },
+		func(r *ComparisonRound) *float64 { return &r.Activity },
+	} {
+		var its, gpumuxes []float64
+		for _, r := range c.Rounds {
+			rate := *tool(&r)
+			its = append(its, rate)
+			if rate > 0 { // Dask may not be installed
+				gpumuxes = append(gpumuxes, r.Gpumux/rate)
+			}
 		}
-		return median(values)
-	}
-	rates = ComparisonRound{
-		Gpumux:      over(func(r ComparisonRound) float64 { return r.Gpumux }),
-		PoolOne:     over(func(r ComparisonRound) float64 { return r.PoolOne }),
-		PoolDefault: over(func(r ComparisonRound) float64 { return r.PoolDefault }),
-		Dask:        over(func(r ComparisonRound) float64 { return r.Dask }),
-		Activity:    over(func(r ComparisonRound) float64 { return r.Activity }),
-	}
-	ratios = ComparisonRound{
-		Gpumux:      1,
-		PoolOne:     over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolOne }),
-		PoolDefault: over(func(r ComparisonRound) float64 { return r.Gpumux / r.PoolDefault }),
-		Activity:    over(func(r ComparisonRound) float64 { return r.Gpumux / r.Activity }),
-	}
-	if rates.Dask > 0 {
-		ratios.Dask = over(func(r ComparisonRound) float64 { return r.Gpumux / r.Dask })
+		*tool(&rates), *tool(&ratios) = median(its), median(gpumuxes)
 	}
 	return rates, ratios
 }

@@ -47,9 +47,9 @@ func (r *Report) HTML(to io.Writer) error {
 			continue
 		}
 		group := chartGroup{Name: label(name, rows[0].Size)}
-		for _, chart := range []template.HTML{throughput(rows), histogram(rows)} {
-			if chart != "" {
-				group.Charts = append(group.Charts, chart)
+		for _, drawn := range []template.HTML{throughput(rows), histogram(rows)} {
+			if drawn != "" {
+				group.Charts = append(group.Charts, drawn)
 			}
 		}
 		p.Charts = append(p.Charts, group)

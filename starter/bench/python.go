@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -49,11 +50,11 @@ func findPython(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// look asks an interpreter what it has on a device.
-func (b *bench) look(ctx context.Context, d gpu.Device) (probe, error) {
+// probeOn asks the interpreter what it has on a device.
+func (b *bench) probeOn(ctx context.Context, d gpu.Device) (probe, error) {
 	var p probe
 	only := map[string]string{"BENCH_FRAMEWORK": b.o.Framework}
-	err := b.ask(ctx, environ(inherited(), frameworkEnv(), deviceEnv(d), only), &p, "probe")
+	err := b.ask(ctx, append(os.Environ(), environ(frameworkEnv(), deviceEnv(d), only)...), &p, "probe")
 	return p, err
 }
 

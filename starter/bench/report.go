@@ -130,11 +130,11 @@ func (r *Row) fill(times []time.Duration, total time.Duration) {
 	}
 }
 
-// find is the row of a workload run in one way, or nil. Slots 0 means any number.
-func (r *Report) find(workload string, way Way, slots int) *Row {
+// row is the row of a workload run in one way, or nil. Slots 0 means any number.
+func (r *Report) row(name string, way Way, slots int) *Row {
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if row.Workload == workload && row.Way == way && (slots == 0 || row.Slots == slots) {
+		if row.Workload == name && row.Way == way && (slots == 0 || row.Slots == slots) {
 			return row
 		}
 	}
@@ -152,8 +152,8 @@ func (r *Report) compareWithBare() {
 		if row.Way == Sequential || row.Way == Bare {
 			slots = row.Slots
 		}
-		if bare := r.find(row.Workload, Bare, slots); bare != nil && bare.Rate > 0 {
-			row.OfBare = row.Rate / bare.Rate
+		if alone := r.row(row.Workload, Bare, slots); alone != nil && alone.Rate > 0 {
+			row.OfBare = row.Rate / alone.Rate
 		}
 	}
 }

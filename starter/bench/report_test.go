@@ -59,7 +59,7 @@ func sampleReport() *Report {
 		},
 		Sweep: []Step{{1, 18.2}, {2, 35.3}, {4, 35.6}},
 	}
-	r.find("oom", Persistent, 0).Faults = map[gpumux.Kind]int64{gpumux.Budget: 3}
+	r.row("oom", Persistent, 0).Faults = map[gpumux.Kind]int64{gpumux.Budget: 3}
 	r.compareWithBare()
 	r.advise()
 	return r
@@ -90,7 +90,7 @@ func TestReport_JSONHasEveryRow(t *testing.T) {
 	require.Len(t, back.Rows, 12)
 	require.Equal(t, Persistent, back.Rows[2].Way)
 	require.Equal(t, 9.0, back.Rows[2].Rate)
-	require.EqualValues(t, 3, back.find("oom", Persistent, 0).Faults[gpumux.Budget])
+	require.EqualValues(t, 3, back.row("oom", Persistent, 0).Faults[gpumux.Budget])
 	require.Contains(t, string(text), `"medianSeconds":0.21`)
 }
 

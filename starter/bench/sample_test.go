@@ -56,10 +56,10 @@ func TestReport_CompareWithBare(t *testing.T) {
 		r.Rows[i].OfBare = 0
 	}
 	r.compareWithBare()
-	require.InDelta(t, 0.9, r.find("heavy", Persistent, 0).OfBare, 1e-9)
-	require.InDelta(t, 0.97, r.find("heavy", Sequential, 0).OfBare, 1e-9, "one slot beside one bare process")
-	require.Equal(t, 1.0, r.find("heavy", Bare, 1).OfBare)
-	require.Zero(t, r.find("oom", Persistent, 0).OfBare, "bare processes have no budget")
+	require.InDelta(t, 0.9, r.row("heavy", Persistent, 0).OfBare, 1e-9)
+	require.InDelta(t, 0.97, r.row("heavy", Sequential, 0).OfBare, 1e-9, "one slot beside one bare process")
+	require.Equal(t, 1.0, r.row("heavy", Bare, 1).OfBare)
+	require.Zero(t, r.row("oom", Persistent, 0).OfBare, "bare processes have no budget")
 }
 
 func TestRowsToPass_PassesTheBudgetByAHalf(t *testing.T) {

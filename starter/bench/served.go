@@ -162,9 +162,9 @@ func (s *served) values(ctx context.Context, summary gpumux.Summary, take func(j
 	return nil
 }
 
-// lookAround asks slots for their environment, which bare processes are to have too: other threads or libraries would make the
+// readEnvironments asks slots for their environment, which bare processes are to have too: other threads or libraries would make the
 // comparison one of environments.
-func (b *bench) lookAround(ctx context.Context) (err error) {
+func (b *bench) readEnvironments(ctx context.Context) (err error) {
 	b.o.Say("looking at the environment of slots")
 	w := workload{name: "surroundings"}
 	seats := []seat{{pool: "bench", slots: b.o.Slots, on: b.on, task: w.name}}

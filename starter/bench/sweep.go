@@ -2,8 +2,8 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 )
 
 // worthwhile is by how much throughput must grow for more slots to be worth it.
@@ -20,7 +20,7 @@ func slotCounts(most int) []int {
 
 // sweep measures a workload with more and more slots until throughput no longer grows. What the ways measured already counts.
 func (b *bench) sweep(ctx context.Context, w workload) error {
-	known := map[int]*Row{1: b.report.find(w.name, Sequential, 1), b.o.Slots: b.report.find(w.name, Persistent, b.o.Slots)}
+	known := map[int]*Row{1: b.report.row(w.name, Sequential, 1), b.o.Slots: b.report.row(w.name, Persistent, b.o.Slots)}
 	for _, n := range slotCounts(b.o.Slots) {
 		row := known[n]
 		if row == nil {
@@ -53,18 +53,15 @@ func (b *bench) step(ctx context.Context, w workload, slots int) (Row, error) {
 		return Row{}, err
 	}
 	rate := 1 / w.seconds
-	row, err := worker.row(ctx, w, Persistent, at, b.count(w, rate*float64(slots)/b.crowd(slots), 2*slots))
-	if stopped := worker.stop(); err == nil {
-		err = stopped
-	}
-	return row, err
+	row, err := worker.measure(ctx, w, Persistent, at, b.count(w, rate*float64(slots)/b.crowd(slots), 2*slots))
+	return row, errors.Join(err, worker.stop())
 }
 
 // enough is the number of slots after which throughput no longer grew by a twentieth; 0 without steps.
 func enough(steps []Step) int {
 	best := 0
 	for i, s := range steps {
-		if i > 0 && !growing(slices.Clip(steps[:i+1])) {
+		if !growing(steps[:i+1]) {
 			break
 		}
 		best = s.Slots

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/gpumux/gpumux/gpu"
@@ -53,28 +50,14 @@ func frameworkEnv() map[string]string {
 	return map[string]string{"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
 }
 
-// inherited is this process's environment.
-func inherited() map[string]string {
-	env := map[string]string{}
-	for _, pair := range os.Environ() {
-		if name, value, ok := strings.Cut(pair, "="); ok {
-			env[name] = value
+// environ is environments as a process takes them; of two values of a name the last counts.
+func environ(parts ...map[string]string) (env []string) {
+	for _, part := range parts {
+		for name, value := range part {
+			env = append(env, name+"="+value)
 		}
 	}
 	return env
-}
-
-// environ joins environments, the last of which wins.
-func environ(parts ...map[string]string) []string {
-	env := map[string]string{}
-	for _, part := range parts {
-		maps.Copy(env, part)
-	}
-	list := make([]string, 0, len(env))
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		list = append(list, name+"="+env[name])
-	}
-	return list
 }
 
 // choose finds the device and, for a GPU, the CPU to compare it with.
@@ -84,7 +67,7 @@ func (b *bench) choose(ctx context.Context, inventory *gpu.Inventory) error {
 		return &Lacking{fmt.Sprintf("find this machine's CPU: %v", err)}
 	}
 	onCPU := &target{device: cpus[0]}
-	if onCPU.probe, err = b.look(ctx, onCPU.device); err != nil {
+	if onCPU.probe, err = b.probeOn(ctx, onCPU.device); err != nil {
 		return err
 	}
 	found, whyNot := b.chooseGPU(ctx, inventory)
@@ -120,7 +103,7 @@ func (b *bench) chooseGPU(ctx context.Context, inventory *gpu.Inventory) (*targe
 		return nil, fmt.Errorf("%w that gpumux can use: %s", errNoGPU, inventory.Reason())
 	}
 	t := &target{device: devices[0]}
-	if t.probe, err = b.look(ctx, t.device); err != nil {
+	if t.probe, err = b.probeOn(ctx, t.device); err != nil {
 		return nil, err
 	}
 	if !t.probe.GPU && needsFramework(b.o.names()) {

@@ -89,8 +89,8 @@ func (b *bench) count(w workload, rate float64, least int) int {
 	return min(max(int(rate*b.cell().Seconds()), least), mostItems)
 }
 
-// workload runs one workload in every way: bare, as maps, bare again.
-func (b *bench) workload(ctx context.Context, w workload) (err error) {
+// runWorkload runs one workload in every way: bare, as maps, bare again.
+func (b *bench) runWorkload(ctx context.Context, w workload) (err error) {
 	slots := b.o.Slots
 	text := label(w.name, w.size)
 	b.o.Say(text + ": bare processes")
@@ -137,15 +137,15 @@ func (b *bench) workload(ctx context.Context, w workload) (err error) {
 
 // bareRounds is one of two rounds of bare processes at rates in items per second.
 func (b *bench) bareRounds(ctx context.Context, w workload, side, alone *bare, sideRate, aloneRate float64) error {
-	if err := side.run(ctx, b.round(w, sideRate, len(side.procs))); err != nil || alone == side {
+	if err := side.round(ctx, b.perProcess(w, sideRate, len(side.procs))); err != nil || alone == side {
 		return err
 	}
-	return alone.run(ctx, b.round(w, aloneRate, 1))
+	return alone.round(ctx, b.perProcess(w, aloneRate, 1))
 }
 
-// round is the number of items of one process in one of two rounds. Bare processes do a trivial item so fast that they need
+// perProcess is the number of items of one process in one of two rounds. Bare processes do a trivial item so fast that they need
 // more of them to be measured.
-func (b *bench) round(w workload, rate float64, processes int) int {
+func (b *bench) perProcess(w workload, rate float64, processes int) int {
 	n := b.count(w, rate, 4*processes)
 	if n == mostItems && b.o.Items == 0 {
 		n = mostBareItems
@@ -191,7 +191,7 @@ func (b *bench) maps(ctx context.Context, w workload, side, alone *bare) (_ []Ro
 	var rows []Row
 	for _, r := range runs {
 		b.o.Say(fmt.Sprintf("%s: %s, %s of %d items", label(w.name, w.size), r.way, plural(r.at.slots, "slot"), r.items))
-		row, err := worker.row(ctx, w, r.way, r.at, r.items)
+		row, err := worker.measure(ctx, w, r.way, r.at, r.items)
 		if err != nil {
 			return nil, err
 		}
@@ -200,8 +200,8 @@ func (b *bench) maps(ctx context.Context, w workload, side, alone *bare) (_ []Ro
 	return rows, nil
 }
 
-// row measures one way.
-func (s *served) row(ctx context.Context, w workload, way Way, at seat, items int) (Row, error) {
+// measure measures one way.
+func (s *served) measure(ctx context.Context, w workload, way Way, at seat, items int) (Row, error) {
 	mode := gpumux.Persistent
 	if way == Fresh {
 		mode = gpumux.Fresh

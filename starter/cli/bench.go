@@ -168,12 +168,12 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	if a.console.Redraws() {
 		o.Say = a.console.Status
 	}
-	report, err := bench.Run(ctx, o)
+	measured, err := bench.Run(ctx, o)
 	a.console.Close()
 	if err != nil {
 		return err
 	}
-	return a.publish(report, f)
+	return a.publish(measured, f)
 }
 
 // benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.

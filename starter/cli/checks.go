@@ -25,8 +25,8 @@ import (
 // probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
-// found is a finding that is good without an error.
-func found(check string, err error, fix, detail string) finding {
+// checked is a finding that is good without an error.
+func checked(check string, err error, fix, detail string) finding {
 	if err != nil {
 		return finding{Check: check, Verdict: bad, Detail: err.Error(), Fix: fix}
 	}
@@ -98,7 +98,7 @@ func checkDevices() []finding {
 			continue
 		}
 		status, err := inventory.Status(d.UUID)
-		findings = append(findings, found("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+		findings = append(findings, checked("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
 			fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total))))
 	}
 	if reason := inventory.Reason(); reason != "" {
@@ -119,7 +119,7 @@ func checkState() finding {
 			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 		}
 	}
-	return found("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
+	return checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
 }
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
@@ -240,7 +240,7 @@ func servedPool(pool gpumux.PoolInfo, queue string) finding {
 
 // checkStore finds out whether a store can be used.
 func checkStore(ctx context.Context, url string) finding {
-	return found("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
 }
 
 // tryStore writes and deletes an object.
@@ -271,5 +271,5 @@ func checkPort(name, flag string, port int) finding {
 	if err == nil {
 		err = listener.Close()
 	}
-	return found(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
+	return checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
 }

@@ -72,7 +72,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	m.Input.Task = task
 	var here *local.Task
 	if f.local {
-		if here, err = f.task(task, command, f.reduce); err != nil {
+		if here, err = f.findTask(task, command, f.reduce); err != nil {
 			return err
 		}
 	}

@@ -277,12 +277,12 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 }
 
 // task reads TASK or the command after --.
-func (m *mistakes) task(c *cobra.Command, args []string, local bool) (task string, command []string) {
+func (m *mistakes) task(c *cobra.Command, args []string, isLocal bool) (task string, command []string) {
 	dash := c.ArgsLenAtDash()
 	if dash >= 0 {
 		args, command = args[:dash], args[dash:]
 		switch {
-		case !local:
+		case !isLocal:
 			m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
 		case len(command) == 0:
 			m.add("no command after --")

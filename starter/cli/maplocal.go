@@ -42,8 +42,8 @@ func over(s *local.Session) *connection {
 	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace, ui: s.Server.UI(), key: s.Server.Key()}
 }
 
-// task finds TASK, or the command after --.
-func (f *taskFlags) task(name string, command []string, reduce string) (*local.Task, error) {
+// findTask finds TASK, or the command after --.
+func (f *taskFlags) findTask(name string, command []string, reduce string) (*local.Task, error) {
 	return local.FindTask(name, local.TaskOptions{Command: command, Output: f.output, Python: f.python, Fresh: launch.Fresh(f.fresh),
 		Mode: gpumux.Mode(f.mode), PassEnv: f.passEnv, Reduce: reduce})
 }

@@ -104,7 +104,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		}
 		return a.call(ctx, conn, m, m.Input.Rungs(), f.json)
 	}
-	here, err := f.taskFlags.task(task, command, "")
+	here, err := f.findTask(task, command, "")
 	if err != nil {
 		return err
 	}

@@ -39,12 +39,12 @@ const unnamed = "?"
 
 // Choose reads --out. Without it results go down the pipe, or on a screen into a file that Named makes, as they do where standard output
 // is for JSON.
-func Choose(flag string, stdout io.Writer, json, screen bool) (Output, error) {
+func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error) {
 	o := Output{Path: flag, stdout: stdout}
 	switch {
-	case flag == "-" && json:
+	case flag == "-" && asJSON:
 		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
-	case flag == "-", flag == "" && !json && !screen:
+	case flag == "-", flag == "" && !asJSON && !onScreen:
 		o.Path = ""
 		return o, nil
 	case flag == "":
@@ -78,17 +78,17 @@ func (o Output) Named(id string) (Output, error) {
 
 // check finds out before any work whether the file can be written.
 func (o Output) check() error {
-	place, err := placeOf(o.Path)
+	at, err := placeOf(o.Path)
 	switch {
 	case err != nil:
-	case place.folder:
+	case at.folder:
 		return usage("--out %s is a folder; name a file in it", o.Path)
-	case place.stream || place.mode != 0:
-		err = unix.Access(place.path, unix.W_OK)
+	case at.stream || at.mode != 0:
+		err = unix.Access(at.path, unix.W_OK)
 	}
-	if err == nil && !place.stream {
+	if err == nil && !at.stream {
 		var trial *os.File
-		if trial, err = place.create(); err == nil {
+		if trial, err = at.create(); err == nil {
 			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 		}
 	}
@@ -115,12 +115,12 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 
 // file writes a file under another name first, or into what is there when that is a device or a pipe.
 func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
-	place, err := placeOf(o.Path)
+	at, err := placeOf(o.Path)
 	if err != nil {
 		return err
 	}
-	if place.stream {
-		to, err := place.open(ctx)
+	if at.stream {
+		to, err := at.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		}
 		return errors.Join(err, to.Close())
 	}
-	file, err := place.create()
+	file, err := at.create()
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	if err := file.Close(); err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), place.path)
+	return os.Rename(file.Name(), at.path)
 }
 
 // copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written

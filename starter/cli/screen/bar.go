@@ -115,8 +115,8 @@ func (b *Bar) line(p gpumux.Progress, width int) string {
 
 func join(parts []part) string {
 	texts := make([]string, len(parts))
-	for i, part := range parts {
-		texts[i] = part.text
+	for i, p := range parts {
+		texts[i] = p.text
 	}
 	return strings.Join(texts, "  ")
 }
