@@ -121,7 +121,7 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 		options.HeadersProvider = bearer(o.Token)
 	}
 	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                 // for workers on this client, so that Serving sees busy ones
+	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,

@@ -1,10 +1,10 @@
 package starter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,11 +99,10 @@ func (s *Starter) Workers(ctx context.Context) ([]Worker, error) {
 	if len(seen) == 0 {
 		return nil, &NoWorker{Queue: gpumux.Queue}
 	}
-	workers := make([]Worker, 0, len(seen))
-	for identity, at := range seen {
-		workers = append(workers, Worker{Identity: identity, Seen: at})
+	var workers []Worker
+	for _, identity := range slices.Sorted(maps.Keys(seen)) {
+		workers = append(workers, Worker{Identity: identity, Seen: seen[identity]})
 	}
-	slices.SortFunc(workers, func(a, b Worker) int { return cmp.Compare(a.Identity, b.Identity) })
 	const most = 32
 	abreast(len(workers), most, func(i int) {
 		w := &workers[i]
@@ -210,9 +209,8 @@ func (s *Starter) HandOn(ctx context.Context, dead func(identity string) bool) (
 }
 
 func (s *Starter) handOn(ctx context.Context, id string, dead func(string) bool) (handed int, err error) {
-	var gone *serviceerror.NotFound
 	d, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
-	if errors.As(err, &gone) {
+	if errors.As(err, new(*serviceerror.NotFound)) {
 		return 0, nil
 	}
 	if err != nil {
@@ -223,11 +221,13 @@ func (s *Starter) handOn(ctx context.Context, id string, dead func(string) bool)
 			!dead(a.GetLastWorkerIdentity()) {
 			continue
 		}
-		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its work goes on elsewhere", Blameless: true}
-		err := s.Client.CompleteActivityByID(ctx, s.namespace(), id, d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), a.GetActivityId(), nil,
+		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Blameless: true,
+			Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its work goes on elsewhere"}
+		runID := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+		err := s.Client.CompleteActivityByID(ctx, s.namespace(), id, runID, a.GetActivityId(), nil,
 			temporal.NewApplicationErrorWithOptions(lost.Error(), string(lost.Kind), temporal.ApplicationErrorOptions{Details: []any{lost}}))
 		switch {
-		case errors.As(err, &gone): // it has just ended
+		case errors.As(err, new(*serviceerror.NotFound)): // it has just ended
 		case err != nil:
 			return handed, fmt.Errorf("hand on activity %s of %s: %w", a.GetActivityId(), id, err)
 		default:

@@ -213,12 +213,14 @@ func (s *Starter) searchable(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.searched == nil {
-		answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
+		request := &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()}
+		answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, request)
 		if err != nil && ctx.Err() != nil {
 			return false
 		}
 		there := answer.GetCustomAttributes()
-		has := err == nil && there[gpumux.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[gpumux.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+		has := err == nil && there[gpumux.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
+			there[gpumux.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 		s.searched = &has
 	}
 	return *s.searched

@@ -189,7 +189,8 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 }
 
 // finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
-func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (delivered bool, err error) {
+func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (
+	delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
 		a.console.Note("map %s runs already; following it", h.ID)
 	}

@@ -276,24 +276,34 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	}
 }
 
+// command takes the command after --, which stands for TASK, from the arguments. One of the two there must be.
+func (m *mistakes) command(c *cobra.Command, args []string, isLocal bool) (before, command []string, given bool) {
+	dash := c.ArgsLenAtDash()
+	switch {
+	case dash < 0 && len(args) == 0:
+		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+	case dash < 0:
+	case !isLocal:
+		m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
+	case dash == len(args):
+		m.add("no command after --")
+	}
+	if dash < 0 {
+		return args, nil, false
+	}
+	return args[:dash], args[dash:], true
+}
+
 // task reads TASK or the command after --.
 func (m *mistakes) task(c *cobra.Command, args []string, isLocal bool) (task string, command []string) {
-	dash := c.ArgsLenAtDash()
-	if dash >= 0 {
-		args, command = args[:dash], args[dash:]
-		switch {
-		case !isLocal:
-			m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
-		case len(command) == 0:
-			m.add("no command after --")
-		case len(args) > 0:
+	args, command, given := m.command(c, args, isLocal)
+	switch {
+	case given:
+		if len(args) > 0 && isLocal && len(command) > 0 {
 			m.add("give either TASK or a command after --, not both: %s", args[0])
 		}
 		return "", command
-	}
-	switch {
 	case len(args) == 0:
-		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
 		return "", nil
 	case len(args) > 1:
 		m.add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))

@@ -39,7 +39,8 @@ func (a *app) here(calm bool) local.Options {
 
 // over is the connection to a server in this process.
 func over(s *local.Session) *connection {
-	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace, ui: s.Server.UI(), key: s.Server.Key()}
+	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace,
+		ui: s.Server.UI(), key: s.Server.Key()}
 }
 
 // findTask finds TASK, or the command after --.

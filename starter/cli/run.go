@@ -49,17 +49,8 @@ null. The result goes to standard output, what the task printed to standard erro
 // checkRun reads the command line of `run`: with --local a command after -- takes the place of TASK.
 func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string, command []string, err error) {
 	var m mistakes
-	dash := c.ArgsLenAtDash()
-	if dash >= 0 {
-		args, command = args[:dash], args[dash:]
-		if !f.local {
-			m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
-		} else if len(command) == 0 {
-			m.add("no command after --")
-		}
-	} else if len(args) == 0 {
-		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
-	} else {
+	args, command, given := m.command(c, args, f.local)
+	if !given && len(args) > 0 {
 		task, args = args[0], args[1:]
 	}
 	if len(args) > 1 {

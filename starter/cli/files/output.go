@@ -214,7 +214,7 @@ func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	return result.Value, nil
 }
 
-// failedLine tells from the beginning of a line, {"index":7,"fault":…, whether the item failed.
+// failedLine reports whether the item of a line failed, from its beginning: {"index":7,"fault":…
 func failedLine(line []byte) bool {
 	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
 	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
