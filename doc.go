@@ -1,4 +1,4 @@
-// Package gpumux holds the words of the product as types: what a map is given, what a chunk carries, what an item came to.
+// Package gpumux holds the words of the product as types, such as the input of a map and the result of an item.
 //
 // It owns the vocabulary that every other package shares, the names of queues, workflows and activities, and the rules for valid
 // inputs. It never does input or output and imports only the standard library, so that workflow code can use it. It holds no state
@@ -10,7 +10,7 @@
 //	item          one input of a task: a JSON value
 //	map           one durable parallel run of a task over items; a Temporal workflow
 //	chunk         the consecutive items that one activity carries
-//	result        what one item came to: a JSON value, or a fault
+//	result        the outcome of one item: a JSON value, or a fault
 //	device        a GPU, a MIG instance, or the CPU
 //	slot          one process's share of a device, with a memory budget; runs one item or one micro-batch at a time
 //	pool          equal slots behind one task queue; a pool has a name

@@ -109,10 +109,10 @@ func (f *Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(string(f.Kind))
 	if f.Slot != "" {
-		fmt.Fprintf(&b, " in slot %s", f.Slot)
+		b.WriteString(fmt.Sprintf(" in slot %s", f.Slot))
 	}
 	if f.Device != "" {
-		fmt.Fprintf(&b, " on %s", f.Device)
+		b.WriteString(fmt.Sprintf(" on %s", f.Device))
 	}
 	b.WriteString(": ")
 	if f.Class != "" {
@@ -120,16 +120,16 @@ func (f *Fault) Error() string {
 	}
 	b.WriteString(f.Message)
 	if f.Exit != "" && !strings.Contains(f.Message, f.Exit) {
-		fmt.Fprintf(&b, " (%s)", f.Exit)
+		b.WriteString(fmt.Sprintf(" (%s)", f.Exit))
 	}
 	if f.Budget > 0 {
-		fmt.Fprintf(&b, "; budget %s", Size(f.Budget))
+		b.WriteString(fmt.Sprintf("; budget %s", Size(f.Budget)))
 	}
 	if f.Peak > 0 {
-		fmt.Fprintf(&b, ", peak %s", Size(f.Peak))
+		b.WriteString(fmt.Sprintf(", peak %s", Size(f.Peak)))
 	}
 	if f.Requested > 0 {
-		fmt.Fprintf(&b, ", asked for %s", Size(f.Requested))
+		b.WriteString(fmt.Sprintf(", asked for %s", Size(f.Requested)))
 	}
 	if f.Hint != "" {
 		b.WriteString("; " + f.Hint)

@@ -96,11 +96,11 @@ type Source struct {
 	Index string `json:"index"`
 	Items int64  `json:"items"`
 	Bytes int64  `json:"bytes"`
-	// Hash tells versions of the source apart, by what it holds.
+	// Hash is a hash of the source's contents, which tells its versions apart.
 	Hash string `json:"hash,omitempty"`
 }
 
-// Result is what one item came to. Exactly one of Value and Fault is set.
+// Result is the outcome of one item. Exactly one of Value and Fault is set.
 type Result struct {
 	// Index is the item's position in the input, from 0.
 	Index int64           `json:"index"`
@@ -129,7 +129,7 @@ type Summary struct {
 	// Results holds every result in input order when they were few and small; otherwise Output names the results file.
 	Results []Result `json:"results,omitempty"`
 	Output  string   `json:"output,omitempty"`
-	// Reduced is what MapInput.Reduce came to; a value of more than InlineBytes lies at the URL ReducedOutput instead.
+	// Reduced is the value that MapInput.Reduce made. A value of more than InlineBytes lies at the URL ReducedOutput instead.
 	Reduced       json.RawMessage `json:"reduced,omitempty"`
 	ReducedOutput string          `json:"reducedOutput,omitempty"`
 	// ReduceFault says why there is none, although the items themselves are done.

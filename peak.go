@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// steps is the number of steps into which a digest divides each doubling of memory. So it tells sizes apart to an eighth.
+// steps is the number of steps into which a digest divides each doubling of memory. So its sizes are exact to an eighth.
 const steps = 8
 
 // mostSteps is more than the number of steps of all sizes that an int64 holds.

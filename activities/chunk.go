@@ -37,7 +37,7 @@ type Pool struct {
 	Store  *store.Store
 	// Recorders are shared by all pools of a worker.
 	Recorders *Recorders
-	// Worker and Slots are told to the map, which sizes its window by them. The number may change; nil says none.
+	// The map sizes its window by Worker and Slots. The number of slots may change. Nil tells the map nothing.
 	Worker string
 	Slots  func() int
 	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
@@ -232,7 +232,7 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
 		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
 	case a.ctx.Err() != nil:
-		// The cause tells a cancellation from a pause or reset of the activity.
+		// The cause says whether it was a cancellation, a pause or a reset of the activity.
 		return context.Cause(a.ctx)
 	case !errors.As(err, &fault):
 		return classify(err)
@@ -357,7 +357,7 @@ func (a *attempt) limitSize(result gpumux.Result) gpumux.Result {
 	return result
 }
 
-// result is what the chunk came to.
+// result is the result of the chunk.
 func (a *attempt) result() contract.ChunkResult {
 	out := a.ledger.result
 	out.Peak, out.Edition = a.ledger.peaks.Known(), a.ledger.memo.Edition

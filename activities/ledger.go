@@ -13,7 +13,7 @@ import (
 const (
 	// deadlyAlone is how often an item may end a process in which nothing else ran, before the end is its own fault.
 	deadlyAlone = 2
-	// failedStarts is how often a process may fail to start for a chunk before the map is told.
+	// failedStarts is how often a process may fail to start for a chunk before the fault is the map's.
 	failedStarts = 5
 	// mostRecent is how many failures a chunk shows to people.
 	mostRecent = 3
@@ -359,3 +359,11 @@ func (l *ledger) inline() bool {
 }
 
 func (l *ledger) inlineLocked() bool { return l.chunk.Inline && l.bytes <= inlineResults }
+
+// peak adds the memory that an item held at its peak, and its slot's budget, in bytes.
+func (l *ledger) peak(held, budget int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.peaks.Add(held)
+	l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(budget))
+}

@@ -22,7 +22,7 @@ const (
 	mostSaving = 500 * time.Millisecond
 	// unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
 	unstored = 32 << 20
-	// longWrite is how long a write may take before people are told.
+	// longWrite is how long a write may take before the pending activity says so.
 	longWrite = 5 * time.Second
 	// recorderIdle is how long a recorder waits for the next chunk of its map, whose results then join the same part.
 	recorderIdle = 10 * time.Second

@@ -13,7 +13,7 @@ type Call struct {
 	Task string
 	// Edition is the edition of the task's code that the items are to run with. Default: any.
 	Edition string
-	// Ran takes the edition of a process before it runs items of the call. Default: nobody is told.
+	// Ran is called with the edition of a process before it runs items of the call. Nil is not called.
 	Ran func(edition string)
 	// Mode, Timeout and Attempts override the task's own; zero keeps them.
 	Mode     gpumux.Mode
@@ -24,7 +24,7 @@ type Call struct {
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
 	Items iter.Seq2[gpumux.Item, error]
-	// Peak takes, before Done takes the item's result, the most bytes that it held where that was measured, and what it might.
+	// Peak is called before Done with the most bytes that the item held, if that was measured, and with its budget.
 	Peak func(held, budget int64)
 	// Done takes each result in the order of the items.
 	Done func(gpumux.Result)

@@ -13,7 +13,7 @@ import (
 // heartbeat where they lie; a chunk that ends before is stored as a whole.
 const firstBeat = 150 * time.Millisecond
 
-// heartbeat heartbeats until stopped, whatever the store does.
+// heartbeat sends heartbeats until stopped. It does not wait for the store.
 func (a *attempt) heartbeat() (stop func()) {
 	beat := func() { activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) }
 	pause := firstBeat

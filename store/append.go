@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// A part is full at so many items or bytes; until then each write replaces it with a longer one.
+	// A part is full at so many items or bytes. Until then each write replaces it with a longer one.
 	fullItems = 4096
 	fullBytes = 1 << 20
 	// largestPart bounds what one write puts into one part, as far as a single result allows.
@@ -71,7 +71,7 @@ func (s *Store) Append(folder string) (*Appender, error) {
 	return &Appender{s: s, folder: folder, name: partName{writer: hex.EncodeToString(id)}}, nil
 }
 
-// At is where the Appender stands: its parts from there on hold what is added from now on. It does not wait for a Flush.
+// At is the present end of the Appender: its parts from there on hold what is added from now on. It does not wait for a Flush.
 func (a *Appender) At() Written {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +102,7 @@ func (a *Appender) Flush(ctx context.Context) error {
 	defer a.flush.Unlock()
 	a.mu.Lock()
 	added := a.pending
-	a.pending = make([]entry, 0, len(added)) // as many are likely to come again
+	a.pending = make([]entry, 0, len(added)) // the next flush has about as many
 	a.mu.Unlock()
 	for len(added) > 0 {
 		n, size := 0, a.growingSize

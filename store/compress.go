@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// widestWindow is the most memory that reading a zstd archive may take: what zstd itself allows unless it is told otherwise.
+// widestWindow is the most memory that reading a zstd archive may take. It is the default limit of the program zstd.
 const widestWindow = 128 << 20
 
 // archive is a way of compressing a file.

@@ -19,7 +19,7 @@ type csvRows struct {
 	r     *csv.Reader
 	guard *rowGuard
 	name  string
-	// keys are the header's names as JSON with what stands before and after them: {"a": and ,"b":
+	// keys are the header's names as JSON, with the text before and after them: {"a": and ,"b":
 	keys []string
 	row  []byte
 }
@@ -152,7 +152,7 @@ func (c *csvRows) rowError(err error) error {
 	return fmt.Errorf("read %s: %w", c.name, err)
 }
 
-// ParseDelimiter reads what stands between the cells of a CSV file, as people write it: one character, or "tab".
+// ParseDelimiter reads the delimiter of a CSV file as people write it: one character, or "tab".
 func ParseDelimiter(text string) (rune, error) {
 	if text == "tab" || text == `\t` {
 		return '\t', nil

@@ -72,7 +72,7 @@ func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
 		"namespace the same one", s.url, claim.StoreURL)}
 }
 
-// Identity tells stores apart, whatever URL they were opened with.
+// Identity is the ID of the store, the same for all URLs that open it.
 func (s *Store) Identity(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	id := s.identity

@@ -74,7 +74,7 @@ type seal struct {
 	head []byte
 }
 
-// sealing says how an object stands to the store's keys.
+// sealing says whether the store's keys apply to an object.
 type sealing int
 
 const (

@@ -25,11 +25,11 @@ const (
 	CSV
 	// TSV is CSV with tabs in place of the commas.
 	TSV
-	// Lines is text, of which every line is an item, a string.
+	// Lines is text. Every line is an item, a string.
 	Lines
 )
 
-// FormatOf tells the format from a file's name, which may end in .gz or .zst as well.
+// FormatOf is the format that a file's name stands for. The name may have .gz or .zst behind it.
 func FormatOf(name string) (Format, error) {
 	inner, _ := cutArchive(name)
 	switch ext := strings.ToLower(path.Ext(inner)); ext {

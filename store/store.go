@@ -49,5 +49,5 @@ func (s *Store) URL() string { return s.url }
 // OnDisk reports whether the store is a folder, where writing an object is no request to a server.
 func (s *Store) OnDisk() bool { return s.home.scheme != s3blob.Scheme }
 
-// Close lets go of connections. Objects that are being written must be closed or aborted before.
+// Close closes the connections. Every Writer must be closed or aborted before.
 func (s *Store) Close() error { return s.home.bucket.Close() }

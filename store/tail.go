@@ -20,7 +20,7 @@ type Tail struct {
 	unordered bool
 	// given are the indexes that were handed out.
 	given gpumux.Runs
-	// seen are the parts that were looked at.
+	// seen are the parts whose heads were read.
 	seen map[partName]*seenPart
 }
 

@@ -43,7 +43,7 @@ func (h *peeked) Read(data []byte) (n int, err error) {
 	return n, err
 }
 
-// sealedHead is the beginning of an encrypted object, and what tells that it is still the same one.
+// sealedHead is the beginning of an encrypted object, with its size and time, which show whether it was replaced.
 type sealedHead struct {
 	seal     *seal
 	bytes    int64 // of the object as it lies there
@@ -169,7 +169,7 @@ func (o *object) openRaw(from, length int64) (content, error) {
 	return body, nil
 }
 
-// openStart reads an object from its first byte on, which tells whether it is encrypted, in one request.
+// openStart opens an object from its first byte on, and finds out whether it is encrypted, in one request.
 func (o *object) openStart() (content, error) {
 	length := o.length
 	if length >= 0 && o.s.keys != nil {
@@ -289,7 +289,7 @@ func (o *object) openSegments(head *sealedHead, known bool) (content, error) {
 	number := o.from / sealSegment
 	c := &sealedContent{head: head, size: size, number: number, count: count, skip: int(o.from % sealSegment), left: left,
 		broken: o.forgetHead}
-	if left == 0 && known { // nothing is read that would tell
+	if left == 0 && known { // nothing is read that would show whether the head is still right
 		o.forgetHead()
 		return nil, nil
 	}

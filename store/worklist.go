@@ -85,7 +85,7 @@ func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) 
 	return l.finish()
 }
 
-// ItemsOf are the items that work stands for, by index.
+// ItemsOf returns the items of a piece of work, by index.
 func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
 	if work.List == nil {
 		return work.Runs, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// withheld stands in the log for what a task said.
+// withheld replaces in the log what a task said.
 const withheld = "(not in the log, since payloads are encrypted; see the map's results)"
 
 // redact is a log without the texts of faults, which may hold parts of items: the log is not encrypted, even if payloads are. Kinds,

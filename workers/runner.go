@@ -28,7 +28,7 @@ type runner struct {
 	tasks *config.Catalog
 	// user is whom tasks without a user of their own run as.
 	user *process.User
-	// halt ends with pool.ErrStopped when running calls must be given up.
+	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
 	// contact ends calls when the server hands their chunks on.
 	contact *contact.Contact

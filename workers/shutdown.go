@@ -62,7 +62,7 @@ func (w *Worker) drain() error {
 		all.Go(served.Stop)
 	}
 	all.Wait()
-	// The SDK has told the chunks that still run to hand back and does not wait for them. Each needs its process to end.
+	// The SDK has cancelled the chunks that still run and does not wait for them. Each ends with its process.
 	ctx, cancel := w.patience()
 	defer cancel()
 	var errs []error

@@ -73,7 +73,7 @@ type Worker struct {
 	state      liveness
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
-	halt       context.Context // ends when running calls must be given up
+	halt       context.Context // ends when running calls must end
 	giveUp     context.CancelCauseFunc
 
 	starting sync.Mutex // held through Start and by shutdown

@@ -57,10 +57,10 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	fmt.Fprintf(&b, "**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items,
-		gpumux.Plain(strings.Join(ladder, ", then ")), phase)
+	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items,
+		gpumux.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
-	fmt.Fprintf(&b, "| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate)
+	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	if p.Lost != "" {
 		b.WriteString("\nItems run again: " + p.Lost + "\n")
 	}
@@ -68,11 +68,11 @@ func details(p gpumux.Progress, ladder []string) string {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
 	for _, kind := range sortedKeys(p.Faults) {
-		fmt.Fprintf(&b, "\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind)))
+		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind))))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			fmt.Fprintf(&b, "\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error()))
+			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error())))
 		}
 	}
 	return b.String()

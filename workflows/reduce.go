@@ -15,7 +15,7 @@ const (
 	mostLeaves = 512
 	// branch is how many partials one activity combines.
 	branch = 16
-	// A stretch holds so many items, or fewer where their results have so many bytes together.
+	// A stretch holds so many items, or fewer if their results have more than so many bytes together.
 	ownLeafItems, ownLeafBytes   = 1 << 17, 256 << 20
 	taskLeafItems, taskLeafBytes = 4096, 16 << 20
 	// ownLeaves is how many stretches of a reduce of gpumux's own are read at once.

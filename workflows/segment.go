@@ -110,19 +110,18 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 	pieces := m.nextSegment(abreast)
 	m.segmentCount++
 	id := fmt.Sprintf("%s/segment-%d", m.engine.id, m.segmentCount)
-	part := m.engine.carry()
-	part.Todo, part.Started = pieces, m.started
-	part.Succeeded, part.Failed, part.Faults, part.Chunks, part.Busy = 0, 0, nil, 0, 0
-	part.Peak = nil
+	carry := m.engine.carry()
+	carry.Todo, carry.Started = pieces, m.started
+	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
 	if abreast > leastAbreast {
-		part.Abreast = abreast
+		carry.Abreast = abreast
 	}
-	part.Beyond = m.engine.left()
+	carry.Beyond = m.engine.left()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
-		//lint:ignore SA1019 what stands in its place is not among a child's options
+		//lint:ignore SA1019 a child's options do not have its successor
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, describeWork(pieces[0].Work))),
 	}
@@ -131,7 +130,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		r.items += piece.Len()
 	}
 	m.segmentsOpen[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, handoff{m.in, part})
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, handoff{m.in, carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := r.future.Get(ctx, &done)

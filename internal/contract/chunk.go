@@ -76,7 +76,7 @@ type ChunkResult struct {
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
-	// Worker and Slots tell how many slots stand behind the pool, which sizes the window.
+	// Worker and Slots are how many slots of the pool a worker has. The window follows their number.
 	Worker string `json:"worker,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
 }

@@ -16,9 +16,9 @@ const (
 	IndexSource = "gpumux.IndexSource"
 	// MergeParts turns the parts of a map into one results file in input order.
 	MergeParts = "gpumux.MergeParts"
-	// FindEdition tells which edition of a task's code the workers of a pool have.
+	// FindEdition finds the edition of a task's code that a worker of a pool has.
 	FindEdition = "gpumux.FindEdition"
-	// FindParts claims the folder of a map's results and tells which items have none yet.
+	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.
 	Reduce = "gpumux.Reduce"

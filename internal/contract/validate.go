@@ -28,7 +28,7 @@ func (p mistakes) err(what string) error {
 	return &gpumux.InputError{What: what, Problems: p[:min(len(p), mostMistakes)]}
 }
 
-// mostMistakes is how many mistakes are told.
+// mostMistakes is how many mistakes an error lists.
 const mostMistakes = 20
 
 // asInMap checks the fields that an input shares with that of a map.

@@ -2,5 +2,5 @@
 //
 // It owns the way from a payload to a checked input: anybody who may use the namespace can send any bytes to any workflow and
 // activity, so nothing happens before the whole input was read and checked. It never decides what a valid input is; each input's
-// Validate does. It never decides how its error is told. It holds no state and so never has to stop.
+// Validate does. Its callers decide how to report the error. It holds no state and so never has to stop.
 package payload
