@@ -202,6 +202,14 @@ func (e *InputError) Error() string {
 	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
+// Add notes a mistake. After the first 20 a last one stands for all others, so an absurd input costs no memory.
+func (e *InputError) Add(field, format string, args ...any) {
+	(*problems)(&e.Problems).add(field, format, args...)
+}
+
+// Err is a copy as an error, or nil if there is no mistake.
+func (e *InputError) Err() error { return problems(e.Problems).err(e.What) }
+
 // UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate names it.
 func (in *MapInput) UnmarshalJSON(data []byte) error {
 	type plain MapInput

@@ -14,22 +14,12 @@ import (
 const MaxSlots = 1 << 20
 
 // mistakes gathers what is wrong with an input.
-type mistakes []gpumux.Problem
+type mistakes struct{ gpumux.InputError }
 
-func (p *mistakes) add(field, format string, args ...any) {
-	*p = append(*p, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+func (p *mistakes) err(what string) error {
+	p.What = what
+	return p.Err()
 }
-
-// err is an *InputError, or nil without mistakes.
-func (p mistakes) err(what string) error {
-	if len(p) == 0 {
-		return nil
-	}
-	return &gpumux.InputError{What: what, Problems: p[:min(len(p), mostMistakes)]}
-}
-
-// mostMistakes is how many mistakes an error lists.
-const mostMistakes = 20
 
 // asInMap checks the fields that an input shares with that of a map.
 func (p *mistakes) asInMap(in gpumux.MapInput) {
@@ -39,19 +29,21 @@ func (p *mistakes) asInMap(in gpumux.MapInput) {
 	in.Range = &gpumux.Range{}
 	var wrong *gpumux.InputError
 	if errors.As(in.Validate(), &wrong) {
-		*p = append(*p, wrong.Problems...)
+		for _, problem := range wrong.Problems {
+			p.Add(problem.Field, "%s", problem.Message)
+		}
 	}
 }
 
 func (p *mistakes) name(field, name string) {
 	if n := len(name); n > gpumux.MaxName {
-		p.add(field, "has %d bytes, more than %d", n, gpumux.MaxName)
+		p.Add(field, "has %d bytes, more than %d", n, gpumux.MaxName)
 	}
 }
 
 func (p *mistakes) key(field, key string) {
 	if n := len(key); n > gpumux.MaxKey {
-		p.add(field, "has %d bytes, more than %d", n, gpumux.MaxKey)
+		p.Add(field, "has %d bytes, more than %d", n, gpumux.MaxKey)
 	}
 }
 
@@ -62,25 +54,25 @@ func (c Chunk) Validate() error {
 	bad.asInMap(gpumux.MapInput{Task: c.Task, Edition: c.Edition, Mode: c.Mode, Timeout: c.Timeout, Attempts: c.Attempts})
 	bad.work("", c.Work)
 	if n := c.Work.Len(); n < 1 || n > gpumux.MaxChunk {
-		bad.add("runs", "a chunk of %d items; it has 1 to %d", n, gpumux.MaxChunk)
+		bad.Add("runs", "a chunk of %d items; it has 1 to %d", n, gpumux.MaxChunk)
 	}
 	switch {
 	case c.Items != nil && c.Source == nil && c.Range == nil:
 		if n := c.Work.Len(); int64(len(c.Items)) != n || c.List != nil {
-			bad.add("items", "a chunk of %d items carries %d", n, len(c.Items))
+			bad.Add("items", "a chunk of %d items carries %d", n, len(c.Items))
 		}
 	case c.Items == nil && c.Source != nil && c.Range == nil:
 		bad.source("source.", *c.Source, c.last())
 	case c.Items == nil && c.Source == nil && c.Range != nil:
 		if n := c.Range.End - c.Range.Start; n < c.last() || n < 0 && c.Range.End >= c.Range.Start {
-			bad.add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.last()-1)
+			bad.Add("range", "%d to %d has no item %d", c.Range.Start, c.Range.End, c.last()-1)
 		}
 	default:
-		bad.add("items", "give one of items, source and range")
+		bad.Add("items", "give one of items, source and range")
 	}
 	bad.key("parts", c.Parts)
 	if c.Limit < 0 {
-		bad.add("limit", "%s is negative; 0 means none", c.Limit)
+		bad.Add("limit", "%s is negative; 0 means none", c.Limit)
 	}
 	return bad.err("chunk")
 }
@@ -97,14 +89,14 @@ func (w Work) last() int64 {
 func (p *mistakes) work(prefix string, w Work) {
 	switch {
 	case w.List == nil && (w.Start != 0 || w.End != 0):
-		p.add(prefix+"start", "%d to %d are places of no list", w.Start, w.End)
+		p.Add(prefix+"start", "%d to %d are places of no list", w.Start, w.End)
 	case w.List != nil && w.Runs != nil:
-		p.add(prefix+"runs", "give only one of runs and list")
+		p.Add(prefix+"runs", "give only one of runs and list")
 	case w.List != nil:
 		p.source(prefix+"list.", *w.List, w.End)
 		p.span(prefix, gpumux.Span{Start: w.Start, End: w.End})
 	case w.last() > gpumux.MaxItems:
-		p.add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(gpumux.MaxItems))
+		p.Add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(gpumux.MaxItems))
 	}
 }
 
@@ -114,7 +106,7 @@ func (in ListInput) Validate() error {
 	bad.given("parts", in.Parts)
 	bad.work("", Work{Runs: in.Runs})
 	if n := in.Runs.Len(); n > mostListed {
-		bad.add("runs", "%d items are more than the %d of one list", n, int64(mostListed))
+		bad.Add("runs", "%d items are more than the %d of one list", n, int64(mostListed))
 	}
 	return bad.err("input of WriteList")
 }
@@ -126,7 +118,7 @@ const mostListed = 1 << 31
 func (in EditionInput) Validate() error {
 	var bad mistakes
 	if in.Task == "" {
-		bad.add("task", "is missing; give the name of a task that the workers know")
+		bad.Add("task", "is missing; give the name of a task that the workers know")
 	}
 	bad.name("task", in.Task)
 	return bad.err("input of FindEdition")
@@ -145,7 +137,7 @@ func (in PartsInput) Validate() error {
 	var bad mistakes
 	bad.given("parts", in.Parts)
 	if in.Items < 0 || in.Items > gpumux.MaxItems {
-		bad.add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
+		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
 	}
 	return bad.err("input of FindParts")
 }
@@ -158,7 +150,7 @@ func (in PartInput) Validate() error {
 		field := fmt.Sprintf("results[%d]", i)
 		bad.result(field, r)
 		if i > 0 && r.Index < in.Results[i-1].Index {
-			bad.add(field, "item %d comes after item %d; sort results by index", r.Index, in.Results[i-1].Index)
+			bad.Add(field, "item %d comes after item %d; sort results by index", r.Index, in.Results[i-1].Index)
 		}
 	}
 	return bad.err("input of WritePart")
@@ -171,7 +163,7 @@ func (in MergeInput) Validate() error {
 	bad.given("output", in.Output)
 	bad.key("index", in.Index)
 	if in.Items < 0 || in.Items > gpumux.MaxItems {
-		bad.add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
+		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
 	}
 	return bad.err("input of MergeParts")
 }
@@ -181,7 +173,7 @@ func (in ReduceInput) Validate() error {
 	var bad mistakes
 	bad.name("map", in.Map)
 	if strings.TrimSpace(in.Reduce) == "" {
-		bad.add("reduce", "is missing; use one of %s, or the name of a task", strings.Join(gpumux.Reduces(), ", "))
+		bad.Add("reduce", "is missing; use one of %s, or the name of a task", strings.Join(gpumux.Reduces(), ", "))
 	}
 	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts})
 	bad.key("folder", in.Folder)
@@ -193,7 +185,7 @@ func (in ReduceInput) Validate() error {
 		}
 	}
 	if given > 1 {
-		bad.add("source", "give only one of source, results and partials")
+		bad.Add("source", "give only one of source, results and partials")
 	}
 	if in.Source != nil {
 		bad.source("source.", *in.Source, in.End)
@@ -205,11 +197,11 @@ func (in ReduceInput) Validate() error {
 		field := fmt.Sprintf("partials[%d].", i)
 		bad.span(field, p.Span)
 		if p.Count < 0 || p.Count > gpumux.MaxItems {
-			bad.add(field+"count", "%d is outside 0 to %d", p.Count, int64(gpumux.MaxItems))
+			bad.Add(field+"count", "%d is outside 0 to %d", p.Count, int64(gpumux.MaxItems))
 		}
 		bad.key(field+"key", p.Key)
 		if p.Count > 0 && p.Key == "" && p.Value == nil {
-			bad.add(field+"value", "is missing")
+			bad.Add(field+"value", "is missing")
 		}
 	}
 	return bad.err("input of Reduce")
@@ -222,16 +214,16 @@ func (c Carry) Validate() error {
 		bad.source("source.", *c.Source, c.Items)
 	}
 	if c.Items < 0 || c.Items > gpumux.MaxItems {
-		bad.add("items", "%d is outside 0 to %d", c.Items, int64(gpumux.MaxItems))
+		bad.Add("items", "%d is outside 0 to %d", c.Items, int64(gpumux.MaxItems))
 	}
 	for i, piece := range c.Todo {
 		field := fmt.Sprintf("todo[%d].", i)
 		bad.work(field, piece.Work)
 		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
-			bad.add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
+			bad.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
 		}
 		if piece.Rung < 0 || piece.Rung >= gpumux.MaxRungs || piece.Pace < 0 {
-			bad.add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
+			bad.Add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
 		}
 	}
 	for _, count := range []struct {
@@ -240,27 +232,27 @@ func (c Carry) Validate() error {
 	}{{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"chunks", c.Chunks}, {"largest", c.Largest}, {"beyond", c.Beyond},
 		{"segments", int64(c.Segments)}, {"rounds", int64(c.Rounds)}} {
 		if count.n < 0 || count.n > gpumux.MaxItems {
-			bad.add(count.field, "%d is outside 0 to %d", count.n, int64(gpumux.MaxItems))
+			bad.Add(count.field, "%d is outside 0 to %d", count.n, int64(gpumux.MaxItems))
 		}
 	}
 	if len(c.Editions) > gpumux.MaxRungs {
-		bad.add("editions", "are %d for %d rungs at most", len(c.Editions), gpumux.MaxRungs)
+		bad.Add("editions", "are %d for %d rungs at most", len(c.Editions), gpumux.MaxRungs)
 	}
 	for _, edition := range append(slices.Clip(c.Editions), c.ReduceEdition) {
 		bad.name("editions", edition)
 	}
 	if c.Busy < 0 || c.PerItem < 0 {
-		bad.add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)
+		bad.Add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)
 	}
 	if c.Window < 0 || c.Window > gpumux.MaxWindow {
-		bad.add("window", "%d is outside 0 to %d", c.Window, gpumux.MaxWindow)
+		bad.Add("window", "%d is outside 0 to %d", c.Window, gpumux.MaxWindow)
 	}
 	if c.Abreast < 0 || c.Abreast > gpumux.MaxWindow {
-		bad.add("abreast", "%d is outside 0 to %d", c.Abreast, gpumux.MaxWindow)
+		bad.Add("abreast", "%d is outside 0 to %d", c.Abreast, gpumux.MaxWindow)
 	}
 	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
 		if n := c.Slots[worker]; n < 0 || n > MaxSlots {
-			bad.add("slots", "%.200s has %d", worker, n)
+			bad.Add("slots", "%.200s has %d", worker, n)
 		}
 	}
 	return bad.err("state of a map")
@@ -268,14 +260,14 @@ func (c Carry) Validate() error {
 
 func (p *mistakes) given(field, key string) {
 	if key == "" {
-		p.add(field, "is missing; give a key of the store")
+		p.Add(field, "is missing; give a key of the store")
 	}
 	p.key(field, key)
 }
 
 func (p *mistakes) span(prefix string, s gpumux.Span) {
 	if s.Start < 0 || s.End < s.Start || s.End > gpumux.MaxItems {
-		p.add(prefix+"start", "items %d to %d do not lie within 0 to %d", s.Start, s.End, int64(gpumux.MaxItems))
+		p.Add(prefix+"start", "items %d to %d do not lie within 0 to %d", s.Start, s.End, int64(gpumux.MaxItems))
 	}
 }
 
@@ -284,18 +276,18 @@ func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
 	p.given(prefix+"url", s.URL)
 	p.given(prefix+"index", s.Index)
 	if s.Items < 0 || s.Items > gpumux.MaxItems || s.Items < end {
-		p.add(prefix+"items", "%d has no item %d", s.Items, end-1)
+		p.Add(prefix+"items", "%d has no item %d", s.Items, end-1)
 	}
 	if s.Bytes < 0 {
-		p.add(prefix+"bytes", "%d is less than none", s.Bytes)
+		p.Add(prefix+"bytes", "%d is less than none", s.Bytes)
 	}
 }
 
 func (p *mistakes) result(field string, r gpumux.Result) {
 	if r.Index < 0 || r.Index >= gpumux.MaxItems {
-		p.add(field+".index", "%d is outside 0 to %d", r.Index, int64(gpumux.MaxItems)-1)
+		p.Add(field+".index", "%d is outside 0 to %d", r.Index, int64(gpumux.MaxItems)-1)
 	}
 	if (r.Value == nil) == (r.Fault == nil) {
-		p.add(field, "has neither a value nor a fault, or both")
+		p.Add(field, "has neither a value nor a fault, or both")
 	}
 }
