@@ -80,6 +80,8 @@ type Fault struct {
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that the item did not cause the fault, so that trying it again costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
+	// Suspect says that the device may have caused the fault, as far as the process's last words tell.
+	Suspect bool `json:"-"`
 }
 
 // itemBytes is the most bytes of an item that a fault keeps.

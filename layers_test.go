@@ -26,7 +26,7 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/files starter/cli/screen starter/local store workers workers/config workers/slot/launch workers/slot/pyruntime
+starter/cli                    . codec gpu starter starter/bench starter/cli/files starter/cli/screen starter/local store workers workers/config workers/health workers/slot/launch workers/slot/pyruntime
 starter/cli/files              . starter starter/local store
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
@@ -36,7 +36,7 @@ workers                        . activities codec gpu internal/contract internal
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/pool workers/slot
-workers/health                 gpu internal/logkey workers/config workers/pool
+workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/logkey workers/slot
 workers/contact                . internal/contract workers/slot
 workers/config                 . codec gpu workers/slot/launch workers/slot/process

@@ -200,7 +200,7 @@ func (a *attempt) runItems() error {
 		var waited atomic.Int64
 		err := a.Runner.Run(ctx, Call{
 			Task: a.chunk.Task, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
-			Clean: alone, Whole: whole, Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
+			Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
 			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
 			Done: func(result gpumux.Result) {
 				a.limit.note()
@@ -240,7 +240,7 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 		return a.elsewhere(fault)
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
-	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
+	case fault.Blameless && a.ledger.spare():
 		// Temporal's own growing delay gives the device time to come back.
 		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.logFields(fault, -1)...)
 		return retry(fault, 0)
@@ -264,6 +264,7 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 }
 
 func (a *attempt) judgeStart(fault *gpumux.Fault) error {
+	a.ledger.suspect(fault)
 	a.ledger.mu.Lock()
 	a.ledger.memo.Starts++
 	starts := a.ledger.memo.Starts

@@ -15,6 +15,9 @@ const (
 	deadlyAlone = 2
 	// failedStarts is how often a process may fail to start for a chunk before the fault is the map's.
 	failedStarts = 5
+	// mostSpared is how often in a row a chunk is tried again for what no item is to blame for, before it is booked like any fault. With
+	// Temporal's growing delay that takes about four minutes.
+	mostSpared = 30
 	// mostRecent is how many failures a chunk shows to people.
 	mostRecent = 3
 )
@@ -33,6 +36,10 @@ type memo struct {
 	// Escalate are the items that need the next rung.
 	Escalate gpumux.Runs `json:"escalate,omitempty"`
 	Starts   int         `json:"starts,omitempty"`
+	// Spared is how often in a row the worker or its device failed and no item finished; Avoid are the devices on which an item died
+	// since one finished, and which may be to blame.
+	Spared int      `json:"spared,omitempty"`
+	Avoid  []string `json:"avoid,omitempty"`
 	// Edition is the edition of the code that items have run with, Elsewhere how often a worker did not have it.
 	Edition   string `json:"edition,omitempty"`
 	Elsewhere int    `json:"elsewhere,omitempty"`
@@ -159,6 +166,7 @@ func (l *ledger) add(r gpumux.Result) {
 		l.addRecent(r)
 	}
 	l.result.Ran++
+	l.memo.Spared, l.memo.Avoid = 0, nil
 	inline := l.inlineLocked()
 	l.bytes += r.Weight()
 	delete(l.memo.Suspects, r.Index)
@@ -275,9 +283,34 @@ func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
 	return -1, 0, false
 }
 
+// spare counts a failure of the worker or its device, and reports whether the chunk is to be tried again for it.
+func (l *ledger) spare() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memo.Spared++
+	return l.memo.Spared < mostSpared
+}
+
+// suspect notes the device of a fault that may be the device's.
+func (l *ledger) suspect(fault *gpumux.Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fault.Suspect && !slices.Contains(l.memo.Avoid, fault.Device) {
+		l.memo.Avoid = append(l.memo.Avoid, fault.Device)
+	}
+}
+
+// avoid are the devices to avoid.
+func (l *ledger) avoid() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.memo.Avoid)
+}
+
 // blame books a death against the first item that ran and has no result. If that decides about the item, it returns a verdict: the
 // fault became its result, or the item is escalated.
 func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
+	l.suspect(fault)
 	l.mu.Lock()
 	index, at, ok := l.first(ran)
 	if !ok {
@@ -343,7 +376,7 @@ func (l *ledger) snapshot(waiting string) memo {
 		m.Peak.Merge(&l.peaks)
 	}
 	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
-	m.Written = slices.Clone(m.Written)
+	m.Written, m.Avoid = slices.Clone(m.Written), slices.Clone(m.Avoid)
 	if l.chunk.Parts != "" && !l.inlineLocked() {
 		m.Results = nil
 	}

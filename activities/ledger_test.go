@@ -261,3 +261,29 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	}
 	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
 }
+
+// What nobody is to blame for is tried again often, but not for ever, and each finished item begins the count anew.
+func TestLedger_SparesForALimitedTime(t *testing.T) {
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
+	for range mostSpared - 1 {
+		require.True(t, l.spare())
+	}
+	require.False(t, l.spare())
+	l.add(value(0))
+	require.True(t, l.spare())
+	again := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
+	require.Equal(t, 1, again.memo.Spared, "the next attempt goes on counting")
+}
+
+func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
+	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
+	l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
+	require.Empty(t, l.avoid(), "nothing points at the device")
+	for range 2 {
+		l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
+	}
+	l = newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
+	require.Equal(t, []string{"GPU-a"}, l.avoid())
+	l.add(value(0))
+	require.Empty(t, l.avoid())
+}

@@ -64,7 +64,7 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Pa
 		return partial, classify(err)
 	case fault.Edition != "":
 		return partial, p.elsewhere(ctx, fault, int(activity.GetInfo(ctx).Attempt))
-	case fault.Kind == gpumux.DeviceLost || fault.Blameless:
+	case fault.Blameless && activity.GetInfo(ctx).Attempt < mostSpared:
 		return partial, retry(fault, 0)
 	case fault.Kind.Deadly() && activity.GetInfo(ctx).Attempt < reduceAttempts:
 		return partial, retry(fault, retryDelay)

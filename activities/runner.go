@@ -21,6 +21,8 @@ type Call struct {
 	Attempts int
 	// Clean asks for a process that has not run any item.
 	Clean bool
+	// Avoid are devices on which the items failed; they run elsewhere where there is another.
+	Avoid []string
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
 	Items iter.Seq2[gpumux.Item, error]

@@ -33,7 +33,7 @@ func (a Action) Hint() string {
 	case ActionDrainP2P:
 		return "end the work that uses peer access on this GPU; the driver then recovers the link"
 	case ActionReset:
-		return "end all work on the GPU, then reset it: nvidia-smi --gpu-reset -i <uuid>"
+		return "stop the worker, which holds the GPU open, and all other work on it; reset it: nvidia-smi --gpu-reset -i <uuid>; then start the worker again"
 	case ActionReboot:
 		return "restart the host; the GPU does not come back without it"
 	default:

@@ -39,6 +39,7 @@ type driver interface {
 // error wraps ErrSilent when the driver does not answer.
 type Inventory struct {
 	driver  driver // nil without NVML
+	static  bool
 	list    []Device
 	reasons []string
 }
@@ -85,7 +86,7 @@ func openWith(d driver, o Options) (*Inventory, error) {
 }
 
 func openStatic(o Options) (*Inventory, error) {
-	inv := &Inventory{list: slices.Clone(o.Static)}
+	inv := &Inventory{list: slices.Clone(o.Static), static: true}
 	seen := map[string]bool{}
 	for i, d := range inv.list {
 		if d.Kind != KindGPU && d.Kind != KindMIG && d.Kind != KindCPU {
@@ -107,6 +108,9 @@ func (inv *Inventory) Devices() []Device { return slices.Clone(inv.list) }
 
 // Reason is one line that says why there is no GPU, or which devices were left out and what to do. Empty when all is well.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
+
+// Static reports whether the devices were given in Options.Static, so nothing is known of them.
+func (inv *Inventory) Static() bool { return inv.static }
 
 func (inv *Inventory) device(uuid string) (Device, error) {
 	if i := slices.IndexFunc(inv.list, func(d Device) bool { return d.UUID == uuid }); i >= 0 {

@@ -117,7 +117,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		run := &runner{
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log,
-			lost: func(group, why string) { guard.Lost(pl, group, why) },
+			examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{

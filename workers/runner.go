@@ -37,9 +37,9 @@ type runner struct {
 	// allowance is the memory that a process of a task takes on a model of device beside its data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
-	// lost is called for a device that failed under a call.
-	lost func(group, why string)
-	log  *zap.Logger
+	// examine says why the devices of a group take no more work, or "" if they do.
+	examine func(ctx context.Context, group string) string
+	log     *zap.Logger
 }
 
 // Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
@@ -59,7 +59,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
 	}
 
-	h, err := r.pool.Acquire(ctx, task.Name, r.group, call.Whole)
+	h, err := r.pool.Acquire(ctx, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid})
 	if err != nil {
 		return err
 	}
@@ -87,6 +87,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	}
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
+		r.acquit(ctx, h, fault)
 		r.report(h, task.Name, call.Whole, fault)
 	}
 	return err
@@ -119,7 +120,7 @@ func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle
 	return in
 }
 
-// report logs and counts a failed call, and reports a lost device.
+// report logs and counts a failed call.
 func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
 	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot),
@@ -128,7 +129,17 @@ func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.F
 	if !whole {
 		r.sizing.Failed(task, fault.Kind)
 	}
-	if fault.Kind == gpumux.DeviceLost {
-		r.lost(h.Group, fault.Message)
+}
+
+// acquit takes a fault off the item if the device is sick, and puts it on the item if the device is not.
+func (r *runner) acquit(ctx context.Context, h *pool.Handle, fault *gpumux.Fault) {
+	if !fault.Suspect {
+		return
+	}
+	fault.Blameless = false
+	if why := r.examine(ctx, h.Group); why != "" {
+		fault.Kind, fault.Blameless, fault.Suspect = gpumux.DeviceLost, true, false
+		fault.Message += "; " + why
+		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"
 	}
 }

@@ -28,7 +28,8 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	return &runner{
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
 		contact:   contact.New(nil, now, log),
-		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil), lost: func(string, string) {},
+		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
+		examine: func(context.Context, string) string { return "" },
 	}, fakes
 }
 

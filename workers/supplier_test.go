@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux/workers/pool"
 )
 
 // permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the supplier never asks for is nil.
@@ -277,7 +279,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 							defer s.done(permit)
 							raise(&most, begun.Add(1))
 							defer begun.Add(-1)
-							pl, err := p.Acquire(context.WithoutCancel(ctx), "x", groups[queue], false)
+							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Group: groups[queue]})
 							if err != nil {
 								t.Error(err)
 								return

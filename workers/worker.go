@@ -191,7 +191,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}, contact.Uptime, w.log)
 	w.guards.Go(func() { w.contact.Run(guarding) })
-	if err := w.serve(w.openPools(guarding, runtime)); err != nil {
+	if err := w.serve(w.openPools(ctx, guarding, runtime)); err != nil {
 		return err
 	}
 	w.state.serving.Store(true)
@@ -202,11 +202,11 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// openPools makes the slots of all pools and returns their queues. Until guarding ends, it watches the pools' devices and adapts the
-// numbers of slots.
-func (w *Worker) openPools(guarding context.Context, runtime string) (queues []queue) {
+// openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices
+// and adapts the numbers of slots.
+func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates = template.NewSet(w.log)
-	guard := health.New(w.inventory, 10*time.Second, w.log)
+	guard := health.New(w.inventory, w.tryDevice, 10*time.Second, w.log)
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
@@ -217,8 +217,25 @@ func (w *Worker) openPools(guarding context.Context, runtime string) (queues []q
 		}
 		queues = append(queues, w.poolQueues(p, opened, guard, size)...)
 	}
+	guard.Begin(ctx)
 	w.guards.Go(func() { guard.Run(guarding) })
 	return queues
+}
+
+// tryDevice probes a device.
+func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
+	if w.inventory.Static() {
+		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
+	}
+	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper}
+	for _, p := range w.placements {
+		for _, g := range p.Groups {
+			if slices.ContainsFunc(g.Devices, func(d gpu.Device) bool { return d.UUID == uuid }) {
+				prober.User = p.RunAs
+			}
+		}
+	}
+	return prober.Try(ctx, uuid)
 }
 
 // serve asks Temporal for the work of the queues, and of the worker's own.

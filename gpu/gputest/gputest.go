@@ -19,10 +19,15 @@ import (
 	"testing"
 )
 
-//go:embed testdata/nvml.c
-var source []byte
+// The sources of the libraries.
+var (
+	//go:embed testdata/nvml.c
+	nvml []byte
+	//go:embed testdata/cuda.c
+	cuda []byte
+)
 
-// StateVariable is the environment variable in which the library finds its state file.
+// StateVariable is the environment variable in which the NVML of this process finds its state file.
 const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
@@ -31,33 +36,33 @@ var building sync.Mutex
 // load a Machine's, nor the other way round.
 func OldLibrary(t testing.TB) string {
 	t.Helper()
-	return build(t, "-DOLD_DRIVER")
+	return build(t, "libnvidia-ml.so.1", nvml, "-DOLD_DRIVER")
 }
 
-// build makes libnvidia-ml.so.1 and returns its path. All tests share one copy, since a process can load only one. The folder
+// build makes a library and returns its path. All tests share one copy, since a process can load only one. The folder
 // holds nothing else, so it also serves as LD_LIBRARY_PATH.
-func build(t testing.TB, flags ...string) string {
+func build(t testing.TB, name string, source []byte, flags ...string) string {
 	t.Helper()
 	building.Lock()
 	defer building.Unlock()
 	args := append([]string{"-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-x", "c"}, flags...)
 	sum := sha256.Sum256(append([]byte(strings.Join(args, " ")), source...))
 	dir := filepath.Join(os.TempDir(), "gpumux-gputest-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:8]))
-	path := filepath.Join(dir, "libnvidia-ml.so.1")
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatalf("make a folder for the NVML stand-in: %v", err)
+		t.Fatalf("make a folder for %s: %v", name, err)
 	}
 	tmp := filepath.Join(dir, strconv.Itoa(os.Getpid())+".tmp")
 	cc := exec.Command("cc", append(args, "-o", tmp, "-")...)
 	cc.Stdin = bytes.NewReader(source)
 	if out, err := cc.CombinedOutput(); err != nil {
-		t.Fatalf("build the NVML stand-in (a C compiler named cc is needed): %v\n%s", err, out)
+		t.Fatalf("build %s (a C compiler named cc is needed): %v\n%s", name, err, out)
 	}
 	if err := os.Rename(tmp, path); err != nil {
-		t.Fatalf("keep the NVML stand-in: %v", err)
+		t.Fatalf("keep %s: %v", name, err)
 	}
 	return path
 }
@@ -68,6 +73,8 @@ type Machine struct {
 	Library string
 	// File is the state file.
 	File string
+	// Folder has the libraries of NVML and CUDA that know the machine by themselves, for LD_LIBRARY_PATH.
+	Folder string
 
 	t     testing.TB
 	mu    sync.Mutex
@@ -75,7 +82,8 @@ type Machine struct {
 	seq   int
 }
 
-// New makes a machine and points this process's environment to it, so its test cannot run in parallel with others.
+// New makes a machine and points this process's environment to it, so its test cannot run in parallel with others. Processes that it
+// starts find the libraries through Env.
 func New(t testing.TB, s State) *Machine {
 	t.Helper()
 	m := Prepare(t, s)
@@ -86,9 +94,21 @@ func New(t testing.TB, s State) *Machine {
 // Prepare is New for child processes, which find the machine through Env.
 func Prepare(t testing.TB, s State) *Machine {
 	t.Helper()
-	m := &Machine{Library: build(t), File: filepath.Join(t.TempDir(), "nvml.state"), t: t, state: s.complete()}
-	if err := os.MkdirAll(m.File+".d", 0o755); err != nil {
-		t.Fatalf("make the folder of allocations: %v", err)
+	dir := t.TempDir()
+	m := &Machine{
+		Library: build(t, "libnvidia-ml.so.1", nvml), File: filepath.Join(dir, "nvml.state"), Folder: filepath.Join(dir, "lib"), t: t, state: s.complete(),
+	}
+	for _, folder := range []string{m.File + ".d", m.Folder} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatalf("make a machine: %v", err)
+		}
+	}
+	for name, target := range map[string]string{
+		"libnvidia-ml.so.1": m.Library, "libcuda.so.1": build(t, "libcuda.so.1", cuda), "state": m.File,
+	} {
+		if err := os.Symlink(target, filepath.Join(m.Folder, name)); err != nil {
+			t.Fatalf("make a machine: %v", err)
+		}
 	}
 	m.write()
 	return m
@@ -96,7 +116,7 @@ func Prepare(t testing.TB, s State) *Machine {
 
 // Env is what a child process needs in its environment to find the machine.
 func (m *Machine) Env() []string {
-	return []string{StateVariable + "=" + m.File, "LD_LIBRARY_PATH=" + filepath.Dir(m.Library)}
+	return []string{StateVariable + "=" + m.File, "LD_LIBRARY_PATH=" + m.Folder}
 }
 
 // Update changes the state; the next call of any process sees it.

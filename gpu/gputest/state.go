@@ -31,10 +31,20 @@ type GPU struct {
 	Milliwatts  int
 	Recovery    int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
 	Lost        bool // every call about it fails
+	Slow        int  // milliseconds that NVML takes for each call about it
+	Mode        int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
+	Sick        Sick // how CUDA fails on it; NVML sees nothing of that
 	MIG         bool // implied by Instances
 	Instances   []Instance
 	Processes   []Process
 }
+
+// Sick has the CUDA error codes of a device that fails: of cuInit, and of making a context, allocating and copying there. Hangs is a
+// call that does not return.
+type Sick struct{ Init, Context, Alloc, Copy int }
+
+// Hangs is the code of a call that does not return.
+const Hangs = -1
 
 // Instance is a MIG instance.
 type Instance struct {
@@ -123,6 +133,15 @@ func (s State) text() string {
 		for _, m := range g.Instances {
 			line("mig %s %d %s %d %d %d %d %s", g.UUID, m.Number, m.UUID, m.Total, m.Free, m.GI, m.CI, m.Name)
 			processes(m.UUID, m.Processes)
+		}
+	}
+	for _, g := range s.GPUs {
+		line("mode %s %d", g.UUID, g.Mode)
+		line("slow %s %d", g.UUID, g.Slow)
+		for call, code := range map[string]int{"init": g.Sick.Init, "context": g.Sick.Context, "alloc": g.Sick.Alloc, "copy": g.Sick.Copy} {
+			if code != 0 {
+				line("sick %s %s %d", g.UUID, call, code)
+			}
 		}
 	}
 	for _, l := range s.Links {

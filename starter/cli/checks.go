@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -19,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
@@ -86,24 +88,43 @@ func checkTask(ctx context.Context, python, task string) finding {
 }
 
 // checkDevices has a line per device, or says why there is no GPU.
-func checkDevices() []finding {
+func checkDevices(ctx context.Context, python string) []finding {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return []finding{{Check: "devices", Verdict: bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}
 	defer inventory.Close()
-	var findings []finding
-	for _, d := range inventory.Devices() {
-		if d.Kind == gpu.KindCPU || !d.Usable() {
-			continue
-		}
-		status, err := inventory.Status(d.UUID)
-		findings = append(findings, checked("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
-			fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total))))
-	}
+	findings := probeDevices(ctx, inventory, inventory.Devices(), python)
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, finding{Check: "gpu", Verdict: note, Detail: screen.OneLine(reason, 300)})
 	}
+	return findings
+}
+
+// probeDevices asks the driver about the GPUs of a list and tries each with a throw-away process, all at once.
+func probeDevices(ctx context.Context, inventory *gpu.Inventory, devices []gpu.Device, python string) []finding {
+	devices = slices.DeleteFunc(slices.Clone(devices), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
+	findings := make([]finding, len(devices))
+	var all sync.WaitGroup
+	for i, d := range devices {
+		all.Go(func() {
+			status, err := inventory.Status(d.UUID)
+			f := checked("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+				fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total)))
+			if err == nil {
+				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
+				f.Detail += "; " + probe.String()
+				switch {
+				case probe.Sick():
+					f.Verdict, f.Fix = bad, probe.Hint()
+				case probe.Untried != "":
+					f.Verdict = note
+				}
+			}
+			findings[i] = f
+		})
+	}
+	all.Wait()
 	return findings
 }
 

@@ -40,7 +40,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the set-up; every failed line says what to do",
 		Long: `Check the set-up: Python, devices, Temporal, workers, store, ports and, with --task, whether a task can be
-imported. The exit code is 1 when a check failed.`,
+imported. Each GPU is tried with a throw-away process. The exit code is 1 when a check failed.`,
 		Example: "  gpumux doctor\n  gpumux doctor --task embed.py:embed\n  gpumux doctor --address temporal.internal:7233 --json",
 		Args:    cobra.NoArgs,
 	}
@@ -72,7 +72,7 @@ func (a *app) examine(ctx context.Context, f *doctorFlags) []finding {
 	if f.task != "" && findings[0].Verdict == good {
 		findings = append(findings, checkTask(ctx, f.python, f.task))
 	}
-	findings = append(findings, checkDevices()...)
+	findings = append(findings, checkDevices(ctx, f.python)...)
 	findings = append(findings, checkState())
 	conn, reached := a.checkTemporal(ctx)
 	findings = append(findings, reached)

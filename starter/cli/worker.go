@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/screen"
-	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -29,7 +29,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
-	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, and whether its store and Temporal can be used")
+	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
 	a.keysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
@@ -43,10 +43,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return err
 		}
 		if check {
-			if err := local.Check(conf); err != nil {
-				return err
-			}
-			return a.checkReach(c.Context(), file, conf)
+			return a.checkWorker(c.Context(), file, conf)
 		}
 		log := machineLog(a.console)
 		if screen.IsTerminal(a.Stderr) {
@@ -72,9 +69,19 @@ func (a *app) keysOf(c *cobra.Command, conf *config.Config) error {
 	return err
 }
 
-// checkReach tries what the worker would use beside this host: its store, and Temporal.
-func (a *app) checkReach(ctx context.Context, file string, conf config.Config) error {
+// checkWorker tries what the worker would use: its devices, its store, and Temporal.
+func (a *app) checkWorker(ctx context.Context, file string, conf config.Config) error {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return unavailable(fmt.Errorf("list this machine's devices: %w", err))
+	}
+	defer inventory.Close()
+	placements, tasks, err := conf.Plan(inventory)
+	if err != nil {
+		return err
+	}
 	findings := []finding{{Check: "file", Verdict: good, Detail: file + " is good for this host"}}
+	findings = append(findings, probeDevices(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
 	if conf.Store != "" {
 		findings = append(findings, checkStore(ctx, conf.Store))
 	}

@@ -150,14 +150,14 @@ func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	if conf.Tasks == nil {
 		return keys, conf, nil
 	}
-	if err := Check(conf); err != nil {
+	if err := check(conf); err != nil {
 		return nil, conf, err
 	}
 	return keys, conf, startable(ctx, conf.Tasks)
 }
 
-// Check finds what keeps a worker of this configuration from starting on this machine: a *config.Error lists every mistake.
-func Check(conf config.Config) error {
+// check finds what keeps a worker of this configuration from starting on this machine: a *config.Error lists every mistake.
+func check(conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return unavailable("list this machine's devices: %w", err)

@@ -132,7 +132,7 @@ func testPool(n int, device string) (*pool.Pool, []*pool.Handle, []*slottest.Slo
 
 // call runs a task over the items from first up to end, as a worker does.
 func (p *plant) call(ctx context.Context, task string, first, end int64) error {
-	h, err := p.pool.Acquire(ctx, task, "", false)
+	h, err := p.pool.Acquire(ctx, pool.Want{Task: task})
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,21 @@ func (c *Catalog) Users() (users []*process.User) {
 	return users
 }
 
+// Interpreter is the Python of some task, or "" where no task names one.
+func (c *Catalog) Interpreter() string {
+	for _, name := range slices.Sorted(maps.Keys(c.exact)) {
+		if python := c.exact[name].Interpreter; python != "" {
+			return python
+		}
+	}
+	for _, f := range c.folders {
+		if f.base.Interpreter != "" {
+			return f.base.Interpreter
+		}
+	}
+	return ""
+}
+
 // Edition is that of a task's code as its files are now.
 func (c *Catalog) Edition(name string) (string, error) {
 	task, err := c.Find(name)

@@ -134,6 +134,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			placements[i].Fit, placements[i].Most = p.capacity(placements)
 		}
 	}
+	checkComputeModes(placements, inventory, r)
 	return placements
 }
 

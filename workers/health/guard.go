@@ -24,27 +24,36 @@ type Driver interface {
 	Recovery(uuid string) (gpu.Action, error)
 }
 
-// Guard keeps new calls off devices that failed, and lets them back when the driver says that they work again.
+// longestPause is the most time between two probes of a cordoned device.
+const longestPause = 5 * time.Minute
+
+// Guard keeps new calls off devices that failed, and lets them back when they work again.
 type Guard struct {
-	health Driver
+	driver Driver
+	try    func(ctx context.Context, uuid string) Probe
 	groups []guarded
 	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
 
+	// again asks for a check of cordoned devices at once.
+	again chan struct{}
+
 	mu      sync.Mutex
-	suspect map[string]gpu.Action // by UUID: what an event asked for
+	needs   map[string]gpu.Action // by UUID: the hardest that an event asked for
+	probing map[string]*probing
+	pauses  map[string]pause // by group
 }
 
-// New makes a guard that checks cordoned devices every so often.
-func New(driver Driver, every time.Duration, log *zap.Logger) *Guard {
-	return &Guard{health: driver, every: every, log: log, suspect: map[string]gpu.Action{}}
+// probing is a probe under way, which all share who ask meanwhile.
+type probing struct {
+	done  chan struct{}
+	found Probe
 }
 
-// Add guards a pool's groups of devices. Call it before Run.
-func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
-	for _, group := range groups {
-		g.groups = append(g.groups, guarded{p, group})
-	}
+// pause is how long a cordoned group is left alone after a probe.
+type pause struct {
+	length time.Duration
+	until  time.Time
 }
 
 type guarded struct {
@@ -52,12 +61,59 @@ type guarded struct {
 	config.Group
 }
 
+// New makes a guard that tries devices with try, such as a Prober's, and checks cordoned ones every so often.
+func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
+	return &Guard{
+		driver: driver, try: try, every: every, log: log, again: make(chan struct{}, 1),
+		needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+	}
+}
+
+// Add guards a pool's groups of devices. Call it before Run.
+func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
+	for _, group := range groups {
+		if !isCPU(group.Devices[0]) {
+			g.groups = append(g.groups, guarded{p, group})
+		}
+	}
+}
+
+// Begin probes all devices at once and cordons the sick ones. It returns within the prober's limit.
+func (g *Guard) Begin(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, group := range g.groups {
+		all.Go(func() {
+			if _, why := g.fault(ctx, group.Group); why != "" {
+				g.cordon(group.pool, group.Name, why)
+			}
+		})
+	}
+	all.Wait()
+	logged := map[string]bool{}
+	for _, group := range g.groups {
+		for _, d := range group.Devices {
+			g.mu.Lock()
+			probed := g.probing[d.UUID]
+			g.mu.Unlock()
+			if probed == nil || logged[d.UUID] {
+				continue
+			}
+			logged[d.UUID] = true
+			level := zap.InfoLevel
+			if probed.found.Untried != "" {
+				level = zap.WarnLevel
+			}
+			g.log.Log(level, "device probed", zap.String(logkey.Device, d.UUID), zap.Stringer("found", probed.found))
+		}
+	}
+}
+
 // Run watches until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		if err := g.health.Watch(ctx, g.observe); err != nil {
+		if err := g.driver.Watch(ctx, g.observe); err != nil {
 			g.log.Warn("device events are not watched; failures are seen only when a task meets them", zap.Error(err))
 		}
 	})
@@ -67,17 +123,33 @@ func (g *Guard) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-g.again:
 		case <-tick.C:
-			g.recheck()
 		}
+		g.recheck(ctx)
 	}
+}
+
+// hardness orders actions; one that a newer driver invents is as hard as a reset.
+func hardness(a gpu.Action) int {
+	order := []gpu.Action{"", gpu.ActionNone, gpu.ActionRestart, gpu.ActionDrainP2P, gpu.ActionDrain, gpu.ActionReset, gpu.ActionReboot}
+	if at := slices.Index(order, a); at >= 0 {
+		return at
+	}
+	return hardness(gpu.ActionReset)
 }
 
 func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
-		g.recheck()
+		g.mu.Lock()
+		clear(g.pauses)
+		g.mu.Unlock()
+		select {
+		case g.again <- struct{}{}:
+		default: // it is asked for already
+		}
 		return
 	}
 	if !e.Action.Cordon() {
@@ -89,59 +161,151 @@ func (g *Guard) observe(e gpu.Event) {
 	}
 	why += "; " + e.Action.Hint()
 	g.mu.Lock()
-	g.suspect[e.UUID] = e.Action
+	milder := hardness(e.Action) < hardness(g.needs[e.UUID])
+	if !milder {
+		g.needs[e.UUID] = e.Action
+	}
 	g.mu.Unlock()
 	for _, group := range g.groups {
 		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-			g.cordon(group.pool, group.Name, why)
+			if !milder || !group.pool.Cordoned(group.Name) {
+				g.cordon(group.pool, group.Name, why)
+			}
 		}
 	}
 }
 
-// Lost reports that a task met a lost device. The CPU is never lost.
-func (g *Guard) Lost(p *pool.Pool, name, why string) {
+// Examine is for a group of devices that a fault may be due to. It asks the driver and probes the devices, and returns why the group is
+// cordoned now, or "" if its devices work. The CPU always works.
+func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
+	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
+	if at < 0 {
+		return ""
+	}
+	sick, why := g.fault(ctx, g.groups[at].Group)
+	if why == "" || ctx.Err() != nil {
+		return ""
+	}
 	for _, group := range g.groups {
-		if group.pool == p && group.Name == name && group.Devices[0].Kind != gpu.KindCPU {
-			g.cordon(p, name, why)
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == sick }) {
+			g.cordon(group.pool, group.Name, why)
 		}
+	}
+	return why
+}
+
+// fault says which of a group's devices is sick, and why, or "".
+func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, why string) {
+	for _, d := range group.Devices {
+		if _, err := g.driver.Status(d.UUID); errors.Is(err, gpu.ErrLost) || errors.Is(err, gpu.ErrSilent) {
+			return d.UUID, err.Error()
+		}
+		if action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID)); err == nil && action.Cordon() {
+			return d.UUID, "the driver asks for: " + string(action) + "; " + action.Hint()
+		}
+		if probe := g.probe(ctx, d.UUID); probe.Sick() {
+			return d.UUID, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
+		}
+	}
+	return "", ""
+}
+
+// probe tries a device, or waits for who does.
+func (g *Guard) probe(ctx context.Context, uuid string) Probe {
+	g.mu.Lock()
+	p := g.probing[uuid]
+	if p != nil {
+		select {
+		case <-p.done:
+			p = nil
+		default:
+		}
+	}
+	if p == nil {
+		p = &probing{done: make(chan struct{})}
+		g.probing[uuid] = p
+		go func() {
+			// Whoever waits too must not lose it with this caller.
+			p.found = g.try(context.WithoutCancel(ctx), uuid)
+			close(p.done)
+		}()
+	}
+	g.mu.Unlock()
+	select {
+	case <-p.done:
+		return p.found
+	case <-ctx.Done():
+		return Probe{Device: uuid, Untried: context.Cause(ctx).Error()}
 	}
 }
 
 func (g *Guard) cordon(p *pool.Pool, name, why string) {
 	if p.Cordon(name, why) {
+		g.mu.Lock()
+		delete(g.pauses, p.Name+" "+name)
+		g.mu.Unlock()
 		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
 	}
 }
 
 // recheck uncordons the devices that work again.
-func (g *Guard) recheck() {
+func (g *Guard) recheck(ctx context.Context) {
+	var all sync.WaitGroup
 	for _, group := range g.groups {
-		p := group.pool
-		if p.Cordoned(group.Name) && !slices.ContainsFunc(group.Devices, g.failed) && p.Uncordon(group.Name) {
-			g.log.Info("device works again", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group.Name))
+		if group.pool.Cordoned(group.Name) && g.due(group) {
+			all.Go(func() {
+				if g.recovered(ctx, group.Group) && ctx.Err() == nil && group.pool.Uncordon(group.Name) {
+					g.log.Info("device works again", zap.String(logkey.Pool, group.pool.Name), zap.String(logkey.Device, group.Name))
+				}
+			})
 		}
 	}
+	all.Wait()
 }
 
-// failed asks the driver whether a device must stay cordoned. If the driver cannot tell, a device that needed a reset stays so: only a
-// restart of the worker, after the reset, brings it back.
-func (g *Guard) failed(d gpu.Device) bool {
-	if _, err := g.health.Status(d.UUID); err != nil {
-		return true
-	}
-	parent := cmp.Or(d.Parent, d.UUID)
-	action, err := g.health.Recovery(parent)
+// due reports whether a cordoned group is to be looked at, and doubles the pause before the next time.
+func (g *Guard) due(group guarded) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		return hard(g.suspect[d.UUID]) || hard(g.suspect[parent])
-	case err != nil || action.Cordon():
-		return true
+	key := group.pool.Name + " " + group.Name
+	p := g.pauses[key]
+	if time.Now().Before(p.until) {
+		return false
 	}
-	delete(g.suspect, d.UUID)
-	delete(g.suspect, parent)
-	return false
+	p.length = min(max(g.every, 2*p.length), longestPause)
+	p.until = time.Now().Add(p.length)
+	g.pauses[key] = p
+	return true
 }
 
-func hard(a gpu.Action) bool { return a == gpu.ActionReset || a == gpu.ActionReboot }
+// recovered reports whether a group may come back: the driver sees its devices and asks for nothing, and probes pass. A driver that
+// cannot tell what it asks for leaves a device that needed a reset cordoned: only a new start of the worker, after the reset, brings it back.
+func (g *Guard) recovered(ctx context.Context, group config.Group) bool {
+	for _, d := range group.Devices {
+		if _, err := g.driver.Status(d.UUID); err != nil {
+			return false
+		}
+		parent := cmp.Or(d.Parent, d.UUID)
+		action, err := g.driver.Recovery(parent)
+		untold := errors.Is(err, errors.ErrUnsupported)
+		g.mu.Lock()
+		need := g.needs[d.UUID]
+		if hardness(g.needs[parent]) > hardness(need) {
+			need = g.needs[parent]
+		}
+		g.mu.Unlock()
+		if untold && hardness(need) >= hardness(gpu.ActionReset) || !untold && (err != nil || action.Cordon()) {
+			return false
+		}
+		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && need != "" && !probe.OK {
+			return false
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range group.Devices {
+		delete(g.needs, d.UUID)
+		delete(g.needs, d.Parent)
+	}
+	return true
+}

@@ -3,7 +3,9 @@ package health
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,48 +14,73 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
-// fakeHealth is a driver that says what the test wants.
-type fakeHealth struct {
+// machine is a driver, and devices, that say what the test wants.
+type machine struct {
 	events   chan gpu.Event
 	status   error
 	recovery gpu.Action
 	unknown  error
+
+	mu    sync.Mutex
+	sick  map[string]Probe
+	tried map[string]int
 }
 
-func (f *fakeHealth) Watch(ctx context.Context, emit func(gpu.Event)) error {
+func (m *machine) Watch(ctx context.Context, emit func(gpu.Event)) error {
 	for {
 		select {
-		case e := <-f.events:
+		case e := <-m.events:
 			emit(e)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
-func (f *fakeHealth) Status(string) (gpu.Status, error)   { return gpu.Status{}, f.status }
-func (f *fakeHealth) Recovery(string) (gpu.Action, error) { return f.recovery, f.unknown }
+func (m *machine) Status(string) (gpu.Status, error)   { return gpu.Status{}, m.status }
+func (m *machine) Recovery(string) (gpu.Action, error) { return m.recovery, m.unknown }
 
-func testGuard(t *testing.T) (*Guard, *fakeHealth, *pool.Pool) {
+func (m *machine) try(_ context.Context, uuid string) Probe {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tried[uuid]++
+	if p, ok := m.sick[uuid]; ok {
+		return p
+	}
+	return Probe{Device: uuid, OK: true}
+}
+
+// set changes what a probe of a device finds.
+func (m *machine) set(uuid string, p Probe) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sick[uuid] = p
+}
+
+var notReady = Probe{Code: 802, Call: "cuInit", Text: "system not yet initialized"}
+
+func testGuard(t *testing.T) (*Guard, *machine, *pool.Pool) {
 	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-a"}, {Slot: slottest.New(), Group: "MIG-b"}})
-	h := &fakeHealth{events: make(chan gpu.Event), recovery: gpu.ActionNone}
-	g := New(h, time.Hour, zaptest.NewLogger(t))
+	m := &machine{events: make(chan gpu.Event), recovery: gpu.ActionNone, sick: map[string]Probe{}, tried: map[string]int{}}
+	g := New(m, m.try, time.Nanosecond, zaptest.NewLogger(t))
 	g.Add(p, []config.Group{
 		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
 		{Name: "MIG-b", Devices: []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
 	})
-	return g, h, p
+	return g, m, p
 }
 
 func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
-	g, h, p := testGuard(t)
+	g, m, p := testGuard(t)
+	m.status = gpu.ErrLost // nothing comes back meanwhile
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { g.Run(ctx); close(done) }()
-	h.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
-	h.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
+	m.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
+	m.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
 	require.Eventually(t, func() bool { return p.Cordoned("MIG-b") }, time.Minute, time.Millisecond)
 	require.False(t, p.Cordoned("GPU-a"))
 	cancel()
@@ -66,36 +93,122 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 		status   error
 		recovery gpu.Action
 		unknown  error
+		probe    Probe
 		restored bool
 	}{
-		"the driver says none":              {gpu.ActionDrain, nil, gpu.ActionNone, nil, true},
-		"it still asks for a reset":         {gpu.ActionDrain, nil, gpu.ActionReset, nil, false},
-		"it does not answer":                {gpu.ActionDrain, gpu.ErrLost, gpu.ActionNone, nil, false},
-		"it can not tell, after a drain":    {gpu.ActionDrain, nil, "", errors.ErrUnsupported, true},
-		"it can not tell, after a reset":    {gpu.ActionReset, nil, "", errors.ErrUnsupported, false},
-		"it fails to tell":                  {gpu.ActionDrain, nil, "", errors.New("busy"), false},
-		"it says none after asking a reset": {gpu.ActionReset, nil, gpu.ActionNone, nil, true},
+		"the driver says none":                  {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
+		"a probe fails":                         {gpu.ActionDrain, nil, gpu.ActionNone, nil, notReady, false},
+		"there is no probe":                     {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{Untried: "no Python"}, true},
+		"it still asks for a reset":             {gpu.ActionDrain, nil, gpu.ActionReset, nil, Probe{OK: true}, false},
+		"it does not answer":                    {gpu.ActionDrain, gpu.ErrLost, gpu.ActionNone, nil, Probe{OK: true}, false},
+		"it can not tell, after a drain":        {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{OK: true}, true},
+		"nobody can tell, after a drain":        {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{Untried: "no Python"}, false},
+		"it can not tell, after a reset":        {gpu.ActionReset, nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
+		"it can not tell what a newer one asks": {"renew", nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
+		"it fails to tell":                      {gpu.ActionDrain, nil, "", errors.New("busy"), Probe{OK: true}, false},
+		"it says none after asking a reset":     {gpu.ActionReset, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, h, p := testGuard(t)
+			g, m, p := testGuard(t)
 			g.observe(gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 48, Action: test.event})
 			require.True(t, p.Cordoned("MIG-b"))
-			h.status, h.recovery, h.unknown = test.status, test.recovery, test.unknown
-			g.recheck()
+			m.status, m.recovery, m.unknown = test.status, test.recovery, test.unknown
+			m.set("MIG-b", test.probe)
+			g.recheck(t.Context())
 			require.Equal(t, test.restored, !p.Cordoned("MIG-b"))
 		})
 	}
 }
 
-func TestGuard_ACallThatMetALostDevice(t *testing.T) {
-	g, _, p := testGuard(t)
-	g.Lost(p, "GPU-a", "gone")
+// A milder event after a hard one does not make the device's state better.
+func TestGuard_TheHardestReasonStands(t *testing.T) {
+	g, m, p := testGuard(t)
+	m.unknown = errors.ErrUnsupported
+	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
+	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 48, Action: gpu.ActionDrain})
+	g.recheck(t.Context())
+	require.True(t, p.Cordoned("GPU-a"), "an older driver cannot tell whether it was reset")
+	_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
+	require.ErrorContains(t, err, "Xid 95")
+	m.unknown = nil
+	g.recheck(t.Context())
+	require.False(t, p.Cordoned("GPU-a"))
+}
+
+func TestGuard_SickDevicesGetNothingFromTheStart(t *testing.T) {
+	g, m, p := testGuard(t)
+	m.set("GPU-a", notReady)
+	g.Begin(t.Context())
 	require.True(t, p.Cordoned("GPU-a"))
+	require.False(t, p.Cordoned("MIG-b"))
+	_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
+	require.ErrorContains(t, err, "a probe of GPU-a found: cuInit failed: system not yet initialized (CUDA error 802)")
+	require.ErrorContains(t, err, "nvidia-fabricmanager", "the next step")
+	m.set("GPU-a", Probe{OK: true})
+	g.recheck(t.Context())
+	require.False(t, p.Cordoned("GPU-a"))
+}
+
+func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
+	g, m, p := testGuard(t)
+	idle := slottest.New()
+	idle.Load("t", slot.Ready)
+	both := pool.New("both", []*pool.Handle{{Slot: idle, Group: "GPU-a,GPU-c"}})
+	g.Add(both, []config.Group{{Name: "GPU-a,GPU-c", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}, {Kind: gpu.KindGPU, UUID: "GPU-c"}}}})
+	require.Empty(t, g.Examine(t.Context(), p, "GPU-a"))
+	require.False(t, p.Cordoned("GPU-a"), "it works")
+
+	m.set("GPU-a", notReady)
+	require.Contains(t, g.Examine(t.Context(), p, "GPU-a"), "system not yet initialized")
+	require.True(t, p.Cordoned("GPU-a"))
+	require.True(t, both.Cordoned("GPU-a,GPU-c"), "in every pool")
+	require.Eventually(t, func() bool { return idle.State() == slot.Vacant }, time.Minute, time.Millisecond, "idle processes let go of it")
+
+	m.set("GPU-a", Probe{OK: true})
 	g.observe(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
+	g.recheck(t.Context())
 	require.False(t, p.Cordoned("GPU-a"))
 
 	cpu := pool.New("cpu", []*pool.Handle{{Slot: slottest.New(), Group: gpu.CPU}})
 	g.Add(cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}})
-	g.Lost(cpu, gpu.CPU, "a task said so")
-	require.False(t, cpu.Cordoned(gpu.CPU), "there is no other processor to go to")
+	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU), "there is no other processor to go to")
+	require.Zero(t, m.tried[gpu.CPU])
+}
+
+// A probe takes a second and a context, and sixteen slots may fail at the same moment.
+func TestGuard_OneProbeAtATime(t *testing.T) {
+	g, _, p := testGuard(t)
+	synctest.Test(t, func(t *testing.T) {
+		leave, tries := make(chan struct{}), 0
+		g.try = func(context.Context, string) Probe {
+			tries++
+			<-leave
+			return notReady
+		}
+		found := make(chan string)
+		for range 16 {
+			go func() { found <- g.Examine(t.Context(), p, "GPU-a") }()
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Empty(t, g.Examine(gone, p, "GPU-a"), "a call that has ended waits for nothing")
+		close(leave)
+		for range 16 {
+			require.NotEmpty(t, <-found)
+		}
+		require.Equal(t, 1, tries)
+	})
+}
+
+func TestGuard_ProbesOfACordonedDeviceGetRarer(t *testing.T) {
+	g, m, _ := testGuard(t)
+	g.every = time.Hour
+	m.set("GPU-a", notReady)
+	g.Begin(t.Context())
+	for range 5 {
+		g.recheck(t.Context())
+	}
+	require.Equal(t, 2, m.tried["GPU-a"])
+	require.Equal(t, longestPause, g.pauses["gpu GPU-a"].length)
 }

@@ -43,13 +43,13 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 	for _, h := range p.handles {
 		c := p.claims[h.Group]
 		if c != nil && c.owner == w {
-			if !p.isCordoned(h.Group) {
+			if p.suits(h, w) {
 				group = h.Group
 				break
 			}
 			p.unclaim(h.Group)
 		}
-		if p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.isCordoned(h.Group) || c != nil && c.paused && load[h.Group] > 0 {
+		if p.claimed(h.Group) || !p.suits(h, w) || c != nil && c.paused && load[h.Group] > 0 {
 			continue
 		}
 		if group == "" || load[h.Group] < load[group] {
@@ -106,7 +106,7 @@ func (p *Pool) lapse(group string, c *claim) {
 		c.timer = time.AfterFunc(pause, func() { p.resume(group, c) })
 		p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
 		p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-			zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.task), zap.Duration("kept", c.term),
+			zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.Task), zap.Duration("kept", c.term),
 			zap.Duration("again", pause))
 	})
 }

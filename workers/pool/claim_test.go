@@ -27,7 +27,7 @@ func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool,
 func whole(ctx context.Context, p *Pool) chan *Handle {
 	got := make(chan *Handle, 1)
 	go func() {
-		if h, err := p.Acquire(ctx, "large", "", true); err == nil {
+		if h, err := p.Acquire(ctx, Want{Task: "large", Whole: true}); err == nil {
 			got <- h
 		}
 	}()
@@ -38,7 +38,7 @@ func whole(ctx context.Context, p *Pool) chan *Handle {
 // innocent is another call, however long it has to wait.
 func innocent(t *testing.T, p *Pool) {
 	t.Helper()
-	h, err := p.Acquire(t.Context(), "innocent", "", false)
+	h, err := p.Acquire(t.Context(), Want{Task: "innocent"})
 	require.NoError(t, err)
 	p.Release(h)
 }
@@ -48,7 +48,7 @@ func crowd(ctx context.Context, p *Pool, n int, length time.Duration) {
 	for range n {
 		go func() {
 			for {
-				h, err := p.Acquire(ctx, "x", "", false)
+				h, err := p.Acquire(ctx, Want{Task: "x"})
 				if err != nil {
 					return
 				}
@@ -155,7 +155,7 @@ func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
 
 		// The next one begins anew, and ends with the pool.
 		refused := make(chan error, 1)
-		go func() { _, err := p.Acquire(t.Context(), "large", "", true); refused <- err }()
+		go func() { _, err := p.Acquire(t.Context(), Want{Task: "large", Whole: true}); refused <- err }()
 		synctest.Wait()
 		require.Equal(t, claimFor, p.claims["A"].term)
 		require.NoError(t, p.Stop(t.Context()))

@@ -20,7 +20,7 @@ func ExamplePool() {
 	})
 	defer p.Stop(ctx)
 	fmt.Println(p.Slots(""), "slots,", p.Free(""), "free")
-	h, err := p.Acquire(ctx, "embed", "", false)
+	h, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func ExamplePool_Acquire() {
 		{Slot: slottest.New(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
-	whole, err := p.Acquire(ctx, "train", "GPU-1d04", true)
+	whole, err := p.Acquire(ctx, pool.Want{Task: "train", Group: "GPU-1d04", Whole: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,13 +60,13 @@ func ExamplePool_Cordon() {
 	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-1d04"}})
 	defer p.Stop(ctx)
 	p.Cordon("GPU-1d04", "it fell off the bus")
-	_, err := p.Acquire(ctx, "embed", "", false)
+	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		fmt.Println(fault.Kind, p.Slots(""))
 	}
 	p.Uncordon("GPU-1d04")
-	_, err = p.Acquire(ctx, "embed", "", false)
+	_, err = p.Acquire(ctx, pool.Want{Task: "embed"})
 	fmt.Println(err, p.Slots(""))
 	// Output:
 	// device_lost 0
@@ -80,7 +80,7 @@ func ExamplePool_Stop() {
 	if err := p.Stop(ctx); err != nil {
 		log.Fatal(err)
 	}
-	_, err := p.Acquire(ctx, "embed", "", false)
+	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	fmt.Println(errors.Is(err, pool.ErrStopped))
 	// Output:
 	// true

@@ -65,11 +65,20 @@ type Handle struct {
 	Beside []*Handle
 }
 
-// waiter is a call that waits for a slot; group is empty when any will do. Whole asks for every slot of one group.
+// Want says which slot a call needs.
+type Want struct {
+	Task string
+	// Group is a group of devices; empty when any will do.
+	Group string
+	// Whole asks for every slot of one group.
+	Whole bool
+	// Avoid are groups that are taken only where no other is healthy.
+	Avoid []string
+}
+
+// waiter is a call that waits for a slot.
 type waiter struct {
-	task   string
-	group  string
-	whole  bool
+	Want
 	answer chan answer // buffered, so a grant never blocks
 }
 
@@ -89,8 +98,8 @@ func New(name string, handles []*Handle) *Pool {
 // Acquire waits for a slot, preferably one whose process has loaded the task. A whole group is kept from others for a while, so it gets
 // free however much work waits. Acquire fails when ctx ends, when the pool stops, and with a device_lost fault when every suitable
 // device is cordoned.
-func (p *Pool) Acquire(ctx context.Context, task, group string, whole bool) (*Handle, error) {
-	w := &waiter{task: task, group: group, whole: whole, answer: make(chan answer, 1)}
+func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
+	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.grant()
@@ -131,7 +140,8 @@ func (p *Pool) Release(h *Handle) {
 		h.release()
 		for _, each := range freed {
 			// One that still reclaims waits for a killed process that does not end.
-			if p.stopped == nil && each.State() == slot.Reclaiming || each == h && p.surplus(h) {
+			reclaims := each.State() == slot.Reclaiming || p.isCordoned(each.Group) && each.State() != slot.Vacant
+			if p.stopped == nil && reclaims || each == h && p.surplus(h) {
 				p.evict(each)
 			}
 		}
@@ -163,16 +173,16 @@ func (p *Pool) Busy() (n int) {
 func (p *Pool) grant() {
 	for _, pinned := range []bool{true, false} {
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
-			if (w.group != "") != pinned {
+			if (w.Group != "") != pinned {
 				return false
 			}
-			if err := p.refusal(w.group); err != nil {
+			if err := p.refusal(w.Group); err != nil {
 				p.unclaimAll(w)
 				w.answer <- answer{err: err}
 				return true
 			}
 			var h *Handle
-			if w.whole {
+			if w.Whole {
 				h = p.chooseGroup(w)
 			} else {
 				h = p.choose(w)
@@ -203,7 +213,7 @@ func (p *Pool) refusal(group string) error {
 		why = h.Group + " is cordoned: " + p.cordoned[h.Group]
 	}
 	return &gpumux.Fault{
-		Kind: gpumux.DeviceLost, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
+		Kind: gpumux.DeviceLost, Blameless: true, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
 		Hint: "look at gpumux gpus; the pool goes on by itself when the device answers again",
 	}
 }
@@ -220,15 +230,25 @@ func (p *Pool) choose(w *waiter) *Handle {
 	var best *Handle
 	var least [2]int
 	for _, h := range p.handles {
-		if h.busy || load[h.Group] >= p.open || p.claimed(h.Group) || w.group != "" && h.Group != w.group || p.isCordoned(h.Group) {
+		if h.busy || load[h.Group] >= p.open || p.claimed(h.Group) || !p.suits(h, w) {
 			continue
 		}
-		cost := [2]int{startCost(h, w.task), load[h.Group]}
+		cost := [2]int{startCost(h, w.Task), load[h.Group]}
 		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
 			best, least = h, cost
 		}
 	}
 	return best
+}
+
+// suits reports whether the devices of a slot may serve a call. Those that it avoids may where no others could; the caller holds the lock.
+func (p *Pool) suits(h *Handle, w *waiter) bool {
+	if w.Group != "" {
+		return h.Group == w.Group && !p.isCordoned(h.Group)
+	}
+	return !p.isCordoned(h.Group) && (!slices.Contains(w.Avoid, h.Group) || !slices.ContainsFunc(p.handles, func(other *Handle) bool {
+		return !p.isCordoned(other.Group) && !slices.Contains(w.Avoid, other.Group)
+	}))
 }
 
 // startCost orders slots by the steps before they can run the task.
@@ -247,11 +267,17 @@ func startCost(h *Handle, task string) int {
 	return 2
 }
 
-// Cordon keeps new calls off a group of devices; calls that run there go on. It reports whether that is new.
+// Cordon keeps new calls off a group of devices; calls that run there go on. Processes without a call end, so nothing holds the
+// devices. It reports whether that is new.
 func (p *Pool) Cordon(group, why string) (fresh bool) {
 	p.update(func() {
 		fresh = !p.isCordoned(group)
 		p.cordoned[group] = why
+		for _, h := range p.handles {
+			if h.Group == group && !h.busy && h.State() != slot.Vacant && p.stopped == nil {
+				p.evict(h)
+			}
+		}
 	})
 	return fresh
 }

@@ -48,7 +48,7 @@ func mustTake(t *testing.T, p *Pool, task, group string) *Handle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	h, err := p.Acquire(ctx, task, group, false)
+	h, err := p.Acquire(ctx, Want{Task: task, Group: group})
 	require.NoError(t, err)
 	return h
 }
@@ -60,7 +60,7 @@ func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
 	for i, group := range []string{"", "", "A", "", "A"} {
 		name := fmt.Sprintf("%d%s", i, group)
 		go func() {
-			h, err := p.Acquire(t.Context(), "x", group, false)
+			h, err := p.Acquire(t.Context(), Want{Task: "x", Group: group})
 			if err == nil {
 				order <- name
 				p.Release(h)
@@ -83,7 +83,7 @@ func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("no longer wanted")
 	done := make(chan error, 1)
-	go func() { _, err := p.Acquire(ctx, "x", "B", false); done <- err }()
+	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Group: "B"}); done <- err }()
 	queued(t, p, 1) // although A is free
 	// A call for any device passes it.
 	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
@@ -130,7 +130,7 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	require.Equal(t, "B", b.Group)
 
 	// A pinned call is refused at once: another host, or a later attempt, may do it.
-	_, err := p.Acquire(t.Context(), "x", "A", false)
+	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.DeviceLost, fault.Kind)
@@ -138,7 +138,7 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 
 	// A call that waits while the last device goes is refused too.
 	refused := make(chan error, 1)
-	go func() { _, err := p.Acquire(t.Context(), "x", "", false); refused <- err }()
+	go func() { _, err := p.Acquire(t.Context(), Want{Task: "x"}); refused <- err }()
 	queued(t, p, 1)
 	p.Cordon("B", "lost")
 	require.ErrorAs(t, <-refused, &fault)
@@ -155,11 +155,11 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 		mustTake(t, p, "x", "")
 	}
 	refused := make(chan error, 1)
-	go func() { _, err := p.Acquire(t.Context(), "x", "", false); refused <- err }()
+	go func() { _, err := p.Acquire(t.Context(), Want{Task: "x"}); refused <- err }()
 	queued(t, p, 1)
 	require.NoError(t, p.Stop(t.Context()))
 	require.ErrorIs(t, <-refused, ErrStopped)
-	_, err := p.Acquire(t.Context(), "x", "A", false)
+	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
 	require.ErrorIs(t, err, ErrStopped)
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
@@ -180,7 +180,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				ctx = t.Context()
 			}
-			h, err := p.Acquire(ctx, "x", group, false)
+			h, err := p.Acquire(ctx, Want{Task: "x", Group: group})
 			if err != nil {
 				return
 			}
@@ -199,18 +199,18 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 
 func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	p, _ := fakePool(2, "A")
-	first, err := p.Acquire(t.Context(), "x", "", false)
+	first, err := p.Acquire(t.Context(), Want{Task: "x"})
 	require.NoError(t, err)
 	whole := make(chan *Handle)
 	go func() {
-		h, err := p.Acquire(t.Context(), "x", "", true)
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 		assert.NoError(t, err)
 		whole <- h
 	}()
 	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
 	late := make(chan *Handle)
 	go func() {
-		h, err := p.Acquire(t.Context(), "x", "", false)
+		h, err := p.Acquire(t.Context(), Want{Task: "x"})
 		assert.NoError(t, err)
 		late <- h
 	}()
@@ -232,11 +232,11 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 
 func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	p, _ := fakePool(2, "A")
-	busy, err := p.Acquire(t.Context(), "x", "", false)
+	busy, err := p.Acquire(t.Context(), Want{Task: "x"})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { _, err := p.Acquire(ctx, "x", "", true); done <- err }()
+	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
 	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
@@ -268,7 +268,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			p.handles[1].Slot = lingering
 			var held []*Handle
 			if whole {
-				h, err := p.Acquire(t.Context(), "x", "", true)
+				h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 				require.NoError(t, err)
 				held = append(held, h)
 			} else {
@@ -284,11 +284,39 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			require.Same(t, p.handles[0], other)
 			require.Zero(t, p.Free("A"))
 			got := make(chan *Handle, 1)
-			go func() { h, _ := p.Acquire(context.Background(), "x", "", false); got <- h }()
+			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
 			queued(t, p, 1)
 			close(lingering.gone)
 			require.Same(t, p.handles[1], <-got)
 			require.Equal(t, slot.Vacant, lingering.State())
 		})
+	}
+}
+
+func TestPool_AvoidedDevicesAreTheLastResort(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	held := mustTake(t, p, "x", "B")
+	got := make(chan *Handle, 1)
+	go func() {
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}})
+		if err == nil {
+			got <- h
+		}
+	}()
+	queued(t, p, 1) // although A is free
+	p.Release(held)
+	held = <-got
+	require.Equal(t, "B", held.Group)
+	p.Release(held)
+	for _, whole := range []bool{false, true} {
+		p.Cordon("B", "sick")
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}, Whole: whole})
+		require.NoError(t, err)
+		require.Equal(t, "A", h.Group, "no other is healthy")
+		p.Release(h)
+		p.Uncordon("B")
+		h, err = p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A", "B"}, Whole: whole})
+		require.NoError(t, err, "all are to be avoided")
+		p.Release(h)
 	}
 }

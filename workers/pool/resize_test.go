@@ -27,7 +27,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	}
 	got := make(chan *Handle, 2)
 	for range 2 {
-		go func() { h, _ := p.Acquire(context.Background(), "x", "A", false); got <- h }()
+		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Group: "A"}); got <- h }()
 	}
 	queued(t, p, 2)
 
@@ -109,7 +109,7 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	require.Equal(t, 1, p.Free(""))
 	p.Release(mustTake(t, p, "x", ""))
 	got := make(chan *Handle, 1)
-	go func() { h, _ := p.Acquire(context.Background(), "x", "", true); got <- h }()
+	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	require.Empty(t, got)
 	close(slow)
@@ -152,7 +152,7 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p.Resize(2, 2)
 	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
 	got := make(chan *Handle, 1)
-	go func() { h, _ := p.Acquire(context.Background(), "x", "", true); got <- h }()
+	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	p.Resize(1, 1)
 	p.Release(a)
@@ -174,7 +174,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	for range 12 {
 		all.Go(func() {
 			for range 200 {
-				h, err := p.Acquire(context.Background(), "x", "", false)
+				h, err := p.Acquire(context.Background(), Want{Task: "x"})
 				if err != nil {
 					continue
 				}

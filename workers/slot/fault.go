@@ -32,6 +32,8 @@ func (s *Slot) faultFrom(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	fault.Blameless = d.Blameless
+	// A device that hangs lets every item run out of time.
+	fault.Suspect = !e.OnCPU && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
 	s.locate(&fault, p.Task)
 	fault.PID = p.PID
 	if p.batch > 0 {

@@ -45,9 +45,6 @@ func python() string {
 	return given
 }
 
-// imitated is where testdata/imitation/libcuda.c finds the state of the stand-in; a task sees no variable of gpumux's own.
-const imitated = "IMITATED_NVML"
-
 // rehearsed reports whether the machine is a stand-in, which whoever started the tests has set up.
 func rehearsed() bool { return os.Getenv(gputest.StateVariable) != "" }
 
@@ -220,7 +217,7 @@ func (m *machine) mapped(code int, function string, items []object, flags ...str
 
 // passed are the variables of this environment that tasks need beside those that every task sees.
 func passed() []string {
-	return slices.DeleteFunc([]string{"PYTHONPATH", imitated}, func(name string) bool { return os.Getenv(name) == "" })
+	return slices.DeleteFunc([]string{"PYTHONPATH"}, func(name string) bool { return os.Getenv(name) == "" })
 }
 
 // value reads an item's value, or fails with its fault.

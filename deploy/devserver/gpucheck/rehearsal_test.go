@@ -21,10 +21,6 @@ func TestRehearsal(t *testing.T) {
 	}
 	path, err := programtest.Binary()
 	require.NoError(t, err)
-	cuda := t.TempDir()
-	out, err := exec.Command("cc", "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-		"-o", filepath.Join(cuda, "libcuda.so.1"), "testdata/imitation/libcuda.c").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib}}})
 	imitation, err := filepath.Abs("testdata/imitation")
 	require.NoError(t, err)
@@ -32,8 +28,8 @@ func TestRehearsal(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, "-test.run=^TestGPU_", "-test.v", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, imitated+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
-		skip.Strict+"=", "LD_LIBRARY_PATH="+cuda+":"+filepath.Dir(m.Library), "CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
+	cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
+		skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
 	said, err := cmd.CombinedOutput()
 	text := string(said)
 	require.NoError(t, err, "%s", text)

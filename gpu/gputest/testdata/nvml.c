@@ -1,6 +1,7 @@
 /*
  * A stand-in for libnvidia-ml.so.1. Every call reads the state from the file that the
- * environment variable GPUMUX_FAKE_NVML names, so that a test can change it at any time.
+ * environment variable GPUMUX_FAKE_NVML names, else from the file "state" beside the
+ * library, so that a test can change it at any time.
  *
  *   init CODE                                      what nvmlInit returns
  *   driver VERSION
@@ -10,6 +11,8 @@
  *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
  *   process UUID PID BYTES|unknown compute|mps|graphics
  *   link UUID UUID LEVEL P2P NVLINKS
+ *   slow UUID MILLISECONDS                         how long each call about it takes
+ *   mode UUID NUMBER                               compute mode; default 0
  *   event SEQUENCE UUID TYPE DATA GI CI            delivered once to each waiting set
  *
  * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
@@ -17,7 +20,9 @@
  *
  * With -DOLD_DRIVER the newer functions are left out, as in a driver of years ago.
  */
+#define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +40,7 @@ typedef unsigned long long u64;
 typedef struct {
 	char uuid[96], name[96], parent[96];
 	u64 total, free;
-	int instance, gi, ci, util, temp, power, recovery, lost, mig;
+	int instance, gi, ci, util, temp, power, recovery, lost, mig, mode, slow;
 } device;
 
 typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
@@ -78,10 +83,24 @@ static void held(state *s, const char *dir, const char *pid) {
 	fclose(f);
 }
 
+static const char *state_file(void) {
+	static char path[4096];
+	const char *given = getenv("GPUMUX_FAKE_NVML");
+	Dl_info self;
+	char *slash;
+	if (given) return given;
+	if (!path[0] && dladdr((void *)state_file, &self) && (slash = strrchr(self.dli_fname, '/')))
+		snprintf(path, sizeof path, "%.*s/state", (int)(slash - self.dli_fname), self.dli_fname);
+	return path;
+}
+
 static state *load(void) {
 	state *s = calloc(1, sizeof *s);
-	const char *file = getenv("GPUMUX_FAKE_NVML");
-	FILE *f = file ? fopen(file, "r") : NULL;
+	char file[4096];
+	ssize_t linked = readlink(state_file(), file, sizeof file - 1);
+	if (linked >= 0) file[linked] = 0;
+	else snprintf(file, sizeof file, "%s", state_file());
+	FILE *f = fopen(file, "r");
 	char line[512];
 	if (!s) abort();
 	if (!f) { s->init = 9; return s; }
@@ -96,6 +115,16 @@ static state *load(void) {
 		if (sscanf(line, "driver %79s", s->driver) == 1) continue;
 		if (sscanf(line, "cuda %d", &s->cuda) == 1) continue;
 		if (sscanf(line, "shift %d", &s->shift) == 1) continue;
+		int mode;
+		device *of;
+		if (sscanf(line, "mode %95s %d", d.uuid, &mode) == 2) {
+			if ((of = find(s, d.uuid))) of->mode = mode;
+			continue;
+		}
+		if (sscanf(line, "slow %95s %d", d.uuid, &mode) == 2) {
+			if ((of = find(s, d.uuid))) of->slow = mode;
+			continue;
+		}
 		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
 			   &d.temp, &d.power, &d.recovery, &d.lost, &d.mig, d.name) == 10 && s->ndevices < MAX_DEVICES)
 			s->devices[s->ndevices++] = d;
@@ -111,7 +140,7 @@ static state *load(void) {
 			s->events[s->nevents++] = e;
 	}
 	fclose(f);
-	char dir[4096];
+	char dir[4200];
 	snprintf(dir, sizeof dir, "%s.d", file);
 	DIR *folder = opendir(dir);
 	if (folder) {
@@ -129,6 +158,7 @@ static device *at(state *s, void *handle, int *code) {
 	if (i == 0 || i > (size_t)s->ndevices) { *code = INVALID; return NULL; }
 	device *d = &s->devices[i - 1];
 	device *g = d->parent[0] ? find(s, d->parent) : d;
+	if (g && g->slow) usleep((unsigned)g->slow * 1000);
 	if (g && g->lost) *code = LOST;
 	return d;
 }
@@ -176,6 +206,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
 		code = d->lost ? LOST : OK;
 		break;
 	}
+	free(s);
+	return code;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
+	state *s = load();
+	device *d = find(s, uuid);
+	int code = !d ? NOT_FOUND : d->lost ? LOST : OK;
+	if (d) *out = handle_of(s, d);
 	free(s);
 	return code;
 }
@@ -236,7 +275,7 @@ typedef struct { unsigned gpu, memory; } rates;
 int nvmlDeviceGetUtilizationRates(void *dev, rates *r) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else { r->gpu = (unsigned)d->util; r->memory = 0; }); }
 int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { (void)sensor; ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *t = (unsigned)d->temp;); }
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mw = (unsigned)d->power;); }
-int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = 0;); }
+int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = d->mode;); }
 
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
 int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }

@@ -36,7 +36,7 @@ const (
 	hintAssert = "an index or a value is out of range in a kernel (often a label or a token id); the process is replaced; run the" +
 		" item on the CPU, or with CUDA_LAUNCH_BLOCKING=1, to see the line"
 	hintFork   = "the process forked after it had used CUDA; let multiprocessing use the 'spawn' start method (mp_context=\"spawn\")"
-	hintDevice = "the device is checked before it gets more work; see `nvidia-smi` and the kernel's log for NVRM: Xid lines"
+	hintDevice = "the device is probed before it gets more work; see `nvidia-smi` and the kernel's log for NVRM: Xid lines"
 	hintWeak   = "this may mean too little device memory, but also arguments that the library does not support; if more memory" +
 		" does not help, run the item alone with CUDA_LAUNCH_BLOCKING=1"
 	hintShm   = "/dev/shm is full; give the worker's container more shared memory (--shm-size), or use fewer loader processes"

@@ -15,7 +15,9 @@ def _start():
     global started
     if not started:
         made = ctypes.c_void_p()
+        assert _driver.cuInit(0) == 0
         assert _driver.cuDevicePrimaryCtxRetain(ctypes.byref(made), 0) == 0
+        assert _driver.cuCtxSetCurrent(made) == 0
         started = True
 
 

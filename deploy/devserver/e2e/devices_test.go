@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// cudaPy copies each item to the device and back through the CUDA driver, and raises what a framework would.
+const cudaPy = `
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+begun = False
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorString(code, ctypes.byref(text))
+        raise RuntimeError("CUDA error: " + text.value.decode())
+def begin():
+    global begun
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    begun = True
+def square(x):
+    if not begun: begin()
+    there, size, back = ctypes.c_uint64(), ctypes.c_size_t(8), ctypes.c_int64()
+    call("cuMemAlloc_v2", ctypes.byref(there), size)
+    call("cuMemcpyHtoD_v2", there, ctypes.byref(ctypes.c_int64(x * x)), size)
+    call("cuMemcpyDtoH_v2", ctypes.byref(back), there, size)
+    call("cuMemFree_v2", there)
+    if x == 3000: open("middle", "w").close()
+    return [back.value, os.environ["CUDA_VISIBLE_DEVICES"]]
+def cursed(x):
+    if x == 7: raise RuntimeError("CUDA error: unknown error")
+    return square(x)
+`
+
+// gpus is a site whose only worker has a pool of all devices of a machine that only imitates them. Its log is returned.
+func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool) *observer.ObservedLogs {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "cuda.py"), []byte(cudaPy), 0o644))
+	c := s.config("gpu", 1)
+	c.Pools[0].Devices, c.Pools[0].Slots = gpu.Selection{"all"}, slots
+	c.Pools = append(c.Pools, more...)
+	for _, name := range []string{"square", "cursed"} {
+		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
+	}
+	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { inventory.Close() })
+	core, logs := observer.New(zapcore.InfoLevel)
+	w, err := workers.New(c, workers.Options{Client: s.client, Inventory: inventory, Log: zap.New(core), StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(s.t, err)
+	serve(s.t, w)
+	return logs
+}
+
+// machine imitates a host with GPUs for this process and those that it starts, so its test runs alone.
+func machine(t *testing.T, gpus ...gputest.GPU) *gputest.Machine {
+	m := gputest.New(t, gputest.State{GPUs: gpus})
+	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	return m
+}
+
+// squares checks that all items but some have their squares, and counts the results of each device.
+func squares(t *testing.T, results []gpumux.Result, but ...int64) map[string]int {
+	t.Helper()
+	byDevice := map[string]int{}
+	for i, r := range results {
+		require.EqualValues(t, i, r.Index)
+		if r.Fault != nil {
+			require.Contains(t, but, r.Index, "%v", r.Fault)
+			continue
+		}
+		var got []any
+		require.NoError(t, json.Unmarshal(r.Value, &got))
+		require.EqualValues(t, i*i, got[0])
+		byDevice[got[1].(string)]++
+	}
+	return byDevice
+}
+
+func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
+
+// A sick device fails its items at once, so without a probe it would take more of them than any other.
+func TestDevices_SickOnesCostNoItem(t *testing.T) {
+	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
+		gputest.GPU{Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}, gputest.GPU{}, gputest.GPU{}, gputest.GPU{Slow: 150}, gputest.GPU{})
+	s := newSite(t)
+	logs := s.gpus(m, 1)
+	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
+	require.Contains(t, fmt.Sprint(logs.FilterMessage("device cordoned").All()[0].ContextMap()), "nvidia-fabricmanager")
+	require.Equal(t, 9, logs.FilterMessage("device probed").Len())
+
+	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 10_000}, Ladder: []string{"gpu"}, Output: "out"})
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, "middle"))
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	m.Update(func(state *gputest.State) { state.GPUs[5].Sick.Copy = 999 })
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 10_000, sum.Succeeded, "%v", sum.Faults)
+	by := squares(t, s.results(sum))
+	require.Zero(t, by[device(0)], "it was sick from the start")
+	require.Len(t, by, 8, "all others had their share: %v", by)
+	require.Equal(t, 2, logs.FilterMessage("device cordoned").Len())
+
+	t.Run("one that works again comes back", func(t *testing.T) {
+		m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })
+		require.Eventually(t, func() bool { return logs.FilterMessage("device works again").Len() == 1 }, time.Minute, 10*time.Millisecond)
+	})
+}
+
+// An item that fails wherever it runs is to blame itself, although its words blame the device.
+func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
+	m := machine(t, gputest.GPU{}, gputest.GPU{}, gputest.GPU{})
+	s := newSite(t)
+	logs := s.gpus(m, 1)
+	sum, err := s.run(gpumux.MapInput{Task: "cursed", Range: &gpumux.Range{End: 100}, Ladder: []string{"gpu"}})
+	require.NoError(t, err)
+	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
+	results := s.results(sum)
+	squares(t, results, 7)
+	require.Contains(t, results[7].Fault.Message, "unknown error")
+	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "the probes passed")
+	failed := map[string]bool{}
+	for _, entry := range logs.FilterMessage("a call failed").All() {
+		failed[entry.ContextMap()["device"].(string)] = true
+	}
+	require.GreaterOrEqual(t, len(failed), 2, "it was tried on another device: %v", failed)
+}
+
+func TestDevices_DoctorTriesThem(t *testing.T) {
+	t.Parallel()
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}, {Sick: gputest.Sick{Init: 802}}}})
+	path, err := programtest.Binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gpumux.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("store: file://"+dir+"\npools: [{name: gpu, devices: all}]\ntasks: {t: {command: [cat]}}\n"), 0o644))
+	for name, arguments := range map[string][]string{"doctor": {"doctor"}, "worker --check": {"worker", "-f", file, "--check"}} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(path, arguments...)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.Folder, "XDG_STATE_HOME="+dir)
+			said, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Regexp(t, `(?m)^ok +device 0 .*16GiB free of 16GiB; works; a context takes 528MiB and \d+\.\d\d s$`, string(said))
+			require.Regexp(t, `(?m)^FAILED +device 1 .*; cuInit failed: system not yet initialized \(CUDA error 802\)\n +-> .*nvidia-fabricmanager`, string(said))
+		})
+	}
+}

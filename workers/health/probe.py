@@ -1,0 +1,103 @@
+"""Tries the one device that it sees: starts CUDA, makes a context, copies 1 MiB there and back, and prints as JSON what it found.
+
+It needs Python 3.9 and the driver's library, and nothing of gpumux.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+
+SIZE = 1 << 20
+OUT_OF_MEMORY, NO_DEVICE = 2, 100
+# The loader's path, then where WSL and NixOS put the driver's libraries.
+FOLDERS = ("", "/usr/lib/wsl/lib/", "/run/opengl-driver/lib/")
+
+
+class Failed(Exception):
+    pass
+
+
+def load(name):
+    for folder in FOLDERS:
+        try:
+            return ctypes.CDLL(folder + name)
+        except OSError as error:
+            why = error
+    raise why
+
+
+def text_of(cuda, code):
+    text = ctypes.c_char_p()
+    cuda.cuGetErrorString(code, ctypes.byref(text))
+    return (text.value or b"unknown error").decode()
+
+
+def held(uuid):
+    """The bytes that this process holds on the device, or 0 where the driver does not tell."""
+    try:
+        nvml = load("libnvidia-ml.so.1")
+        device, count = ctypes.c_void_p(), ctypes.c_uint(1024)
+        # A process: its number, its bytes, its GPU instance and its compute instance.
+        rows = (ctypes.c_ulonglong * (3 * count.value))()
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device)):
+            return 0
+        if nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), rows):
+            return 0
+    except (OSError, AttributeError):
+        return 0
+    for i in range(count.value):
+        if rows[3 * i] & 0xFFFFFFFF == os.getpid():
+            return rows[3 * i + 1] if rows[3 * i + 1] != (1 << 64) - 1 else 0
+    return 0
+
+
+def probe(cuda, found):
+    def call(name, *arguments):
+        code = getattr(cuda, name)(*arguments)
+        if code:
+            found.update(code=code, text=text_of(cuda, code), call=name.removesuffix("_v2"))
+            raise Failed
+
+    count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", ctypes.c_uint(0))
+    call("cuDeviceGetCount", ctypes.byref(count))
+    if count.value == 0:
+        found.update(code=NO_DEVICE, text="no CUDA-capable device is detected", call="cuDeviceGetCount")
+        raise Failed
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    found["context"] = held(os.environ["CUDA_VISIBLE_DEVICES"])
+    there, size = ctypes.c_uint64(), ctypes.c_size_t(SIZE)
+    sent, back = ctypes.create_string_buffer(os.urandom(SIZE), SIZE), ctypes.create_string_buffer(SIZE)
+    call("cuMemAlloc_v2", ctypes.byref(there), size)
+    call("cuMemcpyHtoD_v2", there, sent, size)
+    call("cuMemcpyDtoH_v2", back, there, size)
+    if sent.raw != back.raw:
+        found.update(text="1 MiB that was copied there came back with other contents", call="cuMemcpyDtoH")
+        raise Failed
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    found.update(ok=True, free=free.value, total=total.value)
+
+
+def main():
+    began, found = time.monotonic(), {"ok": False}
+    try:
+        probe(load("libcuda.so.1"), found)
+    except OSError as error:
+        found["untried"] = str(error)
+    except Failed:
+        if found.get("code") == OUT_OF_MEMORY:
+            # It answers, and others hold all that it has.
+            found["ok"] = True
+    found["seconds"] = time.monotonic() - began
+    print(json.dumps(found))
+    sys.stdout.flush()
+    # The driver's own end may hang on a device that has failed.
+    os._exit(0)
+
+
+main()
