@@ -48,6 +48,9 @@ type MapInput struct {
 	Range *Range `json:"range,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
+	// Patience is how long a pool of the ladder may lack a worker with a healthy device before the next pool takes its work, until
+	// there is one again. Busy slots do not matter. Default 1 min; the last pool is always waited for.
+	Patience Duration `json:"patience,omitempty"`
 	// Mode overrides the task's own mode. Default: the task's, else the pool's.
 	Mode Mode `json:"mode,omitempty"`
 	// Chunk is the number of items per chunk; 0 lets the map learn it.
@@ -141,6 +144,8 @@ type Summary struct {
 	Chunks  int64    `json:"chunks"`
 	// Peak is the memory that the items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
+	// PassedOver are the pools of the ladder that the map passed over for some time, because no worker served them with a healthy device.
+	PassedOver []string `json:"passedOver,omitempty"`
 }
 
 // Progress is the answer to the query "progress".
@@ -165,6 +170,8 @@ type Progress struct {
 	Output string   `json:"output,omitempty"`
 	// Lost says why finished items run again, where parts of the results were damaged or gone.
 	Lost string `json:"lost,omitempty"`
+	// PassedOver are the pools of the ladder that no worker serves with a healthy device, so that the next one has their work.
+	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
 }

@@ -63,6 +63,9 @@ func (in MapInput) Validate() error {
 	if in.Window < 0 || in.Window > MaxWindow {
 		bad.add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
+	if in.Patience < 0 {
+		bad.add("patience", "%s is negative", in.Patience)
+	}
 	bad.running(in.Mode, in.Timeout, in.Attempts)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
 		bad.add("reduce", "%.200q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))

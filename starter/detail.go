@@ -110,7 +110,8 @@ func (s *Starter) pending(ctx context.Context, r *run) iter.Seq[Pending] {
 		activities := r.Pending
 		for i := 0; ; i++ {
 			for _, a := range activities {
-				if !yield(pendingOf(a, s.converter())) {
+				watches := a.GetActivityType().GetName() == contract.WatchPool
+				if !watches && !yield(pendingOf(a, s.converter())) {
 					return
 				}
 			}

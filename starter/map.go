@@ -64,7 +64,7 @@ func (m *Map) identify() (id, fingerprint string) {
 		what.Items = hex.EncodeToString(lines.Sum(nil))
 	}
 	fingerprint = digest(what)
-	// Window, chunk, priority and fairness only say how soon, so they are no part of the name.
+	// Patience, window, chunk, priority and fairness only say where and how soon, so they are no part of the name.
 	options := struct {
 		Fingerprint string
 		Ladder      []string

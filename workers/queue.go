@@ -127,12 +127,53 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 			}).Register(r)
 		}}
 	}
-	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.Groups))}
+	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.Groups)), w.watchQueue(gpumux.PoolQueue(p.Name), pl, "")}
 	for name, group := range groups {
-		out = append(out, serve(name, group, 1))
+		out = append(out, serve(name, group, 1), w.watchQueue(name, pl, group))
 	}
 	return out
 }
+
+// watchQueue is the queue beside a pool's, or a device's, on which maps ask whether anybody serves it.
+func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
+	name := contract.WatchQueue(beside)
+	healthy := func() bool { return pl.Slots(group) > 0 }
+	o := w.options(name)
+	o.DisableWorkflowWorker = true
+	o.MaxConcurrentActivityTaskPollers = 1
+	o.Tuner = newTuner(gate(healthy))
+	return queue{name, o, func(r worker.Registry) { (&activities.Watch{Pool: pl.Name, Healthy: healthy}).Register(r) }}
+}
+
+// gate lets a queue be asked for work only while its pool has a healthy device. The work takes no slot.
+type gate func() bool
+
+// recheck is how often a closed gate is looked at.
+const recheck = time.Second
+
+// ReserveSlot waits until the gate is open.
+func (g gate) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for !g() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &worker.SlotPermit{}, nil
+}
+
+// TryReserveSlot refuses: work comes through the queue only.
+func (g gate) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit { return nil }
+
+// MarkSlotUsed and ReleaseSlot have nothing to count.
+func (g gate) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
+func (g gate) ReleaseSlot(worker.SlotReleaseInfo)   {}
+
+// MaxSlots is for metrics: there is no limit.
+func (g gate) MaxSlots() int { return 0 }
 
 // tuner has the pool's supplier for activities. A pool's queues carry nothing else.
 type tuner struct {
@@ -143,7 +184,7 @@ type tuner struct {
 // GetActivityTaskSlotSupplier is worker.WorkerTuner's.
 func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier { return t.activities }
 
-func newTuner(s *supplier) tuner {
+func newTuner(s worker.SlotSupplier) tuner {
 	rest, err := worker.NewFixedSizeTuner(worker.FixedSizeTunerOptions{
 		NumWorkflowSlots: 1, NumActivitySlots: 1, NumLocalActivitySlots: 1, NumNexusSlots: 1,
 	})

@@ -206,7 +206,7 @@ func (w *Worker) start(ctx context.Context) error {
 // and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates = template.NewSet(w.log)
-	guard := health.New(w.inventory, w.tryDevice, 10*time.Second, w.log)
+	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)

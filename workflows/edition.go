@@ -19,7 +19,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		m.phase = gpumux.Running // it waits for a slot, as a chunk would
 		m.show(ctx)
 		options := workflow.ActivityOptions{
-			TaskQueue: m.engine.queues[0], StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
+			StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
 			Summary: "find the edition of " + m.in.Task,
 			RetryPolicy: &temporal.RetryPolicy{
 				InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: contract.HeartbeatTimeout,
@@ -28,7 +28,10 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		}
 		ask := contract.EditionInput{Task: m.in.Task}
 		var found contract.Edition
-		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.FindEdition, ask).Get(ctx, &found); err != nil {
+		if err := m.engine.runOn(ctx, 0, func(within workflow.Context, queue string) error {
+			options.TaskQueue = queue
+			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition, ask).Get(ctx, &found)
+		}); err != nil {
 			return err
 		}
 		m.in.Edition, m.engine.sizer.likely = found.Edition, found.Slots
@@ -39,34 +42,42 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 
 // setEdition gives all rungs the edition.
 func (e *engine) setEdition(edition string) {
-	e.editions = make([]string, len(e.queues))
-	for rung := range e.editions {
-		e.editions[rung] = edition
+	for _, r := range e.rungs {
+		r.edition = edition
 	}
+}
+
+// editions are those of all rungs.
+func (e *engine) editions() (list []string) {
+	for _, r := range e.rungs {
+		list = append(list, r.edition)
+	}
+	return list
 }
 
 // agrees reports whether what ran on a rung is of the map's edition. If none was known before, that of the first chunk counts. The
 // hash behind the plus, which only processes know, may differ between pools.
-func (e *engine) agrees(rung int, edition string) bool {
+func (e *engine) agrees(at int, edition string) bool {
 	if edition == "" || len(edition) > gpumux.MaxName {
 		return edition == ""
 	}
 	shown, _, _ := strings.Cut(edition, "+")
-	if e.editions[rung] == "" {
+	r := e.rungs[at]
+	if r.edition == "" {
 		e.setEdition(shown)
 	}
-	if e.editions[rung] == shown {
-		e.editions[rung] = edition
+	if r.edition == shown {
+		r.edition = edition
 	}
-	return e.editions[rung] == edition
+	return r.edition == edition
 }
 
 // mixed is the error of a map whose items have run with two editions of the code.
-func (e *engine) mixed(rung int, edition string) error {
+func (e *engine) mixed(at int, edition string) error {
 	fault := &gpumux.Fault{
 		Kind: gpumux.BadInput, Op: "run", Task: e.in.Task, Edition: edition[:min(len(edition), gpumux.MaxName)],
-		Message: fmt.Sprintf("items ran with edition %s of the code of task %s, and with %.60s on %s", e.editions[rung], e.in.Task, edition,
-			e.in.Rungs()[rung]),
+		Message: fmt.Sprintf("items ran with edition %s of the code of task %s, and with %.60s on %s", e.rungs[at].edition, e.in.Task, edition,
+			e.in.Rungs()[at]),
 		Hint: "let all workers of a pool have the same code, and start a new map with another output",
 	}
 	return faultError(fault.Error(), fault)

@@ -30,14 +30,12 @@ const (
 type engine struct {
 	id     string
 	in     gpumux.MapInput
-	queues []string
+	rungs  []*rung
 	items  []json.RawMessage
 	source *gpumux.Source
 	parts  string
 	claim  contract.Claim
 	inline bool
-	// editions are those of the task's code by rung. Empty: the first chunk decides.
-	editions []string
 	// onResults is called with the results of a chunk that came back inline.
 	onResults func(workflow.Context, []gpumux.Result) error
 	// onChange is called when a chunk has ended.
@@ -88,9 +86,9 @@ func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: newSizer(in)}
-	for _, rung := range in.Rungs() {
-		queue, _ := gpumux.RungQueue(rung)
-		e.queues = append(e.queues, queue)
+	for _, name := range in.Rungs() {
+		queue, _ := gpumux.RungQueue(name)
+		e.rungs = append(e.rungs, &rung{queue: queue})
 	}
 	e.setEdition(in.Edition)
 	if total > 0 {
@@ -201,13 +199,16 @@ func describeWork(w contract.Work) string {
 }
 
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
-	rung := e.in.Rungs()[piece.Rung]
+	at := e.serving(piece.Rung)
+	for passed := piece.Rung; passed <= at; passed++ {
+		e.watch(ctx, passed)
+	}
 	options := workflow.ActivityOptions{
-		TaskQueue:           e.queues[piece.Rung],
+		TaskQueue:           e.rungs[at].queue,
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    contract.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             gpumux.Plain(e.in.Task + " " + describeWork(piece.Work) + " on " + rung),
+		Summary:             gpumux.Plain(e.in.Task + " " + describeWork(piece.Work) + " on " + e.in.Rungs()[at]),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -215,9 +216,9 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := contract.Chunk{
-		Map: e.id, Task: e.in.Task, Edition: e.editions[piece.Rung], Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		FailFast: e.in.FailFast, Work: piece.Work, Source: e.source, Range: e.in.Range,
-		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: piece.Rung+1 < len(e.queues), Limit: gpumux.Duration(e.sizer.limit(piece)),
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
 		for _, run := range piece.Runs {
@@ -226,18 +227,23 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	}
 	e.inFlight++
 	e.chunks++
-	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.RunChunk, chunk)
+	within, done := e.hand(ctx, at)
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
 		err := future.Get(ctx, &result)
+		done()
 		switch {
+		case err != nil && within.Err() != nil && ctx.Err() == nil:
+			e.requeue(ctx, piece) // its pool is passed over
+			err = nil
 		case err != nil:
-		case e.agrees(piece.Rung, result.Edition):
-			err = e.apply(ctx, piece, likely, result)
+		case e.agrees(at, result.Edition):
+			err = e.apply(ctx, piece, at, likely, result)
 		case chunk.Edition == "" && e.parts == "":
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			err = e.mixed(piece.Rung, result.Edition)
+			err = e.mixed(at, result.Edition)
 		}
 		e.inFlight--
 		e.changed = true
@@ -250,9 +256,9 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	})
 }
 
-// apply books the result of a chunk.
-func (e *engine) apply(ctx workflow.Context, piece contract.Piece, likely time.Duration, result contract.ChunkResult) error {
-	if err := e.check(piece, result); err != nil {
+// apply books the result of a chunk that ran on a rung.
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likely time.Duration, result contract.ChunkResult) error {
+	if err := e.check(piece, at, result); err != nil {
 		return err
 	}
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
@@ -270,8 +276,8 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, likely time.D
 	} else if piece.Pace > 0 && result.Ran > 0 {
 		e.easePace(result.Busy / gpumux.Duration(result.Ran))
 	}
-	if len(result.Escalate) > 0 && piece.Rung+1 < len(e.queues) {
-		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: piece.Rung + 1})
+	if len(result.Escalate) > 0 && at+1 < len(e.rungs) {
+		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1})
 	}
 	e.recent = append(e.recent, result.Recent...)
 	e.recent = e.recent[max(0, len(e.recent)-mostRecent):]

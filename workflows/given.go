@@ -63,9 +63,9 @@ func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInpu
 	return c.Input, c.Carry, nil
 }
 
-// check returns an error if a result cannot be that of a piece. Anybody may answer an activity, and a false answer must neither keep
+// check returns an error if a result cannot be that of a piece on a rung. Anybody may answer an activity, and a false answer must neither keep
 // a map running for ever nor add results.
-func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
+func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
 		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, describeWork(piece.Work), e.in.Task)+
@@ -81,7 +81,7 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > contract.MaxSlots {
 		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
 	}
-	if len(r.Escalate) > 0 && piece.Rung+1 >= len(e.queues) || r.Escalate.Len() > items {
+	if len(r.Escalate) > 0 && at+1 >= len(e.rungs) || r.Escalate.Len() > items {
 		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
 	}
 	if piece.List != nil {

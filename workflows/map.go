@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
 	Ladder []string
+	// Patience is how long a pool may lack a worker with a healthy device before the next one of the ladder takes its work. Default 1 min.
+	Patience time.Duration
 	// Mode is persistent or fresh. Default: the task's own.
 	Mode gpumux.Mode
 	// Chunk is the number of items per activity, Window the number of activities in flight. Default: learnt.
@@ -59,7 +61,7 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 		raw[i] = encoded
 	}
 	in := gpumux.MapInput{
-		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
+		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience), Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
 		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, FailFast: o.FailFast,
 		Priority: o.Priority, FairnessKey: o.FairnessKey,
 	}

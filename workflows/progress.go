@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
 		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
 		Chunks: m.engine.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.recent, Output: m.in.Output,
-		Peak: m.engine.peaks.Known(), Lost: m.lost,
+		Peak: m.engine.peaks.Known(), Lost: m.lost, PassedOver: m.engine.passedOver(false),
 	}
 	for _, id := range sortedKeys(m.segmentsOpen) {
 		r := m.segmentsOpen[id].last
@@ -24,6 +25,11 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		p.Failed += r.Failed
 		p.Chunks += r.Chunks
 		p.InFlight += r.InFlight
+		for _, pool := range r.PassedOver {
+			if !slices.Contains(p.PassedOver, pool) {
+				p.PassedOver = append(p.PassedOver, pool)
+			}
+		}
 	}
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
@@ -63,6 +69,9 @@ func details(p gpumux.Progress, ladder []string) string {
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	if p.Lost != "" {
 		b.WriteString("\nItems run again: " + p.Lost + "\n")
+	}
+	for _, pool := range p.PassedOver {
+		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + gpumux.Plain(pool) + "\n")
 	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")

@@ -49,19 +49,21 @@ func (r *reduction) checkKnown(ctx workflow.Context) error {
 
 // runActivity runs one activity of the reduce.
 func (r *reduction) runActivity(ctx workflow.Context, in contract.ReduceInput, summary string) (out contract.Partial, err error) {
+	light := lightOptions(ctx, summary)
+	if contract.OwnReduce(in.Reduce) {
+		return out, workflow.ExecuteActivity(light, contract.Reduce, in).Get(ctx, &out)
+	}
+	options := workflow.GetActivityOptions(light)
+	options.WaitForCancellation = true
+	options.Priority = temporal.Priority{PriorityKey: r.in.Priority, FairnessKey: r.in.FairnessKey}
 	for {
-		within := lightOptions(ctx, summary)
-		if !contract.OwnReduce(in.Reduce) {
-			options := workflow.GetActivityOptions(within)
-			options.TaskQueue = r.engine.queues[r.rung]
-			options.WaitForCancellation = true
-			options.Priority = temporal.Priority{PriorityKey: r.in.Priority, FairnessKey: r.in.FairnessKey}
-			within = workflow.WithActivityOptions(ctx, options)
-		}
 		rung := r.rung
-		err = workflow.ExecuteActivity(within, contract.Reduce, in).Get(ctx, &out)
+		err = r.engine.runOn(ctx, rung, func(within workflow.Context, queue string) error {
+			options.TaskQueue = queue
+			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in).Get(ctx, &out)
+		})
 		fault := FaultOf(err)
-		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.engine.queues) {
+		if fault == nil || !fault.Kind.Memory() || rung+1 >= len(r.engine.rungs) {
 			return out, err
 		}
 		r.rung = max(r.rung, rung+1)

@@ -195,7 +195,7 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
 		Faults: m.engine.counts.faults, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
-		Peak: m.engine.peaks.Known(),
+		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
 	var results *gpumux.Source
 	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
@@ -253,7 +253,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
-		Peak: e.peaks.Known(), Editions: e.editions,
+		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(),
 	}
 }
 
@@ -261,9 +261,12 @@ func (e *engine) carry() *contract.Carry {
 func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
-	if len(c.Editions) == len(e.queues) {
-		e.editions = c.Editions
+	if len(c.Editions) == len(e.rungs) {
+		for at, edition := range c.Editions {
+			e.rungs[at].edition = edition
+		}
 	}
+	e.resumePassed(c.Passed)
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)

@@ -44,12 +44,14 @@ type segmentStatus struct {
 	Failed    int64  `json:"failed"`
 	Chunks    int64  `json:"chunks"`
 	InFlight  int    `json:"inFlight"`
+	// PassedOver are the pools that are passed over now.
+	PassedOver []string `json:"passedOver,omitempty"`
 }
 
 // possible reports whether a segment of so many items can have this status: any client may send the signal.
 func (s segmentStatus) possible(items int64) bool {
 	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
-		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems
+		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems && len(s.PassedOver) < gpumux.MaxRungs
 }
 
 // segmentRun is a segment under way.
@@ -142,6 +144,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 			}
 			return
 		}
+		m.engine.resumePassed(done.Passed)
 		for rung, edition := range done.Editions {
 			if !m.engine.agrees(rung, edition) && *failed == nil {
 				*failed = m.engine.mixed(rung, edition)
@@ -226,6 +229,7 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 		told = now
 		s := segmentStatus{
 			ID: info.WorkflowExecution.ID, Succeeded: e.counts.succeeded, Failed: e.counts.failed, Chunks: e.chunks, InFlight: e.inFlight,
+			PassedOver: e.passedOver(false),
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {

@@ -125,7 +125,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		s.events = s.events[1:]
 		s.now = first.at
 		s.e.inFlight--
-		require.NoError(t, s.e.apply(nil, first.piece, first.likely, first.result))
+		require.NoError(t, s.e.apply(nil, first.piece, first.piece.Rung, first.likely, first.result))
 	}
 }
 

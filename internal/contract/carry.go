@@ -35,6 +35,8 @@ type Carry struct {
 	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
 	Editions      []string `json:"editions,omitempty"`
 	ReduceEdition string   `json:"reduceEdition,omitempty"`
+	// Passed are the rungs that were passed over, and whether they still are.
+	Passed map[int]bool `json:"passed,omitempty"`
 }
 
 // Piece is work that still has to be done on a rung of the ladder.

@@ -18,6 +18,8 @@ const (
 	MergeParts = "gpumux.MergeParts"
 	// FindEdition finds the edition of a task's code that a worker of a pool has.
 	FindEdition = "gpumux.FindEdition"
+	// WatchPool runs for as long as a worker has a healthy device in a pool; see WatchInput.
+	WatchPool = "gpumux.WatchPool"
 	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.
@@ -29,6 +31,15 @@ const (
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
 )
+
+// WatchQueue carries WatchPool beside the queue of a pool, whose workers ask it for work even when their slots are busy.
+func WatchQueue(queue string) string { return queue + ".watch" }
+
+// WatchInput is the input of WatchPool.
+type WatchInput struct {
+	// Once ends it as soon as there is a worker with a healthy device.
+	Once bool `json:"once,omitempty"`
+}
 
 // WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
 func WorkerQueue(identity string) string { return gpumux.Queue + "@" + identity }

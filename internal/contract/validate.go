@@ -291,3 +291,6 @@ func (p *mistakes) result(field string, r gpumux.Result) {
 		p.Add(field, "has neither a value nor a fault, or both")
 	}
 }
+
+// Validate finds nothing wrong with it.
+func (WatchInput) Validate() error { return nil }

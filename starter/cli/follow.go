@@ -82,7 +82,11 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 		switch {
 		case errors.As(err, &missing) && !said:
 			said = true
-			a.console.Say("%v; the map waits (--no-wait fails instead)", err)
+			what := "the map waits (--no-wait fails instead)"
+			if len(ladder) > 1 {
+				what = "the next pool takes its work when its time is over (--patience)"
+			}
+			a.console.Say("%v; %s", err, what)
 		case err == nil && said:
 			a.console.Say("a worker has come")
 			return

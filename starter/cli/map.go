@@ -171,6 +171,7 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 		differs bool
 	}{
 		{"--pool", len(f.pools) > 0 && !slices.Equal(own.Rungs(), here.Rungs())},
+		{"--patience", here.Patience != 0 && own.Patience != here.Patience},
 		{"--mode", here.Mode != "" && own.Mode != here.Mode},
 		{"--timeout", here.Timeout != 0 && own.Timeout != here.Timeout},
 		{"--attempts", here.Attempts > 1 && own.Attempts != here.Attempts},

@@ -48,10 +48,11 @@ type mapFlags struct {
 // taskFlags say where and how a task runs; `map` and `run` share them.
 type taskFlags struct {
 	localFlags
-	pools   []string
-	mode    string
-	timeout time.Duration
-	noWait  bool
+	pools    []string
+	patience time.Duration
+	mode     string
+	timeout  time.Duration
+	noWait   bool
 }
 
 // localFlags describe the worker of a --local command.
@@ -68,6 +69,7 @@ type localFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
+	flags.DurationVar(&f.patience, "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
@@ -125,7 +127,7 @@ func (m mistakes) err() error {
 }
 
 // flagOf are the flags of a map's fields.
-var flagOf = map[string]string{"ladder": "--pool:", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts", "reduce": "--reduce",
+var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts", "reduce": "--reduce",
 	"chunk": "--chunk", "window": "--window", "priority": "--priority", "fairnessKey": "--fairness-key"}
 
 // inWords says what a map's fields may be in the words of flags.
@@ -155,6 +157,9 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	}
 	if changed("pool") && len(f.pools) == 0 {
 		m.add("--pool is empty; name a pool, such as gpu")
+	}
+	if changed("patience") && len(f.pools) < 2 {
+		m.add("--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
 	}
 	if f.fresh != "" && f.fresh != string(launch.Fork) && f.fresh != string(launch.Spawn) {
 		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
@@ -186,7 +191,8 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 
 // input is what the flags say of a map.
 func (f *mapFlags) input() gpumux.MapInput {
-	return gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
+	return gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode),
+		Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
 		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness}
 }
 

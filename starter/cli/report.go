@@ -62,6 +62,9 @@ func (r *report) print(to io.Writer) {
 		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), kinds(r.Faults))
 		printCauses(to, "    ", r.Failed, r.Causes)
 	}
+	if len(r.PassedOver) > 0 {
+		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))
+	}
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
 	}

@@ -58,7 +58,7 @@ func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string,
 	} else if len(args) == 1 {
 		item = args[0]
 	}
-	m.input(gpumux.MapInput{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
+	m.input(gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
 	f.taskFlags.check(&m, c.Flags().Changed)
 	return task, item, command, m.err()
 }
@@ -78,8 +78,8 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		return err
 	}
 	m := starter.Map{Inline: true, Label: "one item", Input: gpumux.MapInput{
-		Task: task, Items: []json.RawMessage{item}, Ladder: f.pools, Mode: gpumux.Mode(f.mode),
-		Timeout: gpumux.Duration(f.timeout), Chunk: 1,
+		Task: task, Items: []json.RawMessage{item}, Ladder: f.pools, Patience: gpumux.Duration(f.patience),
+		Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Chunk: 1,
 	}}
 	ctx := c.Context()
 	if !f.local {

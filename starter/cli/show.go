@@ -120,6 +120,11 @@ func inFlight(p *gpumux.Progress) string {
 
 // printServing says what a running map waits for.
 func printServing(to io.Writer, d *starter.Detail) {
+	if d.Progress != nil {
+		for _, pool := range d.Progress.PassedOver {
+			fmt.Fprintf(to, "\n%s is passed over, since no worker has a healthy device for it; the next pool has its work until one has\n", pool)
+		}
+	}
 	for _, rung := range d.Rungs {
 		if !rung.Served() {
 			fmt.Fprintf(to, "\nno worker serves %s (queue %s); start one with `gpumux worker -f gpumux.yaml`\n", rung.Name, rung.Queue)

@@ -24,7 +24,7 @@ import (
 
 // cudaPy copies each item to the device and back through the CUDA driver, and raises what a framework would.
 const cudaPy = `
-import ctypes, os
+import ctypes, os, time
 cuda = ctypes.CDLL("libcuda.so.1")
 begun = False
 def call(name, *arguments):
@@ -50,6 +50,14 @@ def square(x):
     call("cuMemFree_v2", there)
     if x == 3000: open("middle", "w").close()
     return [back.value, os.environ["CUDA_VISIBLE_DEVICES"]]
+def either(x):
+    # a device that fails in the middle is asked anew each time
+    if os.environ["CUDA_VISIBLE_DEVICES"]:
+        call("cuInit", 0)
+        return square(x)
+    time.sleep(0.005)
+    open("on the CPU", "w").close()
+    return [x * x, ""]
 def cursed(x):
     if x == 7: raise RuntimeError("CUDA error: unknown error")
     return square(x)
@@ -62,7 +70,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	c := s.config("gpu", 1)
 	c.Pools[0].Devices, c.Pools[0].Slots = gpu.Selection{"all"}, slots
 	c.Pools = append(c.Pools, more...)
-	for _, name := range []string{"square", "cursed"} {
+	for _, name := range []string{"square", "either", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
 	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})

@@ -57,6 +57,10 @@ def die(x):
 def greedy(x):
     if x == 3 and os.environ["POOL"] == "small": raise MemoryError("not in this pool")
     return [x, os.environ["POOL"]]
+def paced(x):
+    time.sleep(0.005)
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    return [x, os.environ["POOL"]]
 def whole(x):
     import gpumux
     memory = gpumux.slot().memory
@@ -89,7 +93,7 @@ func newSite(t testing.TB) *site {
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) config.Config {
 	tasks := map[string]config.Task{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "big", "whole"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole"} {
 		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}

@@ -1,0 +1,149 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// defaultPatience is how long a pool may lack a healthy device before the next one of the ladder takes its work.
+const defaultPatience = time.Minute
+
+// rung is a pool of the ladder.
+type rung struct {
+	queue string
+	// edition is that of the task's code. Empty: the first chunk decides.
+	edition string
+	// passed says that the pool is passed over now, because nobody serves it.
+	passed bool
+	// ever says that it was at some time.
+	ever bool
+	// watched says that a worker is asked to tell when the pool is no longer served.
+	watched bool
+	// handed ends what was handed to it, in the order of handing.
+	handed []*workflow.CancelFunc
+}
+
+// serving is the first rung from this one on that is not passed over.
+func (e *engine) serving(at int) int {
+	for at+1 < len(e.rungs) && e.rungs[at].passed {
+		at++
+	}
+	return at
+}
+
+// hand makes the context of an activity on a rung, which ends if the rung is passed over. Call done when the activity has ended.
+func (e *engine) hand(ctx workflow.Context, at int) (within workflow.Context, done func()) {
+	r := e.rungs[at]
+	within, cancel := workflow.WithCancel(ctx)
+	r.handed = append(r.handed, &cancel)
+	return within, func() {
+		r.handed = slices.DeleteFunc(r.handed, func(c *workflow.CancelFunc) bool { return c == &cancel })
+	}
+}
+
+// runOn runs an activity on the first rung from this one on that is served, and goes on if that is passed over meanwhile.
+func (e *engine) runOn(ctx workflow.Context, at int, run func(ctx workflow.Context, queue string) error) error {
+	for {
+		at = e.serving(at)
+		e.watch(ctx, at)
+		within, done := e.hand(ctx, at)
+		err := run(within, e.rungs[at].queue)
+		done()
+		if within.Err() == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// watch follows in the background whether a rung has a healthy device, if there is another rung after it. Busy slots do not matter: a
+// worker runs the activity for as long as one of its devices works, and if there is no worker that could, nobody starts it in time.
+func (e *engine) watch(ctx workflow.Context, at int) {
+	r := e.rungs[at]
+	if r.watched || at+1 == len(e.rungs) {
+		return
+	}
+	r.watched = true
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			if !r.passed && !unserved(e.watchPool(ctx, at, contract.WatchInput{}, cmp.Or(time.Duration(e.in.Patience), defaultPatience))) {
+				break
+			}
+			e.pass(ctx, at, true)
+			if e.watchPool(ctx, at, contract.WatchInput{Once: true}, 0) != nil {
+				break
+			}
+			e.pass(ctx, at, false)
+		}
+		r.watched = false
+	})
+}
+
+// watchPool waits until a worker has answered, or until none has begun to for so long.
+func (e *engine) watchPool(ctx workflow.Context, at int, in contract.WatchInput, limit time.Duration) error {
+	name := e.in.Rungs()[at]
+	options := workflow.ActivityOptions{
+		TaskQueue: contract.WatchQueue(e.rungs[at].queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,
+		HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain("watch " + name),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
+	}
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.WatchPool, in).Get(ctx, nil)
+}
+
+// unserved reports whether an activity ended because nobody took it.
+func unserved(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+// pass passes a rung over, and what was handed to it, or takes it up again.
+func (e *engine) pass(ctx workflow.Context, at int, over bool) {
+	r := e.rungs[at]
+	r.passed, r.ever, e.changed = over, r.ever || over, true
+	if over {
+		for _, cancel := range r.handed {
+			(*cancel)()
+		}
+	}
+	if e.onChange != nil {
+		e.onChange(ctx)
+	}
+}
+
+// passedOver are the pools that are passed over now, or were at some time.
+func (e *engine) passedOver(ever bool) (pools []string) {
+	for at, r := range e.rungs {
+		if r.passed || ever && r.ever {
+			pools = append(pools, e.in.Rungs()[at])
+		}
+	}
+	return pools
+}
+
+// carryPassed are the rungs that were passed over, and whether they are now.
+func (e *engine) carryPassed() map[int]bool {
+	passed := map[int]bool{}
+	for at, r := range e.rungs {
+		if r.ever {
+			passed[at] = r.passed
+		}
+	}
+	return passed
+}
+
+// resumePassed takes over what carryPassed gave.
+func (e *engine) resumePassed(passed map[int]bool) {
+	for at, r := range e.rungs {
+		if now, ever := passed[at]; ever && at+1 < len(e.rungs) {
+			r.passed, r.ever = now, true
+		}
+	}
+}
