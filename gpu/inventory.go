@@ -41,6 +41,7 @@ type Inventory struct {
 	driver  driver // nil without NVML
 	static  bool
 	list    []Device
+	hidden  []Device // by CUDA_VISIBLE_DEVICES
 	reasons []string
 }
 
@@ -79,6 +80,7 @@ func openWith(d driver, o Options) (*Inventory, error) {
 		if n := len(found) - len(kept); n > 0 {
 			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
 		}
+		inv.hidden = slices.DeleteFunc(slices.Clone(found), func(d Device) bool { return slices.Contains(kept, d) })
 		found = kept
 	}
 	inv.list = append(found, cpuDevice())
@@ -105,6 +107,12 @@ func openStatic(o Options) (*Inventory, error) {
 
 // Devices is a copy of the list made by Open.
 func (inv *Inventory) Devices() []Device { return slices.Clone(inv.list) }
+
+// GPUs are the GPUs and MIG instances of this host on which processes can run, also those that CUDA_VISIBLE_DEVICES hides.
+// ProcessMemory answers about each of them.
+func (inv *Inventory) GPUs() []Device {
+	return slices.DeleteFunc(slices.Concat(inv.list, inv.hidden), func(d Device) bool { return d.Kind == KindCPU || !d.Usable() })
+}
 
 // Reason is one line that says why there is no GPU, or which devices were left out and what to do. Empty when all is well.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
@@ -142,6 +150,9 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 // all, and ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
+	if i := slices.IndexFunc(inv.hidden, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
+		d, err = inv.hidden[i], nil
+	}
 	if err != nil {
 		return nil, err
 	}

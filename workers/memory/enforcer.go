@@ -42,6 +42,7 @@ func New(placements []config.Placement, devices *gpu.Inventory, sweeper *process
 	}
 	e.watch = newWatch(devices, e.hostPIDs, log)
 	e.watch.host = hostMemory(devices)
+	e.watch.lookForForeign(devices.GPUs())
 	if e.budgetsOnCPU() {
 		var err error
 		if e.cgroups, err = process.OpenCgroups(); err != nil {

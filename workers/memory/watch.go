@@ -49,7 +49,9 @@ type watch struct {
 	// proportional is gpu.Proportional. It waits for a process that takes memory in one long system call.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
-	host    func() (gpu.Memory, error)
+	host func() (gpu.Memory, error)
+	// gpus are all of the host by UUID, among which a process may be found where it should not be.
+	gpus    map[string]gpu.Device
 	readers sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows and every field of a watched that is not fixed
@@ -63,6 +65,7 @@ type watch struct {
 
 // reading is the driver's last answer for a device: what each process holds on it. Pending says that a round has asked for the next.
 type reading struct {
+	asked   time.Time // when a round asked last
 	began   time.Time
 	took    time.Duration
 	held    map[int]uint64
@@ -210,15 +213,15 @@ func (w *watch) readDevices() (took time.Duration) {
 		return 0
 	}
 	for uuid, r := range w.readings {
-		if !w.used(uuid) {
-			r.held = nil // process numbers are used again
+		if w.used(uuid) {
+			took += r.took
+		} else if r.held = nil; !r.foreignDue() { // process numbers are used again
 			continue
 		}
-		took += r.took
 		if r.pending {
 			continue
 		}
-		r.pending = true
+		r.pending, r.asked = true, time.Now()
 		w.readers.Go(func() {
 			w.read(uuid)
 			w.mu.Lock()
@@ -253,6 +256,8 @@ func (w *watch) read(uuid string) {
 			return
 		}
 		r.began, r.took, r.held = began, took, held
+	case !w.used(uuid):
+		return // nobody's budget depends on it
 	case errors.Is(err, gpu.ErrSilent):
 		w.warnOnce(uuid, "the driver does not answer what processes hold", err)
 		return
@@ -267,6 +272,7 @@ func (w *watch) read(uuid string) {
 			f.sumUp()
 		}
 	}
+	w.endForeign(uuid, held)
 }
 
 // sumUp adds up the last readings of one process. The caller holds the lock.

@@ -38,6 +38,8 @@ func (s *Slot) own() {
 		case <-exited:
 			why, memory := s.process.Status.String(), &s.process.Memory
 			switch over := memory.Over(); {
+			case over.Foreign != "":
+				why = fmt.Sprintf("it held %s on %s, which is not its slot's device", gpumux.Size(over.Held), over.Foreign)
 			case over.Left > 0:
 				why = fmt.Sprintf("the host had %s left, and it held %s, the most of all", gpumux.Size(over.Left), gpumux.Size(over.Held))
 			case over.Held > 0:

@@ -50,11 +50,14 @@ type Evidence struct {
 	// idle neighbours.
 	OverBudget bool
 	// HostLeft is the host's free bytes when the watch ended the process, which held the most of all there; 0: it did not.
-	HostLeft     int64
-	Lent         bool
-	Peak, Budget int64
-	TimedOut     bool
-	Canceled     bool
+	HostLeft int64
+	// Foreign names a GPU that is not the slot's Device, on which the watch found ForeignHeld bytes of the process's and ended it.
+	Foreign, Device string
+	ForeignHeld     int64
+	Lent            bool
+	Peak, Budget    int64
+	TimedOut        bool
+	Canceled        bool
 	// Protocol says how the process broke the protocol, or why a command's output is no result.
 	Protocol string
 	// Tail is the last output of the process.
@@ -123,6 +126,9 @@ func judge(e Evidence) Diagnosis {
 	case e.HostLeft > 0:
 		return plain(gpumux.HostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
 			gpumux.Size(e.HostLeft), gpumux.Size(e.Peak)))
+	case e.Foreign != "":
+		return plain(gpumux.BadInput, fmt.Sprintf("the task process and its children held %s on GPU %s, which is not the device of its slot, %s",
+			gpumux.Size(e.ForeignHeld), e.Foreign, e.Device))
 	case e.OverBudget:
 		if f, ok := match(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
 			return f.diagnosis()

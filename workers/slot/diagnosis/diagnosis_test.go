@@ -221,6 +221,8 @@ func TestDiagnose_Messages(t *testing.T) {
 		{"limit", "no result after 5s", Evidence{TimedOut: true, Message: "no result after 5s"}},
 		{"host_oom", "the host had 300MiB of memory left, and the task process and its children held 9GiB, the most of all",
 			Evidence{HostLeft: 300 << 20, Peak: 9 << 30, Exited: true, Signal: syscall.SIGKILL}},
+		{"bad_input", "the task process and its children held 512MiB on GPU 1 (GPU-b, H100), which is not the device of its slot, GPU-a",
+			Evidence{Foreign: "1 (GPU-b, H100)", ForeignHeld: 512 << 20, Device: "GPU-a", Exited: true, Signal: syscall.SIGKILL}},
 		{"budget", "the task process and its children held 9GiB, over the slot's budget of 8GiB", Evidence{OverBudget: true, Peak: 9 << 30, Budget: 8 << 30}},
 		{"budget", "the task process and its children held 9GiB, over the budget of all slots of the device of 8GiB", Evidence{OverBudget: true, Lent: true, Peak: 9 << 30, Budget: 8 << 30}},
 	} {

@@ -25,11 +25,23 @@ func hint(e Evidence, d Diagnosis) string {
 	case gpumux.DeviceLost:
 		return hintDevice
 	case gpumux.BadInput:
+		if e.Foreign != "" {
+			return foreignHint(e)
+		}
 		return "the task could not be loaded; start its file with the same interpreter to see the error, then start the map again"
 	case gpumux.Crash:
 		return deathHint(e)
 	}
 	return ""
+}
+
+// foreignHint is for a task that chose its device by itself.
+func foreignHint(e Evidence) string {
+	if e.Device == "CPU" {
+		return "a slot on the CPU hides all GPUs: take CUDA_VISIBLE_DEVICES out of the task's code and of what it starts, or use a pool of GPUs"
+	}
+	return "take CUDA_VISIBLE_DEVICES out of the task's code and of what it starts, so that the slot's device is device 0; a program that" +
+		" draws (EGL, Vulkan) has to be told the device; for several GPUs use a pool with gpus_per_slot"
 }
 
 // deviceMemoryHint leaves the sizes to the fault, which shows them itself.

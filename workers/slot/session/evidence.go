@@ -58,12 +58,15 @@ func (p *Session) Explain(e *diagnosis.Evidence, kills int) {
 
 // ExplainMemory adds what is known of the process's memory to the evidence.
 func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
-	if over := p.Memory.Over(); over.Held > 0 {
+	switch over := p.Memory.Over(); {
+	case over.Foreign != "":
+		e.Foreign, e.ForeignHeld, e.Device = over.Foreign, over.Held, p.o.Device
+	case over.Held > 0:
 		e.HostLeft = over.Left
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over.Held, e.Peak)
-		return
+	default:
+		killed(e, p.Kills(), process.MemoryKills()-kills)
 	}
-	killed(e, p.Kills(), process.MemoryKills()-kills)
 }
 
 // killed adds to the evidence what the kernel killed, in the process's own cgroup and elsewhere in the worker's.

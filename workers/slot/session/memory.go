@@ -11,17 +11,20 @@ import (
 // Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
 type Watch interface {
 	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, or the most of
-	// all on a host that runs out, over is called, once at most, on a goroutine of the watch, and must neither block nor call the
-	// watch; a budget of 0 is never passed.
+	// all on a host that runs out, or memory of a GPU that is not the device, over is called, once at most, on a goroutine of the
+	// watch, and must neither block nor call the watch; a budget of 0 is never passed.
 	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
 }
 
 // Over is why the watch wants a process ended, in bytes.
 type Over struct {
-	// Held is what its tree held: memory of the host where Left is above 0, else what counts for the budget.
+	// Held is what its tree held: memory of the host where Left is above 0, of the GPU Foreign where that is given, else what counts for
+	// the budget.
 	Held int64
 	// Left is what the host had left, where that was too little; 0 where the process passed its budget.
 	Left int64
+	// Foreign names a GPU that is not the slot's; empty where the process kept to its own.
+	Foreign string
 }
 
 // Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks, but Measure may for a few
