@@ -53,7 +53,7 @@ func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
 // capped observes a framework's own limit in a slot of so many devices.
 func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {
-		a.set(model, c.Task, gpumux.Size(c.Context)/gpumux.Size(devices))
+		a.beside(pool, model, devices, c.Task, c.Context)
 	}
 	if !a.first(pool, c.Task, c.Framework+c.Error) {
 		return
@@ -69,6 +69,15 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	log.Info("the framework's own limit was tried and holds")
 }
 
+// beside observes what a process holds beside its frameworks' allocators, in a slot of so many devices: at CUDA's start, and later, when
+// libraries have loaded more.
+func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
+	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
+		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String(logkey.Pool, pool),
+			zap.String(logkey.Task, task), zap.Stringer("context", gpumux.Size(bytes)))
+	}
+}
+
 // first reports whether this is to be logged for the first time.
 func (a *allowances) first(words ...string) bool {
 	a.mu.Lock()
@@ -79,12 +88,20 @@ func (a *allowances) first(words ...string) bool {
 	return !was
 }
 
-// set records a measurement. One that differs by less than an eighth changes nothing, so running processes keep their limits.
-func (a *allowances) set(model, task string, now gpumux.Size) {
+// set records a measurement, and reports whether it changes something. One that differs by less than an eighth does not, so that
+// templates keep their environment. On a GPU the allowance only grows: a process that has loaded less so far says nothing of the others.
+func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := allowanceKey{model, task}
-	if before := a.measured[key]; max(now-before, before-now) > before/8 {
-		a.measured[key] = now
+	before := a.measured[key]
+	change := now - before
+	if model == gpu.CPU {
+		change = max(change, -change)
 	}
+	if change <= before/8 {
+		return false
+	}
+	a.measured[key] = now
+	return true
 }

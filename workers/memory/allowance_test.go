@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -180,4 +181,19 @@ func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 115<<20, int64(a.get(gpu.CPU, "one")), 12<<20, "the value and the interpreter")
 	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
+}
+
+// Libraries load with the first items. A process that has loaded less, or a little more, changes nothing.
+func TestAllowance_OnlyGrowsOnAGPU(t *testing.T) {
+	core, seen := observer.New(zap.DebugLevel)
+	a := newAllowances(zap.New(core))
+	for _, c := range []struct{ measured, want gpumux.Size }{
+		{400 << 20, 400 << 20}, {440 << 20, 400 << 20}, {900 << 20, 900 << 20}, {400 << 20, 900 << 20},
+	} {
+		a.beside("pool", "H100", 2, "train", 2*int64(c.measured))
+		require.Equal(t, c.want, a.get("H100", "train"))
+	}
+	require.Len(t, seen.All(), 2)
+	a.capped("pool", "H100", 2, session.Cap{Task: "train", Framework: "torch", Context: 100 << 20})
+	require.EqualValues(t, 900<<20, a.get("H100", "train"))
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +121,26 @@ func TestWatch_MeasuresAnewOrGivesTheLastReading(t *testing.T) {
 	devices.err = gpu.ErrLost
 	require.Zero(t, f.Measure())
 	require.Equal(t, 2, seen.Len(), "the guard speaks of lost devices")
+}
+
+// What a child holds is in its own allocators.
+func TestWatch_WhatAProcessHoldsWithoutItsDescendants(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", "sleep 600 & echo $!; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+	var child int
+	_, err = fmt.Fscan(out, &child)
+	require.NoError(t, err)
+	w := newWatch(&drivers{asked: map[string]int{}, held: map[int]uint64{cmd.Process.Pid: 1 << 30, child: 2 << 30}}, true, zap.NewNop())
+	f := w.Follow("GPU-1,GPU-2", cmd.Process.Pid, 0, func(session.Over) {})
+	w.round()
+	w.readers.Wait()
+	require.EqualValues(t, 6<<30, f.Measure())
+	require.EqualValues(t, 2<<30, f.Own())
 }
 
 type silent struct{}

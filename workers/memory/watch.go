@@ -367,18 +367,6 @@ func (f *watched) Held() int64 {
 	return f.held
 }
 
-// Measure implements session.Watched. Without an answer of the driver it is the last reading.
-func (f *watched) Measure() int64 {
-	if !f.cpu && f.w.hostPIDs {
-		var all sync.WaitGroup
-		for _, uuid := range f.uuids {
-			all.Go(func() { f.w.read(uuid) })
-		}
-		all.Wait()
-	}
-	return f.Held()
-}
-
 // Peak implements session.Watched.
 func (f *watched) Peak() int64 {
 	f.w.mu.Lock()

@@ -43,6 +43,9 @@ type Options struct {
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
 	Capped func(session.Cap)
 	Loaded func(task string, bytes int64)
+	// Beside takes what a process on a GPU holds beside its frameworks' allocators, as often as that is measured after its start.
+	// Default: nobody is told.
+	Beside func(task string, bytes int64)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *template.Set
 	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.

@@ -35,6 +35,8 @@ type Watched interface {
 	// Held is what the tree holds by a reading that costs next to nothing; Measure takes a new one whatever it costs.
 	Held() int64
 	Measure() int64
+	// Own is what the process holds on a GPU without its descendants, by a new reading.
+	Own() int64
 	// Peak is the most that a reading has given since the last call.
 	Peak() int64
 	// Close ends it; over is not called any more.
@@ -47,6 +49,7 @@ type unwatched struct{}
 func (unwatched) Busy(bool)      {}
 func (unwatched) Held() int64    { return 0 }
 func (unwatched) Measure() int64 { return 0 }
+func (unwatched) Own() int64     { return 0 }
 func (unwatched) Peak() int64    { return 0 }
 func (unwatched) Close()         {}
 
@@ -83,6 +86,14 @@ func (m *Memory) Over() Over {
 		return *over
 	}
 	return Over{}
+}
+
+// MeasureBeside measures what the process holds beside its frameworks' allocators, which have reserved so many bytes. It asks the driver;
+// no item may run meanwhile, so that both are of the same moment.
+func (p *Session) MeasureBeside(reserved int64) {
+	if own := p.Memory.Own(); own > reserved && p.o.Beside != nil {
+		p.o.Beside(p.Task.Name, own-reserved)
+	}
 }
 
 const (

@@ -83,6 +83,7 @@ func (s *sharp) Follow(_ string, _ int, budget gpumux.Size, over func(session.Ov
 func (s *sharp) Busy(bool)      {}
 func (s *sharp) Held() int64    { return 7 }
 func (s *sharp) Measure() int64 { return 8 }
+func (s *sharp) Own() int64     { return 3 << 20 }
 func (s *sharp) Peak() int64    { return 9 }
 func (s *sharp) Close()         { s.closed.Store(true) }
 
@@ -99,3 +100,20 @@ func TestSession_WhatPassesItsBudgetIsEnded(t *testing.T) {
 	require.True(t, watch.closed.Load(), "its end was seen by then")
 	p.Kill()
 }
+
+func TestSession_WhatIsHeldBesideTheAllocators(t *testing.T) {
+	var told []int64
+	p := start(t, session.Options{Watch: &calm{}, Beside: func(task string, bytes int64) {
+		require.Equal(t, "square", task)
+		told = append(told, bytes)
+	}})
+	p.MeasureBeside(1 << 20)
+	p.MeasureBeside(4 << 20)
+	require.Equal(t, []int64{2 << 20}, told, "a reading from before the allocator grew says nothing")
+	p.Kill()
+}
+
+// calm is a watch that lets each process live.
+type calm struct{ sharp }
+
+func (c *calm) Follow(string, int, gpumux.Size, func(session.Over)) session.Watched { return c }
