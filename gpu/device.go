@@ -46,6 +46,8 @@ type Device struct {
 	Parent string `json:"parent,omitempty"`
 	// Memory is the total in bytes; 0 when the driver does not tell.
 	Memory uint64 `json:"memory"`
+	// Reserved is what the driver keeps of Memory for itself; 0 when it does not tell.
+	Reserved uint64 `json:"reserved,omitempty"`
 	// ComputeCapability is such as 8.0, Driver such as 550.54.15, and CUDA the newest
 	// version that the driver runs, such as 12.4. Empty where unknown.
 	ComputeCapability string `json:"computeCapability,omitempty"`
@@ -54,6 +56,9 @@ type Device struct {
 	// MIG says that the GPU is split: work runs on its instances, which follow it in the list, never on the GPU itself.
 	MIG bool `json:"mig,omitempty"`
 }
+
+// Available is the memory in bytes that processes can have between them; 0 when the driver does not tell.
+func (d Device) Available() uint64 { return d.Memory - min(d.Memory, d.Reserved) }
 
 // Usable reports whether work can be placed on the device: a GPU in MIG mode only holds instances.
 func (d Device) Usable() bool { return !d.MIG }
@@ -85,7 +90,12 @@ type Memory struct {
 	Free uint64 `json:"free"`
 	// Used is Total minus Free, so it includes what the driver keeps for itself.
 	Used uint64 `json:"used"`
+	// Reserved is what the driver keeps for itself; 0 when it does not tell.
+	Reserved uint64 `json:"reserved,omitempty"`
 }
+
+// Held is what processes hold, whosever they are.
+func (m Memory) Held() uint64 { return m.Used - min(m.Used, m.Reserved) }
 
 // Process is one process that holds memory on a device.
 type Process struct {

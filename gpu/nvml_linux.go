@@ -206,7 +206,7 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nvmlDevice{}, err
 	}
-	info.Memory = m.Total
+	info.Memory, info.Reserved = m.Total, m.Reserved
 	if info.Kind == KindGPU && d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
 		if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 			info.PCI = busID(p)

@@ -226,10 +226,12 @@ func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
 		}
 	}
 	inv := open(t, s)
-	for i, free := range []uint64{30 * gib, 39 * gib, 39 * gib} {
+	for i, c := range []struct{ free, reserved, held uint64 }{{30 * gib, gib, 9 * gib}, {39 * gib, 0, gib}, {39 * gib, 0, gib}} {
 		st, err := inv.Status(device(s, i).UUID)
 		require.NoError(t, err)
-		require.Equal(t, Memory{Total: 40 * gib, Free: free, Used: 40*gib - free}, st.Memory)
+		require.Equal(t, Memory{Total: 40 * gib, Free: c.free, Used: 40*gib - c.free, Reserved: c.reserved}, st.Memory)
+		require.Equal(t, c.held, st.Memory.Held())
+		require.Equal(t, 40*gib-c.reserved, inv.Devices()[i].Available())
 		require.Equal(t, -1, st.Utilization)
 		require.Nil(t, st.Processes, "the driver has no process list")
 	}

@@ -38,25 +38,25 @@ func known(n uint64) uint64 {
 
 // memory prefers the newer call, whose free memory leaves out what the driver reserves.
 func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
-	var total, free uint64
+	var total, free, reserved uint64
 	ret := nvml.ERROR_NOT_SUPPORTED
 	if d.has("nvmlDeviceGetMemoryInfo_v2") {
 		var m nvml.Memory_v2
 		m, ret = h.GetMemoryInfo_v2()
-		total, free = m.Total, m.Free
+		total, free, reserved = m.Total, m.Free, m.Reserved
 	}
 	switch ret {
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
 		var m nvml.Memory
 		m, ret = h.GetMemoryInfo()
-		total, free = m.Total, m.Free
+		total, free, reserved = m.Total, m.Free, 0
 	}
 	if ret != nvml.SUCCESS {
 		return Memory{}, fmt.Errorf("memory: %w", d.failed(ret))
 	}
 	total = known(total)
 	free = min(known(free), total)
-	return Memory{Total: total, Free: free, Used: total - free}, nil
+	return Memory{Total: total, Free: free, Used: total - free, Reserved: min(known(reserved), total-free)}, nil
 }
 
 func (d *nvmlDriver) status(uuid string) (Status, error) {

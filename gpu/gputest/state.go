@@ -24,19 +24,19 @@ type State struct {
 type GPU struct {
 	UUID string // default GPU-00000000-0000-0000-0000-00000000000N
 	Name string // default NVIDIA Test GPU
-	// Total and Free are in bytes; default 16 GiB, all free.
-	Total, Free uint64
-	Utilization int // percent
-	Temperature int // degrees Celsius
-	Milliwatts  int
-	Recovery    int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
-	Lost        bool // every call about it fails
-	Slow        int  // milliseconds that NVML takes for each call about it
-	Mode        int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
-	Sick        Sick // how CUDA fails on it; NVML sees nothing of that
-	MIG         bool // implied by Instances
-	Instances   []Instance
-	Processes   []Process
+	// Total and Free are in bytes; default 16 GiB, all free but what the driver keeps, which is Reserved.
+	Total, Free, Reserved uint64
+	Utilization           int // percent
+	Temperature           int // degrees Celsius
+	Milliwatts            int
+	Recovery              int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
+	Lost                  bool // every call about it fails
+	Slow                  int  // milliseconds that NVML takes for each call about it
+	Mode                  int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
+	Sick                  Sick // how CUDA fails on it; NVML sees nothing of that
+	MIG                   bool // implied by Instances
+	Instances             []Instance
+	Processes             []Process
 }
 
 // Sick has the CUDA error codes of a device that fails: of cuInit, and of making a context, allocating and copying there. Hangs is a
@@ -90,7 +90,7 @@ func (s State) complete() State {
 		g.UUID = cmp.Or(g.UUID, fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i))
 		g.Name = cmp.Or(g.Name, "NVIDIA Test GPU")
 		if g.Total == 0 {
-			g.Total, g.Free = 16<<30, 16<<30
+			g.Total, g.Free = 16<<30, 16<<30-g.Reserved
 		}
 		g.Instances = slices.Clone(g.Instances)
 		g.MIG = g.MIG || len(g.Instances) > 0
@@ -126,6 +126,7 @@ func (s State) text() string {
 	for _, g := range s.GPUs {
 		line("gpu %s %d %d %d %d %d %d %d %d %s", g.UUID, g.Total, g.Free, g.Utilization, g.Temperature,
 			g.Milliwatts, g.Recovery, number(g.Lost), number(g.MIG), g.Name)
+		line("reserved %s %d", g.UUID, g.Reserved)
 		processes(g.UUID, g.Processes)
 	}
 	// Instances come last, so that the bus numbers of GPUs do not depend on them.

@@ -38,6 +38,7 @@ type Sizing struct {
 	groups  []config.Group
 	most    int
 	memory  gpumux.Size // budget of a slot on each of its devices
+	reserve gpumux.Size // of each device
 	devices statuses
 	log     *zap.Logger
 
@@ -60,7 +61,7 @@ type taskSearch struct {
 func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logger) *Sizing {
 	s := &Sizing{
 		pool: p, meter: newMeter(measureFor), groups: placed.Groups, most: placed.Most, devices: devices, log: log,
-		memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot), full: make(chan string, 1), tasks: map[string]*taskSearch{},
+		memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot), reserve: placed.Reserve, full: make(chan string, 1), tasks: map[string]*taskSearch{},
 	}
 	s.resize(1, 1)
 	return s
@@ -197,12 +198,16 @@ func (s *Sizing) room(task string, from, to int) int {
 			if err != nil || status.Memory.Total == 0 {
 				continue
 			}
-			need := per
+			need, free := per, float64(status.Memory.Free)
+			if s.memory == 0 {
+				// Budgets were counted against the reserve when the worker started.
+				free = max(0, free-float64(s.reserve))
+			}
 			if s.memory == 0 && d.Kind != gpu.KindCPU {
 				need = max(need+memory.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
 			}
 			if need > 0 {
-				to = min(to, from+int(math.Floor(roomShare*float64(status.Memory.Free)/need)))
+				to = min(to, from+int(math.Floor(roomShare*free/need)))
 			}
 		}
 	}

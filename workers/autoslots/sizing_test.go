@@ -286,6 +286,9 @@ func TestSizing_RoomInMemory(t *testing.T) {
 	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
 	s.meter.peaks["x"] = 20 << 30
 	require.Equal(t, 4, s.room("x", 1, 8), "an item held 20 GiB, and a context takes some")
+	s.reserve = 30 << 30
+	require.Equal(t, 2, s.room("x", 1, 8), "40 GiB are left")
+	s.reserve = 0
 	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
 	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
 	require.Equal(t, 3, s.room("x", 1, 8))

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +25,9 @@ type Pool struct {
 	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
+	// Reserve is the memory of each device that stays free for others than the worker, for whom what they hold already counts. Default:
+	// none.
+	Reserve gpumux.Size `yaml:"reserve"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Sharing is default, or exclusive: one slot per device, and no other pool of the file on it. Default "default".
@@ -138,30 +140,6 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	return placements
 }
 
-// capacity is how many slots per group AutoSlots may use: by the memory that other pools leave, and in all.
-func (p Placement) capacity(all []Placement) (fit, most int) {
-	fit = maxSlots
-	for _, d := range p.devices() {
-		free := d.Memory
-		for _, o := range all {
-			if o.index != p.index && o.uses(d) {
-				free -= min(free, o.share()*uint64(o.Least()))
-			}
-		}
-		if each := p.share(); each > 0 && d.Memory > 0 {
-			fit = min(fit, int(min(free/each, maxSlots)))
-		}
-	}
-	most = p.MaxSlots
-	if most == 0 {
-		most = autoGPU
-		if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
-			most = min(maxSlots, autoCPU*runtime.GOMAXPROCS(0))
-		}
-	}
-	return max(1, fit), max(1, min(fit, most))
-}
-
 // uses reports whether a pool has slots on a device.
 func (p Placement) uses(d gpu.Device) bool { return slices.Contains(p.devices(), d) }
 
@@ -171,9 +149,6 @@ func (p Placement) devices() (list []gpu.Device) {
 	}
 	return list
 }
-
-// share is the part of a slot's budget on one of its devices.
-func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
 
 func (p Pool) withDefaults() Pool {
 	if p.Slots != AutoSlots {
@@ -210,6 +185,10 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	}
 	if p.GPUsPerSlot < 0 {
 		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
+	}
+	if p.Reserve > 0 && p.Memory == 0 && p.Slots != AutoSlots {
+		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
+			p.Reserve)
 	}
 	checkMode(at+".mode", p.Mode, r)
 	switch p.Sharing {
@@ -264,40 +243,6 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 		groups = append(groups, Group{Name: strings.Join(names, ","), Devices: members})
 	}
 	return groups
-}
-
-// checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
-func checkShares(placements []Placement, r *report) {
-	for _, d := range Devices(placements) {
-		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
-		for i, p := range pools {
-			if p.Sharing == "exclusive" && len(pools) > 1 {
-				other := pools[(i+1)%len(pools)].Name
-				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "exclusive, but pool %s uses %s too; give them different devices", other, d)
-				break
-			}
-		}
-		sum := 0.0
-		var parts []string
-		auto := ""
-		for _, p := range pools {
-			if p.Auto() && auto != "" {
-				r.add(fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
-			}
-			if p.Auto() {
-				auto = p.Name
-			}
-			if p.Memory > 0 {
-				sum += float64(p.share()) * float64(p.Least())
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), gpumux.Size(p.share()), p.Name))
-			}
-		}
-		if d.Memory > 0 && sum > float64(d.Memory) {
-			last := pools[len(pools)-1].index
-			r.add(fmt.Sprintf("pools[%d].memory", last), "%s is more than the %s of %s; lower memory or slots",
-				strings.Join(parts, " + "), gpumux.Size(d.Memory), d)
-		}
-	}
 }
 
 // Instances reports whether every slot has a MIG instance of about its budget to itself.

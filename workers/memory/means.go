@@ -1,8 +1,8 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -126,14 +126,29 @@ func (e *Enforcer) report(broken map[string]error) {
 		}
 	}
 	wanted := budgets(e.placements)
-	for _, uuid := range slices.Sorted(maps.Keys(wanted)) {
-		status, err := e.devices.Status(uuid)
-		if err != nil || status.Memory.Total == 0 || uint64(wanted[uuid]) <= status.Memory.Free {
-			continue
+	for _, d := range config.Devices(e.placements) {
+		if status, err := e.devices.Status(d.UUID); err == nil && status.Memory.Total > 0 {
+			e.reportOthers(d, wanted[d.UUID], status)
 		}
-		e.log.Warn(fmt.Sprintf("the budgets on it are %s in all, but only %s are free now", wanted[uuid], gpumux.Size(status.Memory.Free)),
-			zap.String(logkey.Device, uuid), zap.String(logkey.Why, "something else holds memory there; end it, or lower memory or slots"))
 	}
+}
+
+// reportOthers warns when others hold so much of a device that the budgets on it do not fit now. No task process runs yet.
+func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status) {
+	if uint64(wanted) <= now.Memory.Free {
+		return
+	}
+	text := fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: others hold %s", wanted, gpumux.Size(now.Memory.Free),
+		gpumux.Size(now.Memory.Held()))
+	slices.SortFunc(now.Processes, func(a, b gpu.Process) int { return cmp.Compare(b.Memory, a.Memory) })
+	var who []string
+	for _, p := range now.Processes[:min(len(now.Processes), 3)] {
+		who = append(who, strings.TrimSpace(fmt.Sprintf("process %d %s", p.PID, p.Name))+" "+gpumux.Size(p.Memory).String())
+	}
+	if len(who) > 0 {
+		text += " (" + strings.Join(who, ", ") + ")"
+	}
+	e.log.Warn(text, zap.String(logkey.Device, d.UUID), zap.String(logkey.Why, "end what else uses it, or lower memory or slots"))
 }
 
 // reportPool says what keeps a pool within its budget.

@@ -86,9 +86,13 @@ func TestMeans_OnAGPU(t *testing.T) {
 	_, seen = enforced(t, inventory, small, nil)
 	require.Equal(t, 1, seen.FilterMessage("of a budget of 1GiB per device only 768MiB are left for data: a CUDA context and its libraries take the rest").Len())
 
-	machine.Update(func(s *gputest.State) { s.GPUs[0].Free = 50 << 30 })
+	machine.Update(func(s *gputest.State) {
+		s.GPUs[0].Free, s.GPUs[0].Reserved = 50<<30, 1<<30
+		s.GPUs[0].Processes = []gputest.Process{{PID: 7, Memory: 9 << 30}, {PID: 8, Memory: 20 << 30}}
+	})
 	_, seen = enforced(t, inventory, pool, nil)
-	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now").FilterLevelExact(zap.WarnLevel).Len())
+	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now: others hold 29GiB "+
+		"(process 8 20GiB, process 7 9GiB)").FilterLevelExact(zap.WarnLevel).Len())
 }
 
 // A driver may fail to list our processes. The worker notices with the first process that is known to use a device.

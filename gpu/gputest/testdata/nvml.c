@@ -8,6 +8,7 @@
  *   cuda NUMBER
  *   shift NUMBER                                   added to the numbers of processes that hold memory, as seen from elsewhere
  *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS RECOVERY LOST MIG NAME...
+ *   reserved UUID BYTES                            what the driver keeps for itself, of a GPU above
  *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
  *   process UUID PID BYTES|unknown compute|mps|graphics
  *   link UUID UUID LEVEL P2P NVLINKS
@@ -39,7 +40,7 @@ typedef unsigned long long u64;
  * between calls as long as a test only changes them in place. */
 typedef struct {
 	char uuid[96], name[96], parent[96];
-	u64 total, free;
+	u64 total, free, reserved;
 	int instance, gi, ci, util, temp, power, recovery, lost, mig, mode, slow;
 } device;
 
@@ -106,6 +107,7 @@ static state *load(void) {
 	if (!f) { s->init = 9; return s; }
 	while (fgets(line, sizeof line, f)) {
 		line[strcspn(line, "\n")] = 0;
+		u64 reserved;
 		device d = {0};
 		process p = {0};
 		peering l = {0};
@@ -123,6 +125,10 @@ static state *load(void) {
 		}
 		if (sscanf(line, "slow %95s %d", d.uuid, &mode) == 2) {
 			if ((of = find(s, d.uuid))) of->slow = mode;
+			continue;
+		}
+		if (sscanf(line, "reserved %95s %llu", d.uuid, &reserved) == 2) {
+			if ((of = find(s, d.uuid))) of->reserved = reserved;
 			continue;
 		}
 		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
@@ -268,7 +274,7 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, void *out) 
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory2;
 int nvmlDeviceGetMemoryInfo_v2(void *dev, memory2 *m) {
 	if (m->version != (sizeof *m | 2u << 24)) return 25;
-	ON_DEVICE(m->total = d->total; m->reserved = 0; m->free = d->free; m->used = d->total - d->free;);
+	ON_DEVICE(m->total = d->total; m->reserved = d->reserved; m->free = d->free; m->used = d->total - d->reserved - d->free;);
 }
 
 typedef struct { unsigned gpu, memory; } rates;

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+)
+
+// reserve is what stays free of a device for others: the most that a pool on it says.
+func reserve(d gpu.Device, pools []Placement) (most uint64) {
+	for _, p := range pools {
+		if p.uses(d) {
+			most = max(most, uint64(p.Reserve))
+		}
+	}
+	return most
+}
+
+// left is what the budgets of the pools can have of a device, in bytes.
+func left(d gpu.Device, pools []Placement) uint64 {
+	return d.Available() - min(d.Available(), reserve(d, pools))
+}
+
+// shortage says how much memory the budgets on a device can have, and what to do where that is too little.
+func shortage(d gpu.Device, pools []Placement) string {
+	var less []string
+	lower := "lower memory or slots"
+	if d.Reserved > 0 {
+		less = append(less, fmt.Sprintf("%s that the driver keeps", gpumux.Size(d.Reserved)))
+	}
+	if reserve := reserve(d, pools); reserve > 0 {
+		less = append(less, fmt.Sprintf("%s of reserve", gpumux.Size(reserve)))
+		lower = "lower memory, slots or reserve"
+	}
+	text := fmt.Sprintf("%s of %s", gpumux.Size(left(d, pools)), d)
+	if len(less) > 0 {
+		text += fmt.Sprintf(", which has %s less %s", gpumux.Size(d.Memory), strings.Join(less, " and "))
+	}
+	return text + "; " + lower
+}
+
+// capacity is how many slots per group AutoSlots may use: by the memory that other pools leave, and in all.
+func (p Placement) capacity(all []Placement) (fit, most int) {
+	fit = maxSlots
+	for _, d := range p.devices() {
+		free := left(d, all)
+		for _, o := range all {
+			if o.index != p.index && o.uses(d) {
+				free -= min(free, o.share()*uint64(o.Least()))
+			}
+		}
+		if each := p.share(); each > 0 && d.Memory > 0 {
+			fit = min(fit, int(min(free/each, maxSlots)))
+		}
+	}
+	most = p.MaxSlots
+	if most == 0 {
+		most = autoGPU
+		if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
+			most = min(maxSlots, autoCPU*runtime.GOMAXPROCS(0))
+		}
+	}
+	return max(1, fit), max(1, min(fit, most))
+}
+
+// share is the part of a slot's budget on one of its devices.
+func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
+
+// checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
+func checkShares(placements []Placement, r *report) {
+	for _, d := range Devices(placements) {
+		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
+		for i, p := range pools {
+			if p.Sharing == "exclusive" && len(pools) > 1 {
+				other := pools[(i+1)%len(pools)].Name
+				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "exclusive, but pool %s uses %s too; give them different devices", other, d)
+				break
+			}
+		}
+		sum := 0.0
+		var parts []string
+		auto := ""
+		for _, p := range pools {
+			if p.Auto() && auto != "" {
+				r.add(fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
+			}
+			if p.Auto() {
+				auto = p.Name
+			}
+			if p.Memory > 0 {
+				sum += float64(p.share()) * float64(p.Least())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), gpumux.Size(p.share()), p.Name))
+			}
+		}
+		switch largest := slices.MaxFunc(pools, func(a, b Placement) int { return cmp.Compare(a.Reserve, b.Reserve) }); {
+		case d.Memory == 0:
+		case left(d, pools) == 0:
+			r.add(fmt.Sprintf("pools[%d].reserve", largest.index), "%s leave nothing of the %s of %s; lower reserve", largest.Reserve,
+				gpumux.Size(d.Available()), d)
+		case sum > float64(left(d, pools)):
+			last := pools[len(pools)-1].index
+			r.add(fmt.Sprintf("pools[%d].memory", last), "%s is more than the %s", strings.Join(parts, " + "), shortage(d, pools))
+		}
+	}
+}
