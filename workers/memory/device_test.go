@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -141,6 +144,49 @@ func TestWatch_WhatAProcessHoldsWithoutItsDescendants(t *testing.T) {
 	w.readers.Wait()
 	require.EqualValues(t, 6<<30, f.Measure())
 	require.EqualValues(t, 2<<30, f.Own())
+}
+
+// lateDriver lists what a process held until it was asked so many times after its end.
+type lateDriver struct {
+	pid   atomic.Int64
+	late  int32
+	asked atomic.Int32
+}
+
+func (d *lateDriver) ProcessMemory(string) (map[int]uint64, error) {
+	pid := int(d.pid.Load())
+	if pid == 0 || syscall.Kill(pid, 0) == nil || d.asked.Add(1) > d.late {
+		return nil, nil
+	}
+	return map[int]uint64{pid: 3 << 30}, nil
+}
+
+func TestWatch_TheNextProcessStartsWhenTheMemoryIsBack(t *testing.T) {
+	for name, late := range map[string]int32{"at once": 0, "late": 4, "never": math.MaxInt32} {
+		t.Run(name, func(t *testing.T) {
+			driver := &lateDriver{late: late}
+			b := newWorkbench(t, driver, true)
+			if name == "never" {
+				b.patience = 20 * time.Millisecond
+			}
+			s := b.slot("GPU-1", 0)
+			got, err := run(s, b.task("leak"), 1)
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(string(got[0].Value))
+			require.NoError(t, err)
+			driver.pid.Store(int64(pid))
+			require.NoError(t, s.Clear(t.Context()))
+			said := b.log.FilterMessageSnippet("3GiB of device memory are not back").Len()
+			if name == "never" {
+				require.Equal(t, 1, said)
+			} else {
+				require.Zero(t, said)
+				require.Equal(t, late+1, driver.asked.Load(), "asked until it is back, and not again")
+			}
+			_, err = run(s, b.task("leak"), 1)
+			require.NoError(t, err)
+		})
+	}
 }
 
 type silent struct{}

@@ -1,6 +1,20 @@
 package memory
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux/gpu"
+)
+
+const (
+	// returnLimit is how long the memory of a process that has ended may take to come back. The driver mostly has it back before the
+	// process can be reaped.
+	returnLimit = 5 * time.Second
+	// returnFirst is the pause before the second look; later pauses grow to returnMost.
+	returnFirst, returnMost = 2 * time.Millisecond, 100 * time.Millisecond
+)
 
 // Measure implements session.Watched. Without an answer of the driver it is the last reading.
 func (f *watched) Measure() int64 {
@@ -31,4 +45,54 @@ func (f *watched) ask() {
 		all.Go(func() { f.w.read(uuid) })
 	}
 	all.Wait()
+}
+
+// AwaitReturn implements session.Watched.
+func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
+	if f.cpu || !f.w.hostPIDs {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.w.patience)
+	defer cancel()
+	for pause := returnFirst; ; pause = min(2*pause, returnMost) {
+		if left = f.listed(); left == 0 {
+			return 0
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return left
+		}
+	}
+}
+
+// listed is what the driver says now of a process that is not followed any more; nothing where it does not answer.
+func (f *watched) listed() (sum int64) {
+	for _, uuid := range f.uuids {
+		held, err := f.w.devices.ProcessMemory(uuid)
+		if err != nil {
+			continue
+		}
+		sum += int64(held[f.pid])
+		for _, pid := range f.others {
+			sum += int64(held[pid])
+		}
+	}
+	return sum
+}
+
+// findOthers brings the list of descendants up to date, and returns the tree; nil where it is not followed any more. The caller holds
+// the lock.
+func (f *watched) findOthers() *gpu.Tree {
+	tree := f.w.census.Tree(f.pid)
+	if tree == nil {
+		return nil
+	}
+	f.others = f.others[:0]
+	for pid := range tree.Resident {
+		if pid != f.pid {
+			f.others = append(f.others, pid)
+		}
+	}
+	return tree
 }

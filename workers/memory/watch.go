@@ -51,8 +51,10 @@ type watch struct {
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
 	// gpus are all of the host by UUID, among which a process may be found where it should not be.
-	gpus    map[string]gpu.Device
-	readers sync.WaitGroup
+	gpus map[string]gpu.Device
+	// patience is returnLimit. Tests have less.
+	patience time.Duration
+	readers  sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows and every field of a watched that is not fixed
 	census    *gpu.Census
@@ -112,7 +114,7 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
 		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{},
-		proportional: gpu.Proportional,
+		proportional: gpu.Proportional, patience: returnLimit,
 	}
 }
 
@@ -277,15 +279,9 @@ func (w *watch) read(uuid string) {
 
 // sumUp adds up the last readings of one process. The caller holds the lock.
 func (f *watched) sumUp() {
-	tree := f.w.census.Tree(f.pid)
+	tree := f.findOthers()
 	if tree == nil || f.closed {
 		return
-	}
-	f.others = f.others[:0]
-	for pid := range tree.Resident {
-		if pid != f.pid {
-			f.others = append(f.others, pid)
-		}
 	}
 	if f.cpu {
 		f.observe(int64(tree.Sum()))
@@ -382,6 +378,7 @@ func (f *watched) Close() {
 	defer f.w.mu.Unlock()
 	if !f.closed {
 		f.closed = true
+		f.findOthers()
 		f.w.census.Forget(f.pid)
 		delete(f.w.processes, f)
 	}

@@ -94,6 +94,12 @@ func (s *Slot) retire(kindly bool, why string) {
 	}
 	s.enter(Reclaiming, why)
 	p.End(kindly, s.o.Grace)
+	began := time.Now()
+	if left := p.Memory.AwaitReturn(s.life); left > 0 && s.life.Err() == nil {
+		s.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",
+			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.PID),
+			zap.String(logkey.Advice, "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
+	}
 	s.process = nil
 	s.mu.Lock()
 	s.task = ""

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -41,6 +42,9 @@ type Watched interface {
 	Peak() int64
 	// Close ends it; over is not called any more.
 	Close()
+	// AwaitReturn waits, after Close, until the driver lists nothing of what the process and its descendants held on a GPU, for some
+	// seconds at most and until ctx ends. Left is what it still lists.
+	AwaitReturn(ctx context.Context) (left int64)
 }
 
 // unwatched stands in where there is no watch.
@@ -52,6 +56,8 @@ func (unwatched) Measure() int64 { return 0 }
 func (unwatched) Own() int64     { return 0 }
 func (unwatched) Peak() int64    { return 0 }
 func (unwatched) Close()         {}
+
+func (unwatched) AwaitReturn(context.Context) int64 { return 0 }
 
 // Memory is what is known of the memory of one task process.
 type Memory struct {

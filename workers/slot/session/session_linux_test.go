@@ -87,6 +87,8 @@ func (s *sharp) Own() int64     { return 3 << 20 }
 func (s *sharp) Peak() int64    { return 9 }
 func (s *sharp) Close()         { s.closed.Store(true) }
 
+func (s *sharp) AwaitReturn(context.Context) int64 { return 0 }
+
 func TestSession_WhatPassesItsBudgetIsEnded(t *testing.T) {
 	watch := &sharp{}
 	p := start(t, session.Options{Memory: 1 << 30, Watch: watch})
