@@ -21,6 +21,7 @@ func TestEnvironment_GPU(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"XLA_CLIENT_MEM_FRACTION": ".0875", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
 		"CUPY_GPU_MEMORY_LIMIT": "7516192768", "JULIA_CUDA_HARD_MEMORY_LIMIT": "7516192768",
+		"JULIA_CUDA_SOFT_MEMORY_LIMIT": "6576668672",
 	}, env)
 
 	// One slot without a budget has the device to itself: frameworks may do as they like.

@@ -37,6 +37,8 @@ func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
 	}
 	env["CUPY_GPU_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
 	env["JULIA_CUDA_HARD_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
+	// Above this CUDA.jl gives cached memory back by itself; no trim reaches it.
+	env["JULIA_CUDA_SOFT_MEMORY_LIMIT"] = strconv.FormatInt(int64(room-room/8), 10)
 	least := slices.MinFunc(devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
 	if least == 0 {
 		return
