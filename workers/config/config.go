@@ -104,7 +104,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 		r.add("codec.keys", "%v", err)
 	}
 	placements := c.placements(inventory, r)
-	tasks := c.catalog(r)
+	tasks := c.catalog(inventory, r)
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
 		return nil, nil, &Error{File: c.file, Problems: r.problems}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
@@ -47,6 +48,9 @@ type Task struct {
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a persistent process after so many items or so much time. Default: never.
 	Recycle Recycle `yaml:"recycle"`
+	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index for programs that take only numbers. Default
+	// uuid.
+	VisibleDevices string `yaml:"visible_devices"`
 	// Output is what a command prints: json or text. Default json.
 	Output string `yaml:"output"`
 }
@@ -63,7 +67,7 @@ var (
 )
 
 // catalog resolves every task, or reports what is wrong with it.
-func (c Config) catalog(r *report) *Catalog {
+func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 	if len(c.Tasks) == 0 && c.file != "" {
 		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	}
@@ -72,6 +76,7 @@ func (c Config) catalog(r *report) *Catalog {
 		at := entryPath("tasks", name)
 		t := c.Tasks[name]
 		task := c.task(name, at, t, r)
+		task.Indices = t.indices(at+".visible_devices", inventory, r)
 		prefix, isFolder := strings.CutSuffix(name, "*") // "sweep/" of "sweep/*", and "" of "*"
 		isFolder = isFolder && (prefix == "" || strings.HasSuffix(prefix, "/"))
 		switch {
@@ -90,6 +95,27 @@ func (c Config) catalog(r *report) *Catalog {
 	// The longest prefix is the most exact one.
 	slices.SortFunc(tasks.folders, func(a, b folder) int { return len(b.prefix) - len(a.prefix) })
 	return tasks
+}
+
+// indices are the numbers of the GPUs by UUID, in the order of nvidia-smi, for a task that is to get them; nil for any other.
+func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string]int {
+	switch t.VisibleDevices {
+	case "", "uuid":
+		return nil
+	case "index":
+	default:
+		r.add(at, "%q is unknown; use uuid or index", t.VisibleDevices)
+		return nil
+	}
+	indices := map[string]int{}
+	for _, d := range inventory.GPUs() {
+		if d.Kind == gpu.KindMIG {
+			r.add(at, "index, but %s is a MIG instance, which only its UUID names; leave visible_devices out, or serve this task on other hosts", d)
+			break
+		}
+		indices[d.UUID] = d.Index
+	}
+	return indices
 }
 
 // task makes what a slot starts and reports every mistake on the way.

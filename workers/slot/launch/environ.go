@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -92,6 +93,9 @@ func (t Task) Environ(home string, device map[string]string) []string {
 			env[name] = value
 		}
 	}
+	if visible := env["CUDA_VISIBLE_DEVICES"]; t.Indices != nil && visible != "" {
+		env["CUDA_VISIBLE_DEVICES"] = t.byIndex(visible)
+	}
 	if !t.own() {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
@@ -100,6 +104,17 @@ func (t Task) Environ(home string, device map[string]string) []string {
 		list = append(list, name+"="+env[name])
 	}
 	return list
+}
+
+// byIndex names devices, which are given by UUID with commas between, by their indices.
+func (t Task) byIndex(uuids string) string {
+	names := strings.Split(uuids, ",")
+	for i, uuid := range names {
+		if index, known := t.Indices[uuid]; known {
+			names[i] = strconv.Itoa(index)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // locked names belong to the slot: which device it sits on is not the task's to say.

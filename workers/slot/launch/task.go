@@ -40,6 +40,8 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
+	// Indices, by UUID, are to stand in CUDA_VISIBLE_DEVICES in place of the UUIDs. Default: the UUIDs stand there.
+	Indices map[string]int
 	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
 	User *process.User
 	// Mode is the task's own mode. Default: the slot's.
