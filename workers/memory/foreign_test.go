@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // wanderer imitates tasks that set CUDA_VISIBLE_DEVICES themselves.
@@ -80,6 +81,8 @@ func TestWatch_EndsWhatUsesAnotherDevice(t *testing.T) {
 		"GPU-00000000-0000-0000-0000-000000000002"
 	const instance, other = "MIG-00000000-0000-0000-0002-000000000000", "MIG-00000000-0000-0000-0002-000000000001"
 	require.Len(t, inventory.GPUs(), 4)
+	e, _ := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}})
+	require.Len(t, e.watch.gpus, 4, "not only those of pools")
 	for name, test := range map[string]struct {
 		slot    string
 		uses    wandering

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -72,6 +73,12 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Len(t, loud, 1)
 	require.Contains(t, loud[0].Message, "budget 16GiB enforced by: framework caps only; a task that allocates past its framework")
 	require.Contains(t, loud[0].ContextMap()["why"], "--pid=host")
+
+	e, _ := enforcer(t, inventory, pool)
+	var o slot.Options
+	e.Confine(&o, e.placements[0], e.placements[0].Groups[0])
+	o.Beside("train", 700<<20)
+	require.EqualValues(t, 700<<20, e.Allowance("NVIDIA Test GPU", "train"))
 
 	whole := pool
 	whole.Devices, whole.Slots, whole.Memory = gpu.Selection{"1:0"}, 1, 9<<30

@@ -8,15 +8,21 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
@@ -61,6 +67,40 @@ func TestGPU_BudgetOverrun(t *testing.T) {
 	m.figure("ended %d ms after passing the budget, the longest of %d tries (goal 500 ms)", longest.Milliseconds(), tries)
 	require.Less(t, longest, 5*time.Second)
 	m.returns(before)
+}
+
+// A task of a slot on the CPU finds the GPU, and is ended for it.
+func TestGPU_AnotherDevice(t *testing.T) {
+	m := onGPU(t)
+	m.seen()
+	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	require.NoError(t, err)
+	placements, _, err := config.Config{
+		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}}},
+		Tasks: map[string]config.Task{"wander": {Python: m.tasks + ":wander"}},
+	}.Plan(m.inventory)
+	require.NoError(t, err)
+	keeper := memory.New(placements, m.inventory, process.NewSweeper(zap.NewNop()), zap.NewNop())
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { keeper.Run(ctx) })
+	defer watching.Wait()
+	defer cancel()
+	o := slot.Options{Name: "cpu/0", Device: gpu.CPU, Runtime: runtime, Env: map[string]string{"CUDA_VISIBLE_DEVICES": ""}}
+	keeper.Confine(&o, placements[0], placements[0].Groups[0])
+	s := slot.New(o)
+	defer func() { require.NoError(t, s.Stop(context.Background())) }()
+	log := filepath.Join(m.dir, "lived")
+	item, err := json.Marshal(object{"device": m.device.UUID, "bytes": gib, "log": log})
+	require.NoError(t, err)
+	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}
+	err = s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(slot.Done) {}})
+	var fault *gpumux.Fault
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, gpumux.BadInput, fault.Kind, fault.Error())
+	require.Contains(t, fault.Message, m.device.UUID)
+	longest, _ := lived(t, log)
+	m.figure("ended %d ms after taking memory of a GPU that was not its slot's", longest.Milliseconds())
 }
 
 // lived reads the log of the task overrun: the longest time that it went on after it had passed the budget.

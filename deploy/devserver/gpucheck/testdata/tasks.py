@@ -150,6 +150,12 @@ def overrun(item):
     return "still alive"
 
 
+def wander(item):
+    """{"device", "bytes", "log"}: overrun on a device that the slot hides."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = item["device"]
+    return overrun(item)
+
+
 def together(item):
     """{"folder", "count", "bytes"}: holds memory until so many others hold theirs, and a while longer."""
     block = _backend("driver").allocate(item["bytes"])
