@@ -32,6 +32,7 @@ type driver interface {
 	links() ([]Link, error)
 	recovery(uuid string) (Action, error)
 	watch(ctx context.Context, emit func(Event)) error
+	layout() ([]Device, error)
 	close() error
 }
 
@@ -237,6 +238,24 @@ func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 			emit(e)
 		}
 	})
+}
+
+// Changes compares the devices on which processes can run with those of Open: which are gone, and which have come. MIG instances are
+// made and destroyed while the driver is loaded.
+func (inv *Inventory) Changes() (gone, come []Device, err error) {
+	if inv.driver == nil {
+		return nil, nil, nil
+	}
+	now, err := inv.driver.layout()
+	if err != nil {
+		return nil, nil, fmt.Errorf("gpu: list devices again: %w", err)
+	}
+	without := func(list, others []Device) []Device {
+		return slices.DeleteFunc(list, func(d Device) bool {
+			return !d.Usable() || slices.ContainsFunc(others, func(o Device) bool { return o.UUID == d.UUID && o.Usable() })
+		})
+	}
+	return without(inv.GPUs(), now), without(now, inv.GPUs()), nil
 }
 
 // Close ends running watches, waits for calls that still run, and releases the driver. It may be called again.

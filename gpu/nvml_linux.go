@@ -103,6 +103,7 @@ type nvmlDriver struct {
 
 	gpus      []nvmlDevice // written by devices, before anyone else has the driver
 	instances []nvmlDevice
+	listing   *callGate // of layout
 
 	mu     sync.RWMutex // guards closed
 	closed bool
@@ -125,7 +126,7 @@ func openNVML(lib nvml.Interface) (*nvmlDriver, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	return &nvmlDriver{
-		lib: lib, life: life, end: end,
+		lib: lib, life: life, end: end, listing: newCallGate(),
 		eventWait: 500 * time.Millisecond, pollEvery: 5 * time.Second,
 		// A first call may wait seconds for a GPU that nobody uses to wake up.
 		patience: 2 * time.Second, lostAfter: 15 * time.Second,
@@ -302,7 +303,13 @@ func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error
 	if err != nil {
 		return none, err
 	}
-	return ask(d, dev.callGate, d.patience, func() (T, error) { return call(dev.handle) })
+	return ask(d, dev.callGate, d.patience, func() (T, error) {
+		answer, err := call(dev.handle)
+		if handle, ok := d.renewed(uuid, err); ok {
+			return call(handle)
+		}
+		return answer, err
+	})
 }
 
 func (d *nvmlDriver) close() error {

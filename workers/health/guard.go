@@ -22,7 +22,11 @@ type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Status(uuid string) (gpu.Status, error)
 	Recovery(uuid string) (gpu.Action, error)
+	Changes() (gone, come []gpu.Device, err error)
 }
+
+// listEvery is how often the devices are listed again.
+const listEvery = 30 * time.Second
 
 // longestPause is the most time between two probes of a cordoned device.
 const longestPause = 5 * time.Minute
@@ -37,6 +41,8 @@ type Guard struct {
 
 	// again asks for a check of cordoned devices at once.
 	again chan struct{}
+	// come are the new devices that were told of last.
+	come string
 
 	mu      sync.Mutex
 	needs   map[string]gpu.Action // by UUID: the hardest that an event asked for
@@ -117,12 +123,15 @@ func (g *Guard) Run(ctx context.Context) {
 			g.log.Warn("device events are not watched; failures are seen only when a task meets them", zap.Error(err))
 		}
 	})
-	tick := time.NewTicker(g.every)
+	tick, list := time.NewTicker(g.every), time.NewTicker(listEvery)
 	defer tick.Stop()
+	defer list.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-list.C:
+			g.compare()
 		case <-g.again:
 		case <-tick.C:
 		}
@@ -173,6 +182,28 @@ func (g *Guard) observe(e gpu.Event) {
 			}
 		}
 	}
+}
+
+// compare cordons devices that are gone, such as a MIG instance that was destroyed, and tells of new ones, which the worker uses after
+// its next start.
+func (g *Guard) compare() {
+	gone, come, err := g.driver.Changes()
+	if err != nil {
+		return // the driver's silence is looked at elsewhere
+	}
+	for _, d := range gone {
+		for _, group := range g.groups {
+			if slices.ContainsFunc(group.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
+				g.cordon(group.pool, group.Name, "the driver no longer lists it; "+
+					"if that is meant, such as after a change of MIG instances, start the worker again")
+			}
+		}
+	}
+	names := fmt.Sprint(come)
+	if names != g.come && len(come) > 0 {
+		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers(logkey.Device, come))
+	}
+	g.come = names
 }
 
 // Examine is for a group of devices that a fault may be due to. It asks the driver and probes the devices, and returns why the group is

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
@@ -24,6 +26,8 @@ type machine struct {
 	status   error
 	recovery gpu.Action
 	unknown  error
+	gone     []gpu.Device
+	come     []gpu.Device
 
 	mu    sync.Mutex
 	sick  map[string]Probe
@@ -40,8 +44,9 @@ func (m *machine) Watch(ctx context.Context, emit func(gpu.Event)) error {
 		}
 	}
 }
-func (m *machine) Status(string) (gpu.Status, error)   { return gpu.Status{}, m.status }
-func (m *machine) Recovery(string) (gpu.Action, error) { return m.recovery, m.unknown }
+func (m *machine) Status(string) (gpu.Status, error)             { return gpu.Status{}, m.status }
+func (m *machine) Recovery(string) (gpu.Action, error)           { return m.recovery, m.unknown }
+func (m *machine) Changes() (gone, come []gpu.Device, err error) { return m.gone, m.come, nil }
 
 func (m *machine) try(_ context.Context, uuid string) Probe {
 	m.mu.Lock()
@@ -211,4 +216,25 @@ func TestGuard_ProbesOfACordonedDeviceGetRarer(t *testing.T) {
 	}
 	require.Equal(t, 2, m.tried["GPU-a"])
 	require.Equal(t, longestPause, g.pauses["gpu GPU-a"].length)
+}
+
+func TestGuard_DevicesThatGoAndCome(t *testing.T) {
+	g, m, p := testGuard(t)
+	core, logs := observer.New(zap.WarnLevel)
+	g.log = zap.New(core)
+	m.gone, m.come = []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b"}}, []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-c"}}
+	m.status = gpu.ErrLost
+	for range 3 {
+		g.compare()
+	}
+	require.True(t, p.Cordoned("MIG-b"))
+	require.False(t, p.Cordoned("GPU-a"))
+	require.Equal(t, 1, logs.FilterMessageSnippet("new devices").Len(), "said once")
+	g.recheck(t.Context())
+	require.True(t, p.Cordoned("MIG-b"))
+	m.gone, m.status = nil, nil
+	g.compare()
+	clear(g.pauses)
+	g.recheck(t.Context())
+	require.False(t, p.Cordoned("MIG-b"), "it was made again")
 }
