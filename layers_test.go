@@ -43,7 +43,7 @@ workers/config                 . codec gpu workers/slot/launch workers/slot/proc
 workers/slot/slottest          workers/slot
 workers/slot                   . internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
-workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
+workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/hygiene           .
 workers/slot/launch            . workers/edition workers/slot/process

@@ -23,7 +23,7 @@ func TestHygiene_ALeakIsRecycledBeforeItPassesTheBudget(t *testing.T) {
 	require.Less(t, stats.Processes, int64(15), "a process is used for most of its budget")
 	line := b.log.FilterMessage("task process recycled").All()[0].ContextMap()
 	require.Equal(t, "leak", line["reason"])
-	require.Regexp(t, `of 200MiB are held between items, (4\.9|5|5\.1)MiB more with each`, line["why"])
+	require.Regexp(t, `of 200MiB are needed between items, (4\.9|5|5\.1)MiB more with each`, line["why"])
 }
 
 func TestHygiene_TrimsGiveGarbageBackWhileItemsRun(t *testing.T) {

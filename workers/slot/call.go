@@ -45,8 +45,8 @@ type Done struct {
 	gpumux.Result
 	// Busy is the time that the item took in the task process.
 	Busy time.Duration
-	// Peak is the most bytes that the process and its descendants held while the item ran: device memory on a GPU, resident
-	// memory on the CPU. It is 0 where it was not measured, as for most items that take less than 20 ms; those of a micro-batch
+	// Peak is the most bytes that the process and its descendants needed while the item ran: device memory on a GPU, without what
+	// frameworks' allocators keep unused, where they tell, and resident memory on the CPU. It is 0 where it was not measured, as for most items that take less than 20 ms; those of a micro-batch
 	// share one. Budget is what they might hold; 0 means no budget.
 	Peak, Budget int64
 }

@@ -46,9 +46,8 @@ type occupant struct {
 
 // newOccupant is a process that has just started, and may run so many items.
 func newOccupant(p *session.Session, limit int) *occupant {
-	return &occupant{
-		Session: p, limit: limit, started: time.Now(), given: frameItems, tidy: hygiene.Hygiene{Budget: int64(p.Memory.Budget)},
-	}
+	tidy := hygiene.Hygiene{Budget: int64(p.Memory.Budget), Host: p.Memory.Host}
+	return &occupant{Session: p, limit: limit, started: time.Now(), given: frameItems, tidy: tidy}
 }
 
 // recycle lets the process end when it has run the items that it was given.
@@ -84,8 +83,11 @@ func (p *occupant) ahead(ended int) int {
 	if p.Board == nil {
 		most = min(most, frameItems)
 	}
-	held, _ := p.Memory.Lately()
-	p.given = p.tidy.Ahead(held, most)
+	p.given = most
+	if p.tidy.Budget > 0 {
+		holding, _ := p.Memory.Lately()
+		p.given = p.tidy.Ahead(holding, most)
+	}
 	return p.given
 }
 

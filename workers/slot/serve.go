@@ -243,16 +243,19 @@ func (s *Slot) drain(ctx context.Context, p *occupant, f *flow, why string) {
 func (s *Slot) hear(p *occupant, f *flow, h session.Heard) error {
 	switch m := h.Message.(type) {
 	case wire.Posted:
+		p.Memory.Told(m.Allocators)
 		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		return s.goOn(p, f, m.Wait)
 	case wire.Results:
+		p.Memory.Told(m.Allocators)
 		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
 		return s.results(p, f, m)
 	case wire.Fault:
+		p.Memory.Told(m.Allocators)
 		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}

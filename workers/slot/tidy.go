@@ -22,9 +22,9 @@ var errLost = errors.New("the task process ended between two items")
 
 // wantsTrim reports whether the process is to trim before it gets more items.
 func wantsTrim(p *occupant) bool {
-	if !p.trimDue && p.trims {
-		held, _ := p.Memory.Lately()
-		p.trimDue = p.tidy.Due(held, false)
+	if !p.trimDue && p.trims && p.tidy.Budget > 0 {
+		holding, _ := p.Memory.Lately()
+		p.trimDue = p.tidy.Due(holding, false)
 	}
 	return p.trimDue
 }
@@ -48,7 +48,10 @@ func (s *Slot) between(ctx context.Context, p *occupant, f *flow) (again bool, e
 // idle is called when no call has come for a moment.
 func (s *Slot) idle() {
 	p := s.process
-	if p == nil || !p.trims || !p.tidy.Due(p.Memory.Held(), true) {
+	if p == nil || !p.trims || p.tidy.Budget == 0 {
+		return
+	}
+	if holding, _ := p.Memory.Lately(); !p.tidy.Due(holding, true) {
 		return
 	}
 	if s.trim(s.life, p) == nil && p.why != "" {
@@ -58,7 +61,7 @@ func (s *Slot) idle() {
 
 // trim lets the process give back memory and waits for it. No item runs meanwhile. On an error the process is gone.
 func (s *Slot) trim(ctx context.Context, p *occupant) error {
-	m, err := p.Trim(ctx, p.tidy.Hard())
+	m, err := p.Trim(ctx)
 	switch {
 	case err == nil:
 		s.trimmed(p, m)
@@ -77,10 +80,10 @@ func (s *Slot) trimmed(p *occupant, m session.Trimmed) {
 	s.tally(func(st *Stats) {
 		st.Trims++
 		st.TrimTime += took
-		st.Freed += max(0, m.Before-m.After)
+		st.Freed += max(0, m.Before.Held-m.After.Held)
 	})
 	s.log.Debug("task process trimmed", zap.Int(logkey.PID, p.PID), zap.String(logkey.Why, fmt.Sprintf("%s before, %s after, in %s",
-		gpumux.Size(m.Before), gpumux.Size(m.After), took.Round(time.Microsecond))))
+		gpumux.Size(m.Before.Held), gpumux.Size(m.After.Held), took.Round(time.Microsecond))))
 	if why, text := p.tidy.Trimmed(m.Before, m.After, took); why != "" {
 		p.recycle(why, text)
 	}
@@ -89,11 +92,14 @@ func (s *Slot) trimmed(p *occupant, m session.Trimmed) {
 // account takes in items that have ended, after busy seconds in all.
 func (s *Slot) account(p *occupant, items int, busy float64, peak int64) {
 	s.tally(func(st *Stats) { st.Items += int64(items) })
-	held, fresh := p.Memory.Lately()
-	if !fresh {
-		held = 0
+	if p.tidy.Budget == 0 {
+		return
 	}
-	p.tidy.Ended(p.ran, duration(busy), held, peak)
+	holding, fresh := p.Memory.Lately()
+	if !fresh {
+		holding = hygiene.Holding{}
+	}
+	p.tidy.Ended(p.ran, items, duration(busy), holding, peak)
 	if text := p.tidy.Leak; text != "" && !p.trims {
 		p.recycle(hygiene.ForLeak, text)
 	}

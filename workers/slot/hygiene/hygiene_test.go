@@ -14,32 +14,84 @@ const (
 	most = 64
 )
 
-func TestHygiene_TrimsUnderPressureAndForAShareOfTheTime(t *testing.T) {
+// all is a process of which nobody tells what is in use.
+func all(held int64) Holding { return Holding{Held: held} }
+
+func TestHygiene_TrimsWhatComesBack(t *testing.T) {
 	const budget = 1000 * mib
+	ran := bill{busy: 3600}
+	host := Hygiene{Budget: budget, Host: true, bill: ran}
+	since := func(floor int64) Hygiene { return Hygiene{Budget: budget, Host: true, bill: ran, floor: floor} }
+	device := Hygiene{Budget: budget, bill: ran}
 	for _, c := range []struct {
 		name string
 		h    Hygiene
-		held int64
+		m    Holding
 		idle bool
 		want bool
 	}{
-		{"no budget", Hygiene{busy: time.Hour}, 1 << 40, true, false},
-		{"little is held", Hygiene{Budget: budget, busy: time.Hour}, 490 * mib, true, false},
-		{"half, and nobody waits", Hygiene{Budget: budget, busy: time.Hour}, 510 * mib, true, true},
-		{"half, and work waits", Hygiene{Budget: budget, busy: time.Hour}, 510 * mib, false, false},
-		{"three quarters, and work waits", Hygiene{Budget: budget, busy: time.Hour}, 760 * mib, false, true},
-		{"nothing ran since the last one", Hygiene{Budget: budget}, 990 * mib, true, false},
-		{"nothing grew since the last one", Hygiene{Budget: budget, busy: time.Hour, floor: 760 * mib}, 800 * mib, false, false},
-		{"it grew since the last one", Hygiene{Budget: budget, busy: time.Hour, floor: 700 * mib}, 760 * mib, false, true},
-		{"5 % are spent", Hygiene{Budget: budget, busy: time.Second, cost: 51 * time.Millisecond}, 760 * mib, false, false},
-		{"5 % are not spent", Hygiene{Budget: budget, busy: time.Second, cost: 49 * time.Millisecond}, 760 * mib, false, true},
-		{"10 % after a good one", Hygiene{Budget: budget, busy: time.Second, cost: 90 * time.Millisecond, freed: 0.2}, 760 * mib, false, true},
-		{"10 % when nobody waits", Hygiene{Budget: budget, busy: time.Second, cost: 90 * time.Millisecond}, 760 * mib, true, true},
-		{"20 % near the budget", Hygiene{Budget: budget, busy: time.Second, cost: 190 * time.Millisecond}, 960 * mib, false, true},
-		{"80 % at the most", Hygiene{Budget: budget, busy: time.Second, cost: 810 * time.Millisecond, freed: 0.5}, 990 * mib, true, false},
+		{"no budget", Hygiene{Host: true, bill: ran}, all(1 << 40), true, false},
+		{"little is held", host, all(490 * mib), true, false},
+		{"half, and nobody waits", host, all(510 * mib), true, true},
+		{"half, and work waits", host, all(510 * mib), false, false},
+		{"three quarters, and work waits", host, all(760 * mib), false, true},
+		{"nothing ran since the last one", Hygiene{Budget: budget, Host: true}, all(990 * mib), true, false},
+		{"nothing grew since the last one", since(760 * mib), all(800 * mib), false, false},
+		{"it grew since the last one", since(700 * mib), all(760 * mib), false, true},
+		{"little grew since the last one, near the budget", since(930 * mib), all(945 * mib), false, true},
+		{"nothing grew since the last one, near the budget", since(940 * mib), all(945 * mib), false, false},
+		{"a device where nobody tells", device, all(990 * mib), true, false},
+		{"an arena that gives nothing back", device, Holding{Held: 940 * mib, Unused: 800 * mib}, true, false},
+		{"a cache", device, Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 60 * mib}, false, true},
+		{"a small cache", device, Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 40 * mib}, false, false},
+		{"a small cache beside little room", device, Holding{Held: 940 * mib, Unused: 20 * mib, Spare: 20 * mib}, false, true},
 	} {
-		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.h.Due(c.held, c.idle)) })
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.h.Due(c.m, c.idle)) })
 	}
+}
+
+// trims lets items run that take a second each, and as many seconds more after a trim, and returns how long all trims took of how long
+// all items took.
+func trims(items int, took, slower float64) (cost, busy float64, times int) {
+	var b bill
+	for i, since := 0, 100; i < items; i, since = i+1, since+1 {
+		item := 1.0
+		if since == 0 {
+			item += slower
+			cost += slower
+		}
+		b.ran(1, time.Duration(item*float64(time.Second)))
+		busy += item
+		if i > 5 && b.allows() {
+			b.trimmed(time.Duration(took * float64(time.Second)))
+			cost += took
+			times++
+			since = -1
+		}
+	}
+	return cost, busy, times
+}
+
+func TestBill_TrimsCostAShareOfTheTimeWithWhatTheySlowDown(t *testing.T) {
+	cost, busy, times := trims(10_000, 0.4, 0)
+	require.InDelta(t, 0.05, cost/busy, 0.005, "as much as they may, when they cost nothing afterwards")
+	require.Greater(t, times, 1000)
+	cost, busy, times = trims(10_000, 0.01, 10)
+	require.Less(t, cost/busy, 0.02, "less and less often, when what they give back is needed again")
+	require.Greater(t, times, 1)
+	require.Less(t, times, 12)
+	// The first item loads a model. That is no reason to find later ones fast.
+	var b bill
+	b.ran(1, time.Hour)
+	for range 6 {
+		b.ran(1, time.Second)
+	}
+	b.trimmed(time.Millisecond)
+	b.ran(2, 8*time.Second)
+	require.False(t, b.allows(), "it is not known yet what it cost")
+	b.ran(2, 2*time.Second)
+	require.InDelta(t, 6, b.last, 0.01)
+	require.False(t, b.allows())
 }
 
 func text(_ Reason, text string) string { return text }
@@ -49,60 +101,63 @@ func TestHygiene_ATrimTellsGarbageFromALeak(t *testing.T) {
 		after int64
 		want  Reason
 	}{{950 * mib, ForLeak}, {700 * mib, ForLeak}, {300 * mib, ""}} {
-		h := Hygiene{Budget: 1000 * mib}
-		for i := 0; h.Leak == ""; i++ {
-			h.Ended(i+1, time.Millisecond, int64(100+10*i)*mib, 0)
+		for _, unused := range []int64{0, 500 * mib} {
+			with := func(needed int64) Holding { return Holding{Held: needed + unused, Unused: unused} }
+			h := Hygiene{Budget: 1000 * mib}
+			for i := 0; h.Leak == ""; i++ {
+				h.Ended(i+1, 1, time.Millisecond, with(int64(100+10*i)*mib), 0)
+			}
+			require.True(t, h.Due(with(950*mib), false))
+			why, said := h.Trimmed(with(950*mib), with(c.after), time.Hour)
+			require.Equal(t, c.want, why)
+			require.Equal(t, c.want != "", said != "")
+			require.False(t, h.Due(with(950*mib), false), "and it is not asked again for the same growth")
 		}
-		require.True(t, h.Due(950*mib, false))
-		why, said := h.Trimmed(950*mib, c.after, time.Hour)
-		require.Equal(t, c.want, why)
-		require.Equal(t, c.want != "", said != "")
-		require.False(t, h.Due(950*mib, false), "and it is not asked again for the same growth")
 	}
 }
 
 func TestHygiene_TwoPoorTrimsNearTheBudgetAreEnough(t *testing.T) {
 	h := Hygiene{Budget: 1000 * mib, first: 100 * mib}
-	require.False(t, h.Hard())
-	require.Empty(t, text(h.Trimmed(950*mib, 940*mib, time.Millisecond)))
-	require.True(t, h.Hard(), "the second one takes more")
-	require.Equal(t, "930MiB of 1000MiB are held, and 2 trims in a row gave little back", text(h.Trimmed(950*mib, 930*mib, time.Millisecond)))
+	require.Empty(t, text(h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)))
+	require.Equal(t, "930MiB of 1000MiB are needed, and 2 trims in a row gave little back", text(h.Trimmed(all(950*mib), all(930*mib), time.Millisecond)))
 
 	h = Hygiene{Budget: 1000 * mib, first: 100 * mib}
-	h.Trimmed(950*mib, 940*mib, time.Millisecond)
-	require.Empty(t, text(h.Trimmed(950*mib, 840*mib, time.Millisecond)), "a good one")
-	require.Empty(t, text(h.Trimmed(950*mib, 940*mib, time.Millisecond)), "counts anew")
+	h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)
+	require.Empty(t, text(h.Trimmed(all(950*mib), all(840*mib), time.Millisecond)), "a good one")
+	require.Empty(t, text(h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)), "counts anew")
 	h = Hygiene{Budget: 1000 * mib, first: 920 * mib}
 	for range 5 {
-		require.Empty(t, text(h.Trimmed(960*mib, 950*mib, time.Millisecond)), "a new process would hold as much after its first item")
+		require.Empty(t, text(h.Trimmed(all(960*mib), all(950*mib), time.Millisecond)), "a new process would hold as much after its first item")
 	}
 }
 
 func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	h := Hygiene{Budget: 1000 * mib}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 64} {
-		require.Equal(t, want, h.Ahead(100*mib, most))
+		require.Equal(t, want, h.Ahead(all(100*mib), most))
 		require.Equal(t, want, h.ahead)
 	}
-	require.Equal(t, fewAhead, h.Ahead(760*mib, most))
-	require.Equal(t, 1, h.Ahead(910*mib, most))
-	require.Equal(t, 2, h.Ahead(100*mib, most))
+	require.Equal(t, fewAhead, h.Ahead(all(760*mib), most))
+	require.Equal(t, 1, h.Ahead(all(910*mib), most))
+	require.Equal(t, 2, h.Ahead(all(100*mib), most))
 	for i := range 20 {
-		h.Ended(i+1, time.Millisecond, int64(100+10*i)*mib, 0)
+		h.Ended(i+1, 1, time.Millisecond, all(int64(100+10*i)*mib), 0)
 	}
+	require.Equal(t, most, (&Hygiene{Budget: 1000 * mib, ahead: most}).Ahead(Holding{Held: 940 * mib, Unused: 800 * mib}, most),
+		"an arena is not short of memory")
 	for range 10 {
-		h.Ahead(300*mib, most)
+		h.Ahead(all(300*mib), most)
 	}
 	require.InDelta(t, 700/4/10, h.ahead, 2, "a quarter of what is left, at 10 MiB each")
 	h = Hygiene{}
-	require.Equal(t, most, h.Ahead(100*mib, most))
+	require.Equal(t, most, h.Ahead(all(100*mib), most))
 }
 
 // follow feeds a process's readings and tells at which item it would be recycled, 0 if never.
 func follow(items int, held func(i int) int64, peak func(i int) int64) int {
 	h := Hygiene{Budget: 1000 * mib}
 	for i := range items {
-		if h.Ended(i+1, time.Millisecond, held(i), peak(i)); h.Leak != "" {
+		if h.Ended(i+1, 1, time.Millisecond, all(held(i)), peak(i)); h.Leak != "" {
 			return i + 1
 		}
 	}

@@ -10,13 +10,13 @@ const (
 	risingPairs = 0.8
 )
 
-// trend follows what a process holds between items. It keeps the minimum of each of a few equal stretches of items and joins pairs of
+// trend follows what a process needs between items. It keeps the minimum of each of a few equal stretches of items and joins pairs of
 // them when there are too many, so neither a long life nor a single odd reading matters.
 type trend struct {
 	points []point
 	// each is how many items a point stands for.
 	each int
-	// swing is how far items peak above what is held between them: the largest of the newer ones.
+	// swing is how far items peak above what is needed between them: the largest of the newer ones.
 	swing int64
 	// stale says that the slope is to be computed again.
 	stale  bool
@@ -58,6 +58,14 @@ func (t *trend) rise() float64 {
 		return 0
 	}
 	return float64(t.points[len(t.points)-1].held - t.points[0].held)
+}
+
+// items is how many items lie between the oldest and the newest point.
+func (t *trend) items() int {
+	if len(t.points) == 0 {
+		return 0
+	}
+	return t.points[len(t.points)-1].item - t.points[0].item
 }
 
 // slope is the median over all pairs of points, in bytes per item, and whether nearly all of them rise. It ignores the first point: the

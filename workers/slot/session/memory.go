@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
@@ -66,9 +68,14 @@ type Memory struct {
 	Budget gpumux.Size
 	// over is why the watch ended the process; nil: it did not.
 	over atomic.Pointer[Over]
+	// Host says that the budget is one of the host's memory.
+	Host bool
 	// last is when a peak was last asked for. tells says that the process tells its own.
 	last  time.Time
 	tells bool
+	// allocators is what the process last told of them, most the largest reading so far.
+	allocators wire.Allocators
+	most       int64
 	// held is what the last reading gave, read when it was taken.
 	held int64
 	read time.Time
@@ -76,7 +83,7 @@ type Memory struct {
 
 // watch lets the watch follow the process that has just started.
 func (p *Session) watch() {
-	p.Memory.Watched, p.Memory.Budget = unwatched{}, p.o.Memory
+	p.Memory.Watched, p.Memory.Budget, p.Memory.Host = unwatched{}, p.o.Memory, p.o.Device == "CPU"
 	if p.o.Watch == nil {
 		return
 	}
@@ -108,7 +115,14 @@ const (
 	peakEvery = 50 * time.Millisecond
 )
 
-// PeakOf is the most that was held for items which have just ended together, or 0 where that is not known. A process that tells its
+// Told takes in what the process says of its frameworks' allocators, or nil.
+func (m *Memory) Told(a *wire.Allocators) {
+	if a != nil {
+		m.allocators = *a
+	}
+}
+
+// PeakOf is the most that was needed for items which have just ended together, or 0 where that is not known. A process that tells its
 // own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
 func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
 	m.tells = m.tells || told > 0
@@ -116,22 +130,42 @@ func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
 		return 0
 	}
 	m.last = now
-	return max(told, m.Peak())
+	seen := m.Peak()
+	if told > 0 && !m.Host && m.allocators.Reserved > 0 {
+		return m.withRest(told, seen)
+	}
+	return max(told, seen)
 }
 
-// Lately is what the process holds, read again when the last reading is not a moment old. Without a budget nobody needs to know.
-func (m *Memory) Lately() (bytes int64, fresh bool) {
-	if m.Budget == 0 {
-		return 0, false
+// withRest adds to what was live in the allocators what the process holds beside them. seen is the largest reading of late.
+func (m *Memory) withRest(live, seen int64) int64 {
+	held := m.Held()
+	if held < m.allocators.Reserved { // they have grown since
+		held = m.Measure()
 	}
+	if held == 0 { // nobody tells
+		return 0
+	}
+	m.most = max(m.most, seen, held)
+	// A reading from before the task emptied a cache would count that as beside it.
+	return min(live+max(0, held-m.allocators.Reserved), max(live, m.most))
+}
+
+// Lately is what the process holds, read again when the last reading is not a moment old.
+func (m *Memory) Lately() (holding hygiene.Holding, fresh bool) {
 	if now := time.Now(); now.Sub(m.read) >= peakItem {
 		m.held, m.read, fresh = m.Held(), now, true
 	}
-	return m.held, fresh
+	return m.holding(m.held), fresh
 }
 
 // reread measures what is held, of which Lately is the last reading then.
-func (m *Memory) reread() int64 {
+func (m *Memory) reread() hygiene.Holding {
 	m.held, m.read = m.Measure(), time.Now()
-	return m.held
+	return m.holding(m.held)
+}
+
+func (m *Memory) holding(held int64) hygiene.Holding {
+	a := m.allocators
+	return hygiene.Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
 }

@@ -51,7 +51,7 @@ func TestSession_FromItsStartToItsEnd(t *testing.T) {
 	h := <-p.Heard
 	require.NoError(t, h.Err)
 	require.Equal(t, "49", string(h.Message.(wire.Results).Values[0]))
-	_, err := p.Trim(t.Context(), false)
+	_, err := p.Trim(t.Context())
 	require.NoError(t, err)
 
 	p.End(true, time.Minute)

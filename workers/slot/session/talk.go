@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/hygiene"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -56,19 +57,19 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 // trimLimit is how long a trim may take before its process is taken for stuck.
 const trimLimit = time.Minute
 
-// Trimmed is what a trim gave: the bytes that the process held before and after, and the seconds that it took.
+// Trimmed is what a trim gave: what the process held before and after, and the seconds that it took.
 type Trimmed struct {
-	Before, After int64
+	Before, After hygiene.Holding
 	Busy          float64
 }
 
 // Trim lets the process give back memory and waits for it. No item runs meanwhile. An error says that the process is of no use any
 // more, or why ctx ended.
-func (p *Session) Trim(ctx context.Context, hard bool) (Trimmed, error) {
-	before := p.Memory.Measure()
+func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
+	before := p.Memory.reread()
 	limit := time.NewTimer(trimLimit)
 	defer limit.Stop()
-	if !p.Say(wire.Trim{Hard: hard}) {
+	if !p.Say(wire.Trim{}) {
 		return Trimmed{}, fmt.Errorf("it did not read what it was told before it was to trim")
 	}
 	for {
@@ -81,6 +82,7 @@ func (p *Session) Trim(ctx context.Context, hard bool) (Trimmed, error) {
 					return Trimmed{}, fmt.Errorf("it asked for more than it read while it trimmed")
 				}
 			case wire.Trimmed:
+				p.Memory.Told(m.Allocators)
 				return Trimmed{before, p.Memory.reread(), m.Busy}, nil
 			default:
 				if h.Err == nil {

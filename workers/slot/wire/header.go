@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 
@@ -36,7 +37,6 @@ type header struct {
 	Fault     *Raised         `json:"fault"`
 	Value     json.RawMessage `json:"value"`
 	Trim      bool            `json:"trim"`
-	Hard      bool            `json:"hard"`
 	Board     uint64          `json:"board"`
 	Wait      bool            `json:"wait"`
 	Room      int64           `json:"room"`
@@ -44,6 +44,8 @@ type header struct {
 	Error     string          `json:"error"`
 	Reserved  int64           `json:"reserved"`
 	Modules   []string        `json:"modules"`
+
+	Allocators *Allocators `json:"allocators"`
 }
 
 // decode fills h from one line and reuses the memory of Sizes.
@@ -85,9 +87,14 @@ func (h *header) checkPosition() error {
 	return nil
 }
 
-func (h *header) checkPeak() error {
+// checkMemory checks the sizes in an answer.
+func (h *header) checkMemory() error {
 	if h.Peak < 0 {
 		return broken("%s: peak is %d bytes", h.Type, h.Peak)
+	}
+	if a := h.Allocators; a != nil && (a.Live < 0 || a.Spare < 0 || a.Reserved < a.Live || a.Reserved-a.Live < a.Spare) {
+		return broken("%s: allocators have %d live bytes and %d spare ones of %d; there cannot be more than all", h.Type, a.Live, a.Spare,
+			a.Reserved)
 	}
 	return nil
 }
@@ -115,7 +122,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
-		return Trim{Hard: h.Hard}, h.empty(body)
+		return Trim{}, h.empty(body)
 	case "stop":
 		return Stop{}, h.empty(body)
 	}
@@ -134,7 +141,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 	case "results":
 		return h.results(body)
 	case "posted":
-		return Posted{Board: h.Board, Wait: h.Wait}, h.empty(body)
+		return Posted{Board: h.Board, Wait: h.Wait, Allocators: h.Allocators}, cmp.Or(h.empty(body), h.checkMemory())
 	case "fault":
 		return h.fault(body)
 	case "progress":
@@ -144,7 +151,7 @@ func fromProcess(h *header, body []byte) (Message, error) {
 		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, cmp.Or(h.empty(body), h.checkPosition())
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
-		return Trimmed{Busy: busy}, cmp.Or(err, h.empty(body))
+		return Trimmed{Busy: busy, Allocators: h.Allocators}, cmp.Or(err, h.empty(body), h.checkMemory())
 	case "cap":
 		return Cap{Framework: h.Framework, Error: h.Error, Reserved: h.Reserved, Wait: h.Wait}, h.empty(body)
 	}
@@ -156,8 +163,8 @@ func (h *header) results(body []byte) (Message, error) {
 	busy, err2 := optional[[]float64](h, "busy", h.Busy)
 	attempts, err3 := optional[[]int](h, "attempts", h.Attempts)
 	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out, Peak: h.Peak,
-		Board: h.Board, Wait: h.Wait}
-	return r, cmp.Or(err1, err2, err3, h.checkPosition(), h.checkPeak(), r.check())
+		Board: h.Board, Wait: h.Wait, Allocators: h.Allocators}
+	return r, cmp.Or(err1, err2, err3, h.checkPosition(), h.checkMemory(), r.check())
 }
 
 func (h *header) fault(body []byte) (Message, error) {
@@ -169,8 +176,9 @@ func (h *header) fault(body []byte) (Message, error) {
 	if h.Run < 0 || h.N < 0 {
 		return nil, h.checkPosition()
 	}
-	f := Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Peak: h.Peak, Board: h.Board, Raised: *h.Fault}
-	return f, cmp.Or(err1, err2, h.checkPeak(), h.empty(body))
+	f := Fault{Run: h.Run, N: h.N, Attempts: attempts, Busy: busy, Out: h.Out, Peak: h.Peak, Board: h.Board, Raised: *h.Fault,
+		Allocators: h.Allocators}
+	return f, cmp.Or(err1, err2, h.checkMemory(), h.empty(body))
 }
 
 func (r *Results) check() error {
@@ -229,6 +237,9 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		}
 		if m.Kinds != nil {
 			b = appendList(b, "kinds", m.Kinds, appendInt)
+		}
+		if a := m.Allocators; a != nil {
+			b = fmt.Appendf(b, `,"allocators":{"live":%d,"reserved":%d,"spare":%d}`, a.Live, a.Reserved, a.Spare)
 		}
 		return append(b, "}\n"...), m.Values, checkValues(m, m.Values)
 	}

@@ -57,10 +57,7 @@ type Next struct{}
 
 // Trim asks the process to free memory that it does not need, once it has answered all its items. Only a process whose Ready says so
 // understands it.
-type Trim struct {
-	// Hard asks for caches too that cost time to fill again, such as compiled code.
-	Hard bool `json:"hard,omitempty"`
-}
+type Trim struct{}
 
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
 type Stop struct{}
@@ -98,20 +95,31 @@ type Results struct {
 	// Out is the size of the file behind standard output after the items, where the process appends to a file; 0 means that nothing
 	// was printed since the last message. What lies before it belongs to these items.
 	Out int64 `json:"out,omitempty"`
-	// Peak is the most resident memory in bytes of the process, without its descendants, since the last peak; 0 means that it was not
-	// measured.
+	// Peak is the most that was needed at once since the last peak, in bytes; 0 means that it was not measured. On the CPU it is the
+	// resident memory of the process without its descendants, on a device what was live in the frameworks' allocators.
 	Peak int64 `json:"peak,omitempty"`
 	// Board is the end of the board when this was sent: what lies before it comes first. 0 means that it was never used.
 	Board uint64 `json:"board,omitempty"`
 	// Wait asks for a Next.
 	Wait bool `json:"wait,omitempty"`
+	// Allocators are measured with Peak; nil means that nothing new is told.
+	Allocators *Allocators `json:"allocators,omitempty"`
+}
+
+// Allocators is what the allocators of the process's frameworks say about the devices of its slot, in bytes.
+type Allocators struct {
+	// Live is what values occupy, Reserved what the allocators have taken, Spare what a Trim gives back of it.
+	Live     int64 `json:"live"`
+	Reserved int64 `json:"reserved"`
+	Spare    int64 `json:"spare"`
 }
 
 // Posted says that there are results on the board.
 type Posted struct {
-	// Board and Wait are as in Results.
-	Board uint64 `json:"board"`
-	Wait  bool   `json:"wait,omitempty"`
+	// Board, Wait and Allocators are as in Results.
+	Board      uint64      `json:"board"`
+	Wait       bool        `json:"wait,omitempty"`
+	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
 // Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
@@ -123,11 +131,12 @@ type Fault struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Busy is how many seconds all attempts took.
 	Busy float64 `json:"busy,omitempty"`
-	// Out, Peak and Board are as in Results.
-	Out    int64  `json:"out,omitempty"`
-	Peak   int64  `json:"peak,omitempty"`
-	Board  uint64 `json:"board,omitempty"`
-	Raised Raised `json:"fault"`
+	// Out, Peak, Board and Allocators are as in Results.
+	Out        int64       `json:"out,omitempty"`
+	Peak       int64       `json:"peak,omitempty"`
+	Board      uint64      `json:"board,omitempty"`
+	Raised     Raised      `json:"fault"`
+	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
 // Raised is an exception, not yet classified.
@@ -161,6 +170,8 @@ type ProgressReport struct {
 type Trimmed struct {
 	// Busy is how many seconds it took.
 	Busy float64 `json:"busy"`
+	// Allocators is what they hold afterwards; nil means that none has begun.
+	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
 // Cap says, whenever a framework begins to use the slot's device, whether the framework's own limit holds.

@@ -177,7 +177,7 @@ func TestServe_TrimsBetweenRuns(t *testing.T) {
 	p := start(t, "double")
 	require.Equal(t, Ready{Trim: true}, p.next(t))
 	require.NoError(t, p.Write(Run{Run: 1, Items: raws(`"x"`, `1`)}))
-	require.NoError(t, p.Write(Trim{Hard: true}))
+	require.NoError(t, p.Write(Trim{}))
 	require.NoError(t, p.Write(Run{Run: 2, Items: raws(`2`)}))
 	require.IsType(t, Fault{}, p.next(t))
 	require.NoError(t, p.Write(Next{}))

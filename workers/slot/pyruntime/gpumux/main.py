@@ -84,7 +84,7 @@ def _serve(wire, ended, forks) -> int:
     import gpumux
     from time import perf_counter
 
-    from gpumux import call, memory, peak, task
+    from gpumux import allocators, call, memory, peak, task
     from gpumux.wire import WireError
 
     hello = _greet(wire)
@@ -122,7 +122,8 @@ def _serve(wire, ended, forks) -> int:
         if _greet(wire) is None:
             return 0
         modules = []  # the template has reported them
-    caller = call.Caller(function, wire, peak.Peak(gpumux.slot().device == "CPU"))
+    on_host = gpumux.slot().device == "CPU"
+    caller = call.Caller(function, wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
     caller.ended = ended
     wire.ready(caller.batch, trim=True, modules=modules)
     try:
@@ -134,8 +135,11 @@ def _serve(wire, ended, forks) -> int:
             header, body = message
             if header.get("type") == "trim":
                 begin = perf_counter()
-                memory.trim(bool(header.get("hard")))
-                wire.trimmed(perf_counter() - begin)
+                memory.trim()
+                busy = perf_counter() - begin
+                if not on_host:
+                    wire.tell_allocators(allocators.usage())
+                wire.trimmed(busy)
                 continue
             if header.get("type") != "run":
                 raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")

@@ -12,12 +12,11 @@ import os
 import sys
 from typing import Any, Callable, Optional
 
+from . import allocators
 from .fault import is_memory
 
 # The limit of a test, far below any task's, and the allocation that it must refuse.
 _TRIED, _ASKED = 32 << 20, 128 << 20
-# CUDA's error 3: this process has not started the driver.
-_NOT_INITIALIZED = 3
 
 Tell = Callable[[str, Optional[str], Optional[int]], None]
 """Reports a framework, why its limit does not hold or None, and the bytes of its allocator where they are known."""
@@ -56,7 +55,7 @@ def prove() -> None:
         else:
             if not begun:
                 continue
-            tell(name, None, _allocated())
+            tell(name, None, allocators.reserved())
         del _untried[name]
 
 
@@ -114,8 +113,7 @@ def _torch(torch: Any, room: int, tell: Tell) -> None:
                 torch.cuda.set_per_process_memory_fraction(min(1.0, room / total), index)
         if passed:
             raise RuntimeError(passed)
-        others = _allocated("torch")
-        tell("torch", None, None if others is None else _reserved(torch) + others)
+        tell("torch", None, allocators.reserved(begins="torch"))
 
     # torch's own queue of calls for CUDA's start, such as seeds; it runs them at once when CUDA is up.
     torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
@@ -140,7 +138,7 @@ def _passes(torch: Any, index: int, total: int) -> Optional[str]:
 
 def _cupy(cupy: Any) -> bool:
     """Ask for more than the pool allows: it refuses that itself and takes nothing from neighbours."""
-    if not _cuda_begun():
+    if not allocators.cuda_begun():
         # The pool would start CUDA, after which the task could not fork.
         return False
     pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
@@ -167,30 +165,9 @@ def _cupy(cupy: Any) -> bool:
     raise RuntimeError(f"an allocation of {_ASKED >> 20} MiB passed the limit of its memory pool")
 
 
-def _cuda_begun() -> bool:
-    """Whether this process uses CUDA, without starting it."""
-    import ctypes
-
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        # There is no driver to start.
-        return True
-    context = ctypes.c_void_p()
-    return driver.cuCtxGetCurrent(ctypes.byref(context)) != _NOT_INITIALIZED
-
-
-def _jax_devices(jax: Any) -> list:
-    """The GPUs that JAX uses, once it has begun to."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    if bridge is None or not bridge.backends_are_initialized():
-        return []
-    return [device for device in jax.local_devices() if device.platform != "cpu"]
-
-
 def _jax(jax: Any, room: int) -> bool:
     """Ask the allocators of the devices what they may take; JAX has no call that lowers it."""
-    devices = _jax_devices(jax)
+    devices = allocators.jax_devices(jax)
     for device in devices:
         allocator = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
         if allocator not in ("default", "bfc"):
@@ -203,31 +180,6 @@ def _jax(jax: Any, room: int) -> bool:
         if limit > room + (64 << 20):
             raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {room >> 20}")
     return bool(devices)
-
-
-def _allocated(beside: str = "") -> Optional[int]:
-    """The bytes of the allocators of all frameworks but one, on all devices; None where one does not tell."""
-    total = 0
-    for name, ask in _ALLOCATORS.items():
-        module = sys.modules.get(name)
-        if module is None or name == beside:
-            continue
-        try:
-            total += ask(module)
-        except Exception:
-            return None
-    return None if "tensorflow" in sys.modules else total
-
-
-def _reserved(torch: Any) -> int:
-    return sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
-
-
-_ALLOCATORS: dict[str, Callable[[Any], int]] = {
-    "torch": lambda torch: _reserved(torch) if torch.cuda.is_initialized() else 0,
-    "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes() if _cuda_begun() else 0,
-    "jax": lambda jax: sum((device.memory_stats() or {})["pool_bytes"] for device in _jax_devices(jax)),
-}
 
 
 def _tensorflow(tf: Any, room: int, tell: Tell) -> None:
@@ -253,9 +205,7 @@ def _tensorflow(tf: Any, room: int, tell: Tell) -> None:
 
 def _tensorflow_holds(tf: Any, room: int) -> bool:
     """Ask the allocators of the devices what they may take, whoever divided the devices."""
-    from tensorflow.python.eager import context
-
-    if not context.context()._initialized:
+    if not allocators.tensorflow_begun():
         return False
     devices = [limit for kind, limit in _tensorflow_limits() if kind == "GPU"]
     allocator = os.environ.get("TF_GPU_ALLOCATOR", "")

@@ -1,13 +1,17 @@
-"""The peak resident memory of this process, by the kernel's high-water mark.
+"""The memory that items need at their peak.
 
-Owns that mark and resets it after each reading, which the task sees in its own ru_maxrss. The worker does not do it: it would wait for
-the lock of the task's memory, and keep that memory from a kernel that runs out of it. Stops for good where the mark cannot be read or
-reset.
+Owns what is measured of them: in a slot on the CPU the kernel's high-water mark of this process, on a device what was live in the
+frameworks' allocators. Both start anew after each reading, which the task sees in its own ru_maxrss and max_memory_allocated. The
+worker does not read the mark: it would wait for the lock of the task's memory, and keep that memory from a kernel that runs out of it.
+Stops for good where the mark cannot be read or reset.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Callable, Optional
+
+from . import allocators
 
 # An item of at least so many seconds has a peak of its own, whose reading costs some 0.1 ms. Of shorter ones, one in _EVERY has the peak
 # of all since the last.
@@ -17,19 +21,39 @@ _NEVER = float("inf")
 
 
 class Peak:
-    """Measures items one after the other."""
+    """Measures items one after the other. read gives the peak bytes since it was last called, 0 if unknown, None if for ever."""
 
-    def __init__(self, supported: bool) -> None:
-        self.due = 0.0 if supported else _NEVER
+    def __init__(self, read: Callable[[], Optional[int]]) -> None:
+        self.due = 0.0
         """When an item that is not LONG is measured too, by perf_counter."""
+        self._read = read
 
     def measure(self, ended: float) -> int:
         """The peak bytes of the items since the last call, or 0 if unknown; ended is when the last one did."""
         if self.due == _NEVER:
             return 0
-        most = _reset()
-        self.due = ended + _EVERY if most else _NEVER
-        return most
+        most = self._read()
+        self.due = _NEVER if most is None else ended + _EVERY
+        return most or 0
+
+
+def of_device(tell: Callable[[allocators.Usage], None]) -> Peak:
+    """What was live in the frameworks' allocators, which tell gets with each reading."""
+
+    def read() -> int:
+        now = allocators.usage()
+        if now is None:
+            return 0
+        allocators.reset_peaks()
+        tell(now)
+        return now.peak
+
+    return Peak(read)
+
+
+def of_host() -> Peak:
+    """What this process held of the host's memory."""
+    return Peak(lambda: _reset() or None)
 
 
 def _reset() -> int:

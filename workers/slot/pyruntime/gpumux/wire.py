@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Callable, Sequence
 
 from . import board as boards
+from .allocators import Usage
 from .raw import Raw
 
 VERSION = 1
@@ -91,6 +92,8 @@ class Wire:
         self._posted, self._when, self._middle = 0, 0.0, 0
         self.sending = False
         """The main thread is answering: a signal handler lets it finish."""
+        # What the allocators hold, as a field of the next answer.
+        self._allocators = ""
 
     def lost(self) -> bool:
         """Whether the task has closed the socket's descriptor, or put something else in its place."""
@@ -199,7 +202,16 @@ class Wire:
 
     def trimmed(self, busy: float) -> None:
         """Memory was freed, which took busy seconds."""
-        self._header({"type": "trimmed", "busy": round(busy, 6)})
+        self._send(f'{{"type":"trimmed","busy":{_dumps(round(busy, 6))}{self._take_allocators()}}}\n'.encode(), b"")
+
+    def tell_allocators(self, usage: Usage | None) -> None:
+        """Say with the next answer, at once, what the frameworks' allocators hold."""
+        if usage is not None:
+            self._allocators = f',"allocators":{{"live":{usage.live},"reserved":{usage.reserved},"spare":{usage.spare}}}'
+
+    def _take_allocators(self) -> str:
+        field, self._allocators = self._allocators, ""
+        return field
 
     def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
         """A framework begins to use the device, and its own limit holds, or error says why not. With reserved, the bytes of the
@@ -234,7 +246,7 @@ class Wire:
         while not board.add(run, n, value, attempts, busy, ended, out, peak):
             self._make_room()
         end = board.publish()
-        if n == self._middle or ended - self._when >= _QUIET or end - self._posted > board.largest:
+        if n == self._middle or self._allocators or ended - self._when >= _QUIET or end - self._posted > board.largest:
             self._post(ended)
 
     def results(
@@ -252,7 +264,8 @@ class Wire:
                 self._make_room()
             out = 0
         end = board.publish()
-        if n <= self._middle < n + len(values) or ended - self._when >= _QUIET or end - self._posted > board.largest:
+        news = n <= self._middle < n + len(values) or self._allocators
+        if news or ended - self._when >= _QUIET or end - self._posted > board.largest:
             self._post(ended)
 
     def _values(
@@ -270,6 +283,7 @@ class Wire:
         kinds = [value.kind if type(value) is Raw else 0 for value in values]
         if any(kinds):
             more += f',"kinds":[{",".join(map(str, kinds))}]'
+        more += self._take_allocators()
         sizes = ",".join([str(len(value)) for value in values])
         seconds = ",".join(["%.6f" % each for each in busy])
         head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'
@@ -286,7 +300,8 @@ class Wire:
         board = self._board
         assert board is not None
         self._posted, self._when = board.published, now
-        self._send(b'{"type":"posted","board":%d%b}\n' % (board.published, b',"wait":true' if wait else b""), b"")
+        more = (',"wait":true' if wait else "") + self._take_allocators()
+        self._send(f'{{"type":"posted","board":{board.published}{more}}}\n'.encode(), b"")
 
     def _make_room(self) -> None:
         self._post(perf_counter(), True)
@@ -319,7 +334,7 @@ class Wire:
         if self._board is not None and self._board.published:
             header["board"] = self._posted = self._board.published
         header["fault"] = fault
-        self._header(header)
+        self._send(f"{_dumps(header)[:-1]}{self._take_allocators()}}}\n".encode(), b"")
 
     def progress(self, run: int, n: int, value: bytes) -> None:
         """How far an item is. Any thread may call it."""

@@ -278,7 +278,7 @@ class TestCap(unittest.TestCase):
             "memory.prove(); got = [list(told), cupy.pool.asked]; memory.prove(); got += [told, cupy.pool.asked]"
         )
         got, _ = self.run_task(code)
-        self.assertEqual(got, [[], 0, [["cupy", None, None]], 1])
+        self.assertEqual(got, [[], 0, [["cupy", None, 600]], 1])
 
     def test_cupy_with_an_allocator_of_another_library(self):
         code = "import cupy\ndef of_rmm(size): pass\ncupy.cuda.allocator = of_rmm; memory.prove(); got = told"

@@ -9,6 +9,7 @@ import threading
 import unittest
 
 from gpumux import wire
+from gpumux.allocators import Usage
 from gpumux.board import HEAD, Board
 from gpumux.raw import Raw
 
@@ -71,6 +72,8 @@ class TestGolden(Ends):
             self.wire._board.published = m["board"]
         if m.get("wait"):
             self.far.sendall(NEXT)
+        if "allocators" in m:
+            self.wire.tell_allocators(Usage(peak=0, **m["allocators"]))
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":

@@ -8,7 +8,7 @@ TOTAL = 139 << 30
 
 _driver = ctypes.CDLL("libcuda.so.1")
 started = False
-used = 0
+used = peak = 0
 
 
 def _start():
@@ -27,15 +27,21 @@ def _free(pointer, size):
     _driver.cuMemFree_v2(ctypes.c_uint64(pointer))
 
 
+def reset_peak(device):
+    global peak
+    peak = used
+
+
 class Array:
     def __init__(self, size, limit, refuse, value=0.0, count=1):
-        global used
+        global used, peak
         _start()
         if used + size > limit:
             raise refuse(size)
         pointer = ctypes.c_uint64()
         assert _driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
         used += size
+        peak = max(peak, used)
         weakref.finalize(self, _free, pointer.value, size)
         self.value, self.count = value, count
 

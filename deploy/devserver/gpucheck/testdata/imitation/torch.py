@@ -71,6 +71,12 @@ def _set_fraction(fraction, index):
     _limit = int(fraction * imitated.TOTAL)
 
 
+def _stats(index):
+    """Keeps nothing that is free."""
+    used = {"all": {"current": imitated.used, "peak": imitated.peak}}
+    return {"allocated_bytes": used, "active_bytes": used, "reserved_bytes": used, "inactive_split_bytes": {"all": {"current": 0, "peak": 0}}}
+
+
 def _synchronize():
     if _ruined:
         raise AcceleratorError("CUDA error: device-side assert triggered")
@@ -86,6 +92,8 @@ cuda.empty_cache = lambda: None
 cuda.get_device_name = lambda device: "an imitation"
 cuda.get_device_properties = lambda index: types.SimpleNamespace(total_memory=imitated.TOTAL)
 cuda.memory_reserved = lambda index: imitated.used
+cuda.memory_stats_as_nested_dict = _stats
+cuda.reset_peak_memory_stats = imitated.reset_peak
 cuda.set_per_process_memory_fraction = _set_fraction
 cuda.synchronize = _synchronize
 sys.modules["torch.cuda"] = cuda

@@ -20,7 +20,8 @@ def devices():
 
 def _stats():
     fraction = float(os.environ.get("XLA_CLIENT_MEM_FRACTION", ".75"))
-    return {"bytes_limit": int(fraction * imitated.TOTAL), "pool_bytes": imitated.used}
+    limit = int(fraction * imitated.TOTAL)
+    return {"bytes_limit": limit, "pool_bytes": imitated.used, "bytes_in_use": imitated.used, "peak_bytes_in_use": imitated.peak}
 
 
 def local_devices():

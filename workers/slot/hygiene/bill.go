@@ -1,0 +1,90 @@
+package hygiene
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// trimShare is the share of busy time that trims may cost, with what they slow down afterwards.
+	trimShare = 0.05
+	// afterwards is how many items after a trim are compared with what an item takes otherwise: they fill caches again.
+	afterwards = 4
+	// lately is how many measurements tell what an item takes otherwise.
+	lately = 16
+	// mostCostly bounds the doublings of the wait.
+	mostCostly = 16
+)
+
+// bill keeps what trims cost beside what items take, in seconds. It lets one go ahead when the items since the last one have paid for it.
+type bill struct {
+	// busy is the time of items since the last trim, owed what trims cost beyond their share by then, less than 0 where the next one
+	// is paid for, last what the last one cost.
+	busy, owed, last float64
+	// paces are what an item took, lately and not after a trim. Their median ignores the first item, which loads what later ones use.
+	paces []float64
+	next  int
+	// usual is their median at the last trim, took what that took, excess by how much longer than usual items took since, open how
+	// many of them are still to come.
+	usual, took, excess float64
+	open                int
+	// costly is how many trims in a row cost more afterwards than they took: the process needs what they gave back.
+	costly int
+}
+
+// ran takes in items that took busy in all.
+func (b *bill) ran(items int, busy time.Duration) {
+	if items == 0 {
+		return
+	}
+	b.busy += busy.Seconds()
+	if b.open == 0 {
+		b.learn(busy.Seconds() / float64(items))
+		return
+	}
+	b.excess += busy.Seconds() - float64(items)*b.usual
+	if b.open -= min(b.open, items); b.open == 0 {
+		b.settle()
+	}
+}
+
+func (b *bill) learn(pace float64) {
+	if len(b.paces) < lately {
+		b.paces = append(b.paces, pace)
+		return
+	}
+	b.paces[b.next] = pace
+	b.next = (b.next + 1) % lately
+}
+
+// trimmed takes in a trim; what it costs is known when the next items have run.
+func (b *bill) trimmed(took time.Duration) {
+	if b.open > 0 {
+		b.settle()
+	}
+	b.owed = max(-b.last, b.owed-b.share()*b.busy)
+	b.busy, b.took, b.excess, b.open = 0, took.Seconds(), 0, afterwards
+	if len(b.paces) > 0 {
+		b.usual = slices.Sorted(slices.Values(b.paces))[len(b.paces)/2]
+	}
+}
+
+// settle adds what the last trim came to.
+func (b *bill) settle() {
+	b.open = 0
+	b.last = b.took + max(0, b.excess)
+	b.owed += b.last
+	if b.excess > b.took {
+		b.costly = min(b.costly+1, mostCostly)
+	} else {
+		b.costly = 0
+	}
+}
+
+// share halves with each trim that showed that the process needs what it gave back.
+func (b *bill) share() float64 { return trimShare / float64(int(1)<<b.costly) }
+
+// allows reports whether another trim stays within the share, should it cost as much as the last one.
+func (b *bill) allows() bool {
+	return b.open == 0 && b.busy > 0 && b.owed+b.last <= b.share()*b.busy
+}

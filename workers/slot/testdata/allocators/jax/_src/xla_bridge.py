@@ -1,0 +1,5 @@
+begun = False
+
+
+def backends_are_initialized():
+    return begun
