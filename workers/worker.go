@@ -338,7 +338,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	}
 	env, room := limits(0, false)
 	o := slot.Options{
-		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
+		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
 		Runtime: runtime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)),
 	}

@@ -64,18 +64,19 @@ store: /var/lib/gpumux
 pools:
   - {name: GPU}
   - {name: a, devices: [7]}
-  - {name: a, devices: [GPU-aaaa], mode: fast, sharing: mps}
+  - {name: a, devices: [GPU-aaaa], mode: fast, hygiene: none, sharing: mps}
   - {devices: cpu, sharing: wild, gpus_per_slot: 2}
   - {name: d, devices: [0, 1], gpus_per_slot: -1}
 tasks:
   embed: {python: "embed.py:embed"}
-`, `11 mistakes in FILE
+`, `12 mistakes in FILE
   FILE:2: metrics: "9464" is not host:port; write 127.0.0.1:9464
   FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
   FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
   FILE:6: pools[1].devices: unknown device "7": this host has 0 (GPU-aaaa, H100), 1 (GPU-bbbb, H100), cpu (host)
   FILE:7: pools[2].name: "a" is the name of an earlier pool too; give each pool its own
   FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
+  FILE:7: pools[2].hygiene: "none" is unknown; use on or off
   FILE:7: pools[2].sharing: "mps" is not available in this version; use default or exclusive (an instance of a GPU in MIG mode can be named in devices)
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
   FILE:8: pools[3].sharing: "wild" is unknown; use default or exclusive
@@ -135,12 +136,12 @@ tasks:
   "gone/*": {python_dir: nowhere}
   "file/*": {python_dir: plain.txt}
   notfound: {command: [no-such-program-here]}
-  notexec: {command: [./plain.txt], mode: persistent, recycle: {items: 1}, venv: venv}
+  notexec: {command: [./plain.txt], mode: persistent, hygiene: off, recycle: {items: 1}, venv: venv}
   out: {python: "embed.py:embed", output: text, fresh: thread}
   out2: {command: [./train], output: xml, fresh: fork}
   negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
-`, `32 mistakes in FILE
+`, `33 mistakes in FILE
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
@@ -161,6 +162,7 @@ tasks:
   FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
   FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
   FILE:20: tasks.notexec.recycle: a command runs once per item, so there is nothing to recycle; leave it out
+  FILE:20: tasks.notexec.hygiene: a command runs once per item, so there is nothing to tidy; leave it out
   FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
   FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time

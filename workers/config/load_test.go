@@ -32,9 +32,9 @@ pools:
     sharing: default
     gpus_per_slot: 1
   - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
-  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh}
+  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh, hygiene: off}
 tasks:
-  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, recycle: {items: 1000, age: 1h}}
+  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, hygiene: on, recycle: {items: 1000, age: 1h}}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
   serve: {program: [./train], dir: .}
   "sweep/*": {python_dir: ./tasks, interpreter: python3}
@@ -56,6 +56,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].Groups[0].Name)
 	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
 	require.Equal(t, gpumux.Fresh, placements[2].Mode)
+	require.Equal(t, launch.HygieneOff, placements[2].Hygiene)
 
 	embed, err := tasks.Find("embed")
 	require.NoError(t, err)
@@ -64,6 +65,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, dir, embed.Dir)
 	require.Equal(t, 1000, embed.RecycleItems)
 	require.Equal(t, launch.Spawn, embed.Fresh)
+	require.Equal(t, launch.HygieneOn, embed.Hygiene)
 	require.Equal(t, time.Hour, embed.RecycleAge)
 
 	train, err := tasks.Find("train")
@@ -108,7 +110,7 @@ pools:
 task: {}
 `, `3 mistakes in FILE
   FILE:4: pools[0].memroy: unknown field; did you mean "memory"?
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, max_slots, memory, mode, name, reserve, sharing, slots, user
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, max_slots, memory, mode, name, reserve, sharing, slots, user
   FILE:6: task: unknown field; did you mean "tasks"?`},
 		"wrong shapes": {`
 temporal: here

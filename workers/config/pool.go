@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
@@ -30,6 +31,8 @@ type Pool struct {
 	Reserve gpumux.Size `yaml:"reserve"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `yaml:"mode"`
+	// Hygiene is on or off, for tasks that don't say. Default on.
+	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Sharing is default, or exclusive: one slot per device, and no other pool of the file on it. Default "default".
 	Sharing string `yaml:"sharing"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
@@ -191,6 +194,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 			p.Reserve)
 	}
 	checkMode(at+".mode", p.Mode, r)
+	checkHygiene(at+".hygiene", p.Hygiene, r)
 	switch p.Sharing {
 	case "", "default":
 	case "exclusive":
@@ -210,6 +214,12 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 func checkMode(at string, m gpumux.Mode, r *report) {
 	if m != "" && m != gpumux.Persistent && m != gpumux.Fresh {
 		r.add(at, "%q is unknown; use persistent or fresh", m)
+	}
+}
+
+func checkHygiene(at string, h launch.Hygiene, r *report) {
+	if h != "" && h != launch.HygieneOn && h != launch.HygieneOff {
+		r.add(at, "%q is unknown; use on or off", h)
 	}
 }
 

@@ -44,6 +44,9 @@ type Task struct {
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that has imported the task, or spawn, a new
 	// interpreter. Default fork.
 	Fresh launch.Fresh `yaml:"fresh"`
+	// Hygiene is on or off: whether a persistent process with a budget trims its memory between items, and is recycled for it. Default:
+	// the pool's.
+	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a persistent process after so many items or so much time. Default: never.
@@ -132,7 +135,8 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: resolveUser(t.User, at+".user", r),
-		Mode: t.Mode, Fresh: t.Fresh, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items, RecycleAge: time.Duration(t.Recycle.Age),
+		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
+		RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	isPython := t.Python != "" || t.PythonDir != ""
 	switch {
@@ -165,12 +169,16 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 
 func (t Task) checkLimits(at string, r *report) {
 	checkMode(at+".mode", t.Mode, r)
+	checkHygiene(at+".hygiene", t.Hygiene, r)
 	if len(t.Command) > 0 {
 		if t.Mode == gpumux.Persistent {
 			r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 		}
 		if t.Recycle != (Recycle{}) {
 			r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
+		}
+		if t.Hygiene != "" {
+			r.add(at+".hygiene", "a command runs once per item, so there is nothing to tidy; leave it out")
 		}
 	}
 	switch t.Fresh {

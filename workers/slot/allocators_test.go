@@ -33,10 +33,12 @@ func (c counter) Held() int64 {
 	return held
 }
 
-func (c counter) Measure() int64 { return c.Held() }
-func (c counter) Peak() int64    { return c.Held() }
-func (c counter) Busy(bool)      {}
-func (c counter) Close()         {}
+func (c counter) Measure() int64                    { return c.Held() }
+func (c counter) Own() int64                        { return c.Held() }
+func (c counter) Peak() int64                       { return c.Held() }
+func (c counter) Busy(bool)                         {}
+func (c counter) Close()                            {}
+func (c counter) AwaitReturn(context.Context) int64 { return 0 }
 
 // counted is a slot with a budget of 1000 MiB on a device that only counts, and a task of testdata/allocators there.
 func counted(t testing.TB, function string, budget gpumux.Size) (*slot.Slot, launch.Task) {
@@ -138,6 +140,17 @@ func TestSlot_WhatGrowsOnADeviceIsRecycledAndGarbageIsNot(t *testing.T) {
 	}
 }
 
+func TestSlot_WithoutHygieneNothingIsTrimmed(t *testing.T) {
+	t.Parallel()
+	s, task := counted(t, "cached", 1000*mib)
+	task.Hygiene = launch.HygieneOff
+	got, err := run(t, s, slot.Call{Task: task, Items: values(repeated(memoryItem{Size: 700, Cycle: 20}, 40)...)})
+	require.NoError(t, err)
+	_, processes := memoryResults(t, got)
+	require.Equal(t, 1, processes)
+	require.Zero(t, s.Stats().Trims)
+}
+
 // A peak is what was live, and what the process holds beside the allocator; not the cache.
 func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 	t.Parallel()
@@ -163,9 +176,14 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 // BenchmarkSlot_FullAllocators gives the throughput of items of 4 ms beside an allocator that holds 94 % of the budget.
 func BenchmarkSlot_FullAllocators(b *testing.B) {
 	for _, function := range []string{"compiled", "cached"} {
-		for name, budget := range map[string]gpumux.Size{"budget": 1000 * mib, "none": 0} {
-			b.Run(function+"/"+name, func(b *testing.B) {
-				s, task := counted(b, function, budget)
+		for _, c := range []struct {
+			name    string
+			budget  gpumux.Size
+			hygiene launch.Hygiene
+		}{{"none", 0, ""}, {"off", 1000 * mib, launch.HygieneOff}, {"budget", 1000 * mib, ""}} {
+			b.Run(function+"/"+c.name, func(b *testing.B) {
+				s, task := counted(b, function, c.budget)
+				task.Hygiene = c.hygiene
 				call := slot.Call{Task: task, Done: func(slot.Done) {}, Items: values(memoryItem{Size: 850})}
 				require.NoError(b, s.Run(context.Background(), call))
 				call.Items = values(repeated(memoryItem{Size: 850}, b.N)...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/template"
@@ -29,6 +30,8 @@ type Options struct {
 	Room gpumux.Size
 	// Mode is for calls and tasks that don't say. Default persistent.
 	Mode gpumux.Mode
+	// Hygiene is for tasks that don't say. Default on.
+	Hygiene launch.Hygiene
 	// Env is what the device puts into a task process's environment, such as CUDA_VISIBLE_DEVICES.
 	Env map[string]string
 	// Home is what HOME is in a task process's environment. Default: the worker's.

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
@@ -179,6 +180,9 @@ func (s *Slot) spawn(ctx context.Context, call Call, mayFork bool) (*occupant, *
 // occupy makes p the slot's process.
 func (s *Slot) occupy(p *occupant) {
 	s.process = p
+	if cmp.Or(p.Task.Hygiene, s.o.Hygiene) == launch.HygieneOff {
+		p.tidy.Budget = 0
+	}
 	p.Patience, p.Lingers = s.o.patience, s.lingers
 	s.mu.Lock()
 	s.stats.Processes++

@@ -18,6 +18,14 @@ const (
 	Spawn Fresh = "spawn"
 )
 
+// Hygiene is whether a persistent process with a budget trims its memory between items, and is recycled for it.
+type Hygiene string
+
+const (
+	HygieneOn  Hygiene = "on"
+	HygieneOff Hygiene = "off"
+)
+
 // Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.
 type Task struct {
 	// Name is what maps call the task.
@@ -48,6 +56,8 @@ type Task struct {
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
 	Fresh Fresh
+	// Hygiene is the task's own. Default: the slot's.
+	Hygiene Hygiene
 	// Timeout bounds one item, or one micro-batch. Default: none.
 	Timeout time.Duration
 	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.
