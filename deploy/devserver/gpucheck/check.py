@@ -39,14 +39,14 @@ FACTS = os.path.join(HERE, "facts.py")
 ORDER = (
     "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Health", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs", "CostOfALook",
     "GPUsCommand", "DoctorCommand", "SlotsSideBySide", "BudgetOverrun", "AnotherDevice", "RecycledProcessGivesBack",
-    "MapOfEachFramework", "Caps", "Packing", "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
+    "MapOfEachFramework", "Caps", "PeaksAreWhatWasLive", "Packing", "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
 )
 # The longest last: what is left out for want of time should be one test, not many.
 LAST = ORDER[-1]
 # Those with a part for each framework, which is a step of its own.
 BY_FRAMEWORK = {
     "MapOfEachFramework": ("torch", "jax", "cupy"), "Caps": ("torch", "jax", "cupy"), "RuinedContext": ("torch", "cupy"),
-    "OutOfMemory": ("torch", "jax", "cupy"), "Packing": ("torch",),
+    "OutOfMemory": ("torch", "jax", "cupy"), "Packing": ("torch",), "PeaksAreWhatWasLive": ("torch", "jax", "cupy"),
 }
 # Of what a step prints, so much from its begin and its end is kept: a file that is too large may not come back at all.
 KEPT = 1 << 20

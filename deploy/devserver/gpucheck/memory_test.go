@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,33 @@ func TestGPU_Caps(t *testing.T) {
 			m.figure("%s handed out %s of a budget of 4 GiB, then said: %.100s", framework, gpumux.Size(got.Bytes), got.Refusal)
 			require.LessOrEqual(t, got.Bytes, int64(budget-reserve))
 			require.Greater(t, got.Bytes, int64(budget-reserve)/2)
+		})
+	}
+}
+
+// The memory that items needed is what was live, and the context: a small item after a large one needs little, whatever is cached.
+func TestGPU_PeaksAreWhatWasLive(t *testing.T) {
+	for _, framework := range []string{"torch", "jax", "cupy"} {
+		t.Run(framework, func(t *testing.T) {
+			m := onGPU(t)
+			m.needs(framework)
+			m.seen()
+			items := []object{{"framework": framework, "bytes": 4 * gib, "seconds": 0.5}}
+			for range 20 {
+				items = append(items, object{"framework": framework, "bytes": 256 * mib, "seconds": 0.05})
+			}
+			m.mapped(0, "hold", items, "--slots", "1", "--chunk", strconv.Itoa(len(items)))
+			said := regexp.MustCompile(`peak per item: p50 (\S+), p99 \S+, max (\S+);`).FindStringSubmatch(m.said)
+			require.Len(t, said, 3, m.said)
+			m.figure("%s: 256 MiB after 4 GiB in one process: %s", framework, said[0])
+			var half, most gpumux.Size
+			require.NoError(t, half.UnmarshalText([]byte(said[1])))
+			require.NoError(t, most.UnmarshalText([]byte(said[2])))
+			require.GreaterOrEqual(t, int64(most), int64(4*gib))
+			require.Less(t, int64(most), int64(6*gib))
+			if framework == "torch" { // the others cannot be reset, or tell no peak
+				require.Less(t, int64(half), int64(2*gib))
+			}
 		})
 	}
 }
