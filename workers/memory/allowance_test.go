@@ -59,6 +59,9 @@ import torch
 kept = torch.empty(1000 << 20, torch.uint8, "cuda:0") if %s else None
 def takes(mb):
     torch.cuda.start()
+    if mb == 2:
+        torch.CONTEXT = 900 << 20  # libraries load with the items that need them
+        torch.driver()
     try:
         block = torch.empty(mb << 20, torch.uint8, "cuda:0")
     except torch.OutOfMemoryError:
@@ -148,6 +151,17 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.EqualValues(t, 8192-300-75, limit/(1<<20))
 
 	require.Zero(t, c.allowances.get("another model", "takes"))
+}
+
+// Libraries that load with later items are found at the second, fourth, eighth … frame of items.
+func TestAllowance_IsMeasuredAgain(t *testing.T) {
+	c := newCUDA(t, true, false)
+	for _, mb := range []int{1, 2, 3} {
+		c.takes(t, mb)
+		require.EqualValues(t, 300<<20, c.allowances.get(c.device.Name, "takes"))
+	}
+	c.takes(t, 4)
+	require.EqualValues(t, 900<<20, c.allowances.get(c.device.Name, "takes"))
 }
 
 // A model that the task loads at its import counts for the framework, not for the context.

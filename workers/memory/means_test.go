@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 // enforcer makes an Enforcer over an inventory, which has proved nothing yet, and returns its log.
@@ -77,7 +78,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	e, _ := enforcer(t, inventory, pool)
 	var o slot.Options
 	e.Confine(&o, e.placements[0], e.placements[0].Groups[0])
-	o.Beside("train", 700<<20)
+	o.Capped(session.Cap{Task: "train", Framework: "torch", Context: 700 << 20})
 	require.EqualValues(t, 700<<20, e.Allowance("NVIDIA Test GPU", "train"))
 
 	whole := pool

@@ -42,13 +42,10 @@ type Options struct {
 	Watch session.Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
 	Cgroups *process.Cgroups
-	// Capped takes what frameworks' own limits came to, from the slot's goroutine. Loaded takes the bytes that a persistent process
+	// Capped takes what frameworks' own limits came to, and what was measured later, from the slot's goroutine. Loaded takes the bytes that a persistent process
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
 	Capped func(session.Cap)
 	Loaded func(task string, bytes int64)
-	// Beside takes what a process on a GPU holds beside its frameworks' allocators, as often as that is measured after its start.
-	// Default: nobody is told.
-	Beside func(task string, bytes int64)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *template.Set
 	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.

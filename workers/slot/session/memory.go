@@ -101,14 +101,6 @@ func (m *Memory) Over() Over {
 	return Over{}
 }
 
-// MeasureBeside measures what the process holds beside its frameworks' allocators, which have reserved so many bytes. It asks the driver;
-// no item may run meanwhile, so that both are of the same moment.
-func (p *Session) MeasureBeside(reserved int64) {
-	if own := p.Memory.Own(); own > reserved && p.o.Beside != nil {
-		p.o.Beside(p.Task.Name, own-reserved)
-	}
-}
-
 const (
 	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
 	peakItem  = 5 * time.Millisecond

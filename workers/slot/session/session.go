@@ -28,11 +28,10 @@ type Options struct {
 	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py.
 	Env           map[string]string
 	Home, Runtime string
-	// Watch, Cgroups, Capped and Beside may be nil.
+	// Watch, Cgroups and Capped may be nil.
 	Watch   Watch
 	Cgroups *process.Cgroups
 	Capped  func(Cap)
-	Beside  func(task string, bytes int64)
 	Sweeper *process.Sweeper
 	// StartLimit bounds the start, imports included.
 	StartLimit time.Duration

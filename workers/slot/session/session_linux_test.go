@@ -102,20 +102,3 @@ func TestSession_WhatPassesItsBudgetIsEnded(t *testing.T) {
 	require.True(t, watch.closed.Load(), "its end was seen by then")
 	p.Kill()
 }
-
-func TestSession_WhatIsHeldBesideTheAllocators(t *testing.T) {
-	var told []int64
-	p := start(t, session.Options{Watch: &calm{}, Beside: func(task string, bytes int64) {
-		require.Equal(t, "square", task)
-		told = append(told, bytes)
-	}})
-	p.MeasureBeside(1 << 20)
-	p.MeasureBeside(4 << 20)
-	require.Equal(t, []int64{2 << 20}, told, "a reading from before the allocator grew says nothing")
-	p.Kill()
-}
-
-// calm is a watch that lets each process live.
-type calm struct{ sharp }
-
-func (c *calm) Follow(string, int, gpumux.Size, func(session.Over)) session.Watched { return c }

@@ -98,13 +98,14 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 	}
 }
 
-// Cap is what a framework's own limit came to when the framework began to use the device in a task process.
+// Cap is what a framework's own limit came to when the framework began to use the device in a task process, and what was measured then
+// and later.
 type Cap struct {
 	Task, Framework string
 	// Error says why the limit does not hold. Empty: it was tried and holds.
 	Error string
-	// Context is how many bytes the process and its descendants held on all devices of the slot, beside what the framework's
-	// allocator had taken. 0: not measured.
+	// Context is how many bytes the process held on all devices of the slot beside what the frameworks' allocators had taken. Its
+	// descendants have allocators of their own. 0: not measured.
 	Context int64
 	// Unseen says that the watch saw nothing of a process whose framework was at work on the device.
 	Unseen bool
@@ -115,8 +116,8 @@ type Cap struct {
 func (p *Session) Capped(m wire.Cap) bool {
 	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
-		held := p.Memory.Measure()
-		c.Context, c.Unseen = max(0, held-m.Reserved), held == 0 && p.o.Watch != nil
+		own := p.Memory.Own()
+		c.Context, c.Unseen = max(0, own-m.Reserved), own == 0 && p.o.Watch != nil
 	}
 	if p.o.Capped != nil {
 		p.o.Capped(c)

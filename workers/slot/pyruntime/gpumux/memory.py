@@ -25,13 +25,25 @@ Tell = Callable[[str, Optional[str], Optional[int]], None]
 # report.
 _untried: dict[str, tuple[Callable[[Any], bool], Tell]] = {}
 
+# Frameworks whose limit holds, with the report.
+_capped: dict[str, Tell] = {}
+
+# How often prove was called, and when the next measurement is due: libraries such as cuBLAS and cuDNN load with the first items.
+_calls, _due = 0, 2
+
 
 def cap(room: int, tell: Optional[Tell] = None) -> None:
     """Limit the frameworks that the task will import to so many bytes on each device; 0: they are not limited."""
     if not room:
         return
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(room))
-    told = tell or (lambda *_: None)
+
+    def told(name: str, why: Optional[str], reserved: Optional[int]) -> None:
+        if not why and tell:
+            _capped[name] = tell
+        if tell:
+            tell(name, why, reserved)
+
     _untried["cupy"] = _cupy, told
     _untried["jax"] = lambda jax: _jax(jax, room), told
     _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, room), told
@@ -45,7 +57,17 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
 
 
 def prove() -> None:
-    """Test the limits of frameworks that have begun to use the device since the last call; between two items."""
+    """Test the limits of frameworks that have begun to use the device since the last call; between two items. Now and then report anew
+    what the allocators hold, for the worker to measure what the process takes beside them.
+    """
+    global _calls, _due
+    _calls += 1
+    if _calls >= _due:
+        _due *= 2
+        for name, tell in list(_capped.items())[:1]:
+            reserved = allocators.reserved()
+            if reserved is not None:
+                tell(name, None, reserved)
     for name in [name for name in _untried if name in sys.modules]:
         check, tell = _untried[name]
         try:
