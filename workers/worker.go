@@ -90,6 +90,7 @@ type Worker struct {
 	store   *store.Store
 	// recorders store what the chunks of all pools finish.
 	recorders *activities.Recorders
+	ledger    *pool.Ledger
 	pools     []*pool.Pool
 	memory    *memory.Enforcer
 	templates *template.Set
@@ -205,7 +206,7 @@ func (w *Worker) start(ctx context.Context) error {
 // openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices
 // and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
-	w.templates = template.NewSet(w.log)
+	w.templates, w.ledger = template.NewSet(w.log), pool.NewLedger()
 	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
@@ -317,7 +318,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 			handles = append(handles, w.newHandle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
 		}
 	}
-	opened := pool.New(p.Name, handles)
+	opened := w.ledger.New(p.Name, handles)
 	opened.Log = w.log
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
@@ -327,7 +328,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 // newHandle makes one slot of a pool on a group of devices.
 func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
 	alone := p.Pool
-	alone.Memory, alone.Slots = p.Memory*gpumux.Size(p.Fit), 1
+	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
 		of := p.Pool
 		if whole {
@@ -345,7 +346,11 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	w.memory.Confine(&o, p, g)
 	runs, held := slot.New(o), &pool.Peak{}
 	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
-	return &pool.Handle{Slot: runs, Group: g.Name, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+	var devices []string
+	for _, d := range g.Devices {
+		devices = append(devices, d.UUID)
+	}
+	return &pool.Handle{Slot: runs, Group: g.Name, Devices: devices, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
 func (w *Worker) serveMetrics() error {

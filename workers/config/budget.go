@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,6 +71,24 @@ func (p Placement) capacity(all []Placement) (fit, most int) {
 
 // share is the part of a slot's budget on one of its devices.
 func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
+
+// Whole is the budget of a slot that has its group's devices to itself: what all pools give their slots there.
+func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
+	least := uint64(math.MaxUint64)
+	for _, d := range g.Devices {
+		sum := uint64(0)
+		for _, o := range all {
+			if o.uses(d) {
+				sum += o.share() * uint64(o.Fit)
+			}
+		}
+		least = min(least, sum)
+	}
+	if p.Memory == 0 {
+		return 0
+	}
+	return gpumux.Size(least) * gpumux.Size(p.GPUsPerSlot)
+}
 
 // checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
 func checkShares(placements []Placement, r *report) {

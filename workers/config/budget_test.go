@@ -1,10 +1,13 @@
 package config
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 )
 
@@ -41,4 +44,58 @@ func TestBudgets_CountAgainstWhatIsLeftOfADevice(t *testing.T) {
 	placements, _, err := c.Plan(inventory)
 	require.NoError(t, err)
 	require.Equal(t, []int{6, 6}, []int{placements[0].Most, placements[0].Fit})
+}
+
+// No byte of a device is promised twice: what a valid file lets its pools take at once fits into what they may have of each device.
+func TestPlacements_PromiseNoByteTwice(t *testing.T) {
+	const gib = 1 << 30
+	r := rand.New(rand.NewPCG(11, 5))
+	valid := 0
+	for range 3000 {
+		var devices []gpu.Device
+		for i := range 1 + r.IntN(4) {
+			devices = append(devices, gpu.Device{Index: i, Kind: gpu.KindGPU, UUID: fmt.Sprintf("GPU-%d", i), Name: "G",
+				Memory: uint64(8+r.IntN(24)) * gib, Reserved: uint64(r.IntN(2)) * gib})
+		}
+		inventory, err := gpu.Open(gpu.Options{Static: devices})
+		require.NoError(t, err)
+		c := Config{Tasks: map[string]Task{"t": {Command: []string{"cat"}}}}
+		for p := range 1 + r.IntN(3) {
+			pool := Pool{Name: fmt.Sprintf("p%d", p), Memory: gpumux.Size(r.IntN(12)) * gib, Slots: Slots(1 + r.IntN(4)), Devices: gpu.Selection{"all"}}
+			if pool.Memory > 0 && r.IntN(3) == 0 {
+				pool.Reserve = gpumux.Size(1+r.IntN(4)) * gib
+			}
+			if r.IntN(3) == 0 {
+				pool.Slots = AutoSlots
+			}
+			if len(devices)%2 == 0 && r.IntN(3) == 0 {
+				pool.GPUsPerSlot = 2
+			}
+			if r.IntN(2) == 0 {
+				pool.Devices = gpu.Selection{fmt.Sprint(r.IntN(len(devices)))}
+			}
+			c.Pools = append(c.Pools, pool)
+		}
+		placements, _, err := c.Plan(inventory)
+		if err != nil {
+			continue
+		}
+		valid++
+		for _, d := range devices {
+			sum, reserve := uint64(0), uint64(0)
+			for _, p := range placements {
+				if p.uses(d) {
+					sum += uint64(p.Memory) / uint64(max(1, p.GPUsPerSlot)) * uint64(p.Most)
+					reserve = max(reserve, uint64(p.Reserve))
+				}
+			}
+			require.LessOrEqual(t, sum, d.Memory-d.Reserved-reserve, "%+v on %+v", c.Pools, devices)
+		}
+		for _, p := range placements {
+			for _, g := range p.Groups {
+				require.GreaterOrEqual(t, p.Whole(g, placements), p.Memory)
+			}
+		}
+	}
+	require.Greater(t, valid, 300)
 }

@@ -135,7 +135,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	}
 	checkShares(placements, r)
 	for i, p := range placements {
-		if p.Auto() {
+		if p.Auto() && len(p.Groups) > 0 {
 			placements[i].Fit, placements[i].Most = p.capacity(placements)
 		}
 	}

@@ -10,134 +10,131 @@ import (
 )
 
 const (
-	// claimFor is how long a claim keeps a group from others. Each further claim lasts twice as long, up to claimMost, so long calls end
-	// within one. In between others have the group for claimRest times as long.
+	// claimFor is how long a claim keeps devices from others. Each further claim lasts twice as long, up to claimMost, so long calls end
+	// within one. In between others have the devices for claimRest times as long.
 	claimFor  = time.Minute
 	claimMost = time.Hour
 	claimRest = 3
 )
 
-// claim keeps a group from others for a call that wants it whole. The pool's lock guards it.
+// claim keeps the devices of a slot from others for a call that wants them whole. The ledger's lock guards it.
 type claim struct {
-	owner  *waiter // nil once the claim has lapsed
-	term   time.Duration
-	paused bool // others have the group for now
-	timer  *time.Timer
+	pool    *Pool
+	devices []string
+	owner   *waiter // nil once the claim has lapsed
+	term    time.Duration
+	paused  bool // others have the devices for now
+	timer   *time.Timer
 }
 
-// claimed reports whether a claim keeps a group from others; the caller holds the lock.
-func (p *Pool) claimed(group string) bool {
-	c := p.claims[group]
-	return c != nil && c.owner != nil
-}
-
-// chooseGroup picks a group without calls and returns its first slot with all others beside it. Until there is one it claims the
-// group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
+// chooseGroup picks a group whose devices no call uses, of any pool, and returns its first slot with all others on these devices beside
+// it. Until there is one it claims the group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
 func (p *Pool) chooseGroup(w *waiter) *Handle {
-	group, load := "", map[string]int{}
+	l := p.ledger
+	var best *Handle
+	least := 0
+	seen := map[string]bool{}
 	for _, h := range p.handles {
-		if h.busy {
-			load[h.Group]++
+		if seen[h.Group] {
+			continue
 		}
-	}
-	for _, h := range p.handles {
-		c := p.claims[h.Group]
-		if c != nil && c.owner == w {
+		seen[h.Group] = true
+		claims, load := l.claimsOn(h), l.load(h)
+		if len(claims) == 1 && claims[0].owner == w {
 			if p.suits(h, w) {
-				group = h.Group
+				best, least = h, load
 				break
 			}
-			p.unclaim(h.Group)
+			l.unclaim(claims[0])
 		}
-		if p.claimed(h.Group) || !p.suits(h, w) || c != nil && c.paused && load[h.Group] > 0 {
+		paused := slices.ContainsFunc(claims, func(c *claim) bool { return c.paused })
+		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 {
 			continue
 		}
-		if group == "" || load[h.Group] < load[group] {
-			group = h.Group
+		if best == nil || load < least {
+			best, least = h, load
 		}
 	}
-	if group == "" {
+	if best == nil {
 		return nil
 	}
-	if load[group] > 0 {
-		p.claim(group, w)
+	if least > 0 {
+		l.claim(best, w)
 		return nil
 	}
-	p.unclaim(group)
-	var first *Handle
-	for _, h := range p.handles {
-		if h.Group != group {
-			continue
-		}
-		h.busy = true
-		if first == nil {
-			first = h
-		} else {
-			first.Beside = append(first.Beside, h)
+	for _, c := range l.claimsOn(best) {
+		l.unclaim(c)
+	}
+	for _, h := range l.sharing(best) {
+		if h.busy = true; h != best {
+			best.Beside = append(best.Beside, h)
 		}
 	}
-	return first
+	return best
 }
 
-// claim keeps a group for a waiter, unless somebody claims it; the caller holds the lock.
-func (p *Pool) claim(group string, w *waiter) {
-	c := p.claims[group]
-	switch {
-	case c == nil:
-		c = &claim{term: claimFor}
-		p.claims[group] = c
-	case c.owner != nil:
+// claim keeps the devices of a slot for a waiter, unless somebody claims them; the caller holds the lock.
+func (l *Ledger) claim(h *Handle, w *waiter) {
+	if l.claimed(h) {
 		return
-	default:
-		c.term = min(2*c.term, claimMost)
 	}
-	c.owner = w
-	c.timer = time.AfterFunc(c.term, func() { p.lapse(group, c) })
+	c := &claim{pool: h.pool, devices: h.Devices, owner: w, term: claimFor}
+	for _, lapsed := range l.claimsOn(h) {
+		c.term = max(c.term, min(2*lapsed.term, claimMost))
+		l.unclaim(lapsed)
+	}
+	for _, d := range h.Devices {
+		l.claims[d] = c
+	}
+	c.timer = time.AfterFunc(c.term, func() { l.lapse(c) })
 }
 
-// lapse gives others a group that did not get free in time, as beside a call that hangs.
-func (p *Pool) lapse(group string, c *claim) {
+// lapse gives others devices that did not get free in time, as beside a call that hangs.
+func (l *Ledger) lapse(c *claim) {
+	p := c.pool
 	p.update(func() {
-		if p.claims[group] != c {
+		if l.claims[c.devices[0]] != c {
 			return
 		}
 		w, pause := c.owner, claimRest*c.term
 		c.owner, c.paused = nil, true
-		c.timer = time.AfterFunc(pause, func() { p.resume(group, c) })
-		p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
+		c.timer = time.AfterFunc(pause, func() { l.resume(c) })
+		p.wait(w)
 		p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-			zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, group), zap.String(logkey.Task, w.Task), zap.Duration("kept", c.term),
+			zap.String(logkey.Pool, p.Name), zap.Strings(logkey.Device, c.devices), zap.String(logkey.Task, w.Task), zap.Duration("kept", c.term),
 			zap.Duration("again", pause))
 	})
 }
 
-// resume lets calls claim a group again.
-func (p *Pool) resume(group string, c *claim) {
-	p.update(func() {
-		if p.claims[group] != c {
+// resume lets calls claim devices again.
+func (l *Ledger) resume(c *claim) {
+	c.pool.update(func() {
+		if l.claims[c.devices[0]] != c {
 			return
 		}
 		c.paused = false
-		p.grant()
-		if c.owner == nil && p.claims[group] == c {
-			delete(p.claims, group)
+		l.grant()
+		if c.owner == nil {
+			l.unclaim(c)
 		}
 	})
 }
 
-// unclaim ends the claim on a group, if there is one; the caller holds the lock.
-func (p *Pool) unclaim(group string) {
-	if c := p.claims[group]; c != nil {
-		c.timer.Stop()
-		delete(p.claims, group)
+// unclaim ends a claim; the caller holds the lock.
+func (l *Ledger) unclaim(c *claim) {
+	c.timer.Stop()
+	for _, d := range c.devices {
+		if l.claims[d] == c {
+			delete(l.claims, d)
+		}
 	}
 }
 
-// unclaimAll ends a waiter's claims; the caller holds the lock.
-func (p *Pool) unclaimAll(w *waiter) {
-	for group, c := range p.claims {
-		if c.owner == w {
-			p.unclaim(group)
+// unclaimAll ends the claims that match; the caller holds the lock.
+func (l *Ledger) unclaimAll(match func(c *claim) bool) {
+	for _, c := range l.claims {
+		if match(c) {
+			l.unclaim(c)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -35,13 +34,12 @@ type Pool struct {
 	Changed func()
 	Log     *zap.Logger
 
-	mu       sync.Mutex // guards what follows
+	ledger   *Ledger // whose lock guards what follows
 	handles  []*Handle
 	open     int               // the most calls of a group at a time
 	kept     int               // the most processes of a group
 	evicting sync.WaitGroup    // surplus processes that end
 	waiting  []*waiter         // in order of arrival
-	claims   map[string]*claim // by group
 	cordoned map[string]string // the reason, by group
 	stopped  error
 }
@@ -49,7 +47,10 @@ type Pool struct {
 // Handle is a slot in its pool.
 type Handle struct {
 	Slot
+	// Group names what its calls may be pinned to, Devices are its devices. Default: the group's name.
 	Group   string
+	Devices []string
+	pool    *Pool
 	busy    bool
 	evicted bool   // its surplus process ends
 	warm    string // the task of the last item that finished here, unless the pool has ended the process since
@@ -61,7 +62,7 @@ type Handle struct {
 	// and the room on each device for its framework when the process takes the allowance beside its data.
 	Memory gpumux.Size
 	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
-	// Beside are the other slots of the group while a call has the whole group.
+	// Beside are the other slots on its devices, of all pools, while a call has the devices whole.
 	Beside []*Handle
 }
 
@@ -70,7 +71,7 @@ type Want struct {
 	Task string
 	// Group is a group of devices; empty when any will do.
 	Group string
-	// Whole asks for every slot of one group.
+	// Whole asks for a group's devices without any other call, of whatever pool.
 	Whole bool
 	// Avoid are groups that are taken only where no other is healthy.
 	Avoid []string
@@ -87,23 +88,15 @@ type answer struct {
 	err    error
 }
 
-// New makes a pool of slots, all of which may be used.
-func New(name string, handles []*Handle) *Pool {
-	return &Pool{
-		Name: name, Changed: func() {}, handles: handles, open: math.MaxInt, kept: math.MaxInt,
-		cordoned: map[string]string{}, claims: map[string]*claim{}, Log: zap.NewNop(),
-	}
-}
-
 // Acquire waits for a slot, preferably one whose process has loaded the task. A whole group is kept from others for a while, so it gets
 // free however much work waits. Acquire fails when ctx ends, when the pool stops, and with a device_lost fault when every suitable
 // device is cordoned.
 func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
-	p.mu.Lock()
+	p.ledger.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.grant()
-	p.mu.Unlock()
+	p.ledger.mu.Unlock()
 	select {
 	case a := <-w.answer:
 		p.Changed()
@@ -118,19 +111,26 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 				a.handle.release()
 			}
 		default:
-			p.unclaimAll(w)
+			p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
 		}
 	})
 	return nil, context.Cause(ctx)
 }
 
-// update changes the pool under its lock, serves the waiting calls and calls Changed.
+// wait puts a waiter behind all others; the caller holds the lock.
+func (p *Pool) wait(w *waiter) {
+	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
+}
+
+// update changes the pool under the lock, serves the waiting calls of all pools and calls their Changed.
 func (p *Pool) update(change func()) {
-	p.mu.Lock()
+	p.ledger.mu.Lock()
 	change()
-	p.grant()
-	p.mu.Unlock()
-	p.Changed()
+	p.ledger.grant()
+	p.ledger.mu.Unlock()
+	for _, each := range p.ledger.pools {
+		each.Changed()
+	}
 }
 
 // Release frees a slot.
@@ -140,9 +140,10 @@ func (p *Pool) Release(h *Handle) {
 		h.release()
 		for _, each := range freed {
 			// One that still reclaims waits for a killed process that does not end.
-			reclaims := each.State() == slot.Reclaiming || p.isCordoned(each.Group) && each.State() != slot.Vacant
-			if p.stopped == nil && reclaims || each == h && p.surplus(h) {
-				p.evict(each)
+			of := each.pool
+			reclaims := each.State() == slot.Reclaiming || of.isCordoned(each.Group) && each.State() != slot.Vacant
+			if of.stopped == nil && reclaims || each == h && p.surplus(h) {
+				of.evict(each)
 			}
 		}
 	})
@@ -157,10 +158,10 @@ func (h *Handle) release() {
 	h.Beside = nil
 }
 
-// Busy is how many slots run calls, with all of a group that a call has to itself.
+// Busy is how many slots run calls, with all on devices that a call has to itself.
 func (p *Pool) Busy() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
 	for _, h := range p.handles {
 		if h.busy {
 			n++
@@ -177,7 +178,7 @@ func (p *Pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.Group); err != nil {
-				p.unclaimAll(w)
+				p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
 				w.answer <- answer{err: err}
 				return true
 			}
@@ -230,7 +231,7 @@ func (p *Pool) choose(w *waiter) *Handle {
 	var best *Handle
 	var least [2]int
 	for _, h := range p.handles {
-		if h.busy || load[h.Group] >= p.open || p.claimed(h.Group) || !p.suits(h, w) {
+		if h.busy || load[h.Group] >= p.open || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
@@ -293,8 +294,8 @@ func (p *Pool) Uncordon(group string) (was bool) {
 
 // Cordoned reports whether new calls are kept off a group.
 func (p *Pool) Cordoned(group string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
 	return p.isCordoned(group)
 }
 
@@ -318,14 +319,15 @@ func (p *Pool) Free(group string) int {
 
 // count is slots and free.
 func (p *Pool) count(group string) (slots, free int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all, busy, unused := map[string]int{}, map[string]int{}, map[string]int{}
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	all, busy, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, h := range p.handles {
 		if p.isCordoned(h.Group) || group != "" && h.Group != group {
 			continue
 		}
 		all[h.Group]++
+		claimed[h.Group] = p.ledger.claimed(h)
 		switch {
 		case !h.busy:
 			unused[h.Group]++
@@ -336,7 +338,7 @@ func (p *Pool) count(group string) (slots, free int) {
 	for g, n := range all {
 		n = min(n, p.open)
 		slots += n
-		if !p.claimed(g) {
+		if !claimed[g] {
 			free += min(unused[g], max(0, n-busy[g]))
 		}
 	}
@@ -345,13 +347,11 @@ func (p *Pool) count(group string) (slots, free int) {
 
 // Stop refuses waiting and later calls, and stops every slot at once. It returns when nothing of them is left or ctx ends.
 func (p *Pool) Stop(ctx context.Context) error {
-	p.mu.Lock()
+	p.ledger.mu.Lock()
 	p.stopped = ErrStopped
 	p.grant()
-	for group := range p.claims {
-		p.unclaim(group)
-	}
-	p.mu.Unlock()
+	p.ledger.unclaimAll(func(c *claim) bool { return c.pool == p })
+	p.ledger.mu.Unlock()
 	errs := make([]error, len(p.handles))
 	var all sync.WaitGroup
 	for i, h := range p.handles {

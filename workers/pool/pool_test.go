@@ -38,8 +38,8 @@ func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
 func queued(t *testing.T, p *Pool, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		p.ledger.mu.Lock()
+		defer p.ledger.mu.Unlock()
 		return len(p.waiting) == n
 	}, time.Minute, time.Millisecond)
 }

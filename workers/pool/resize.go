@@ -44,22 +44,22 @@ func (p *Pool) evict(h *Handle) {
 
 // SetWarm records that a slot has finished an item of a task.
 func (p *Pool) SetWarm(h *Handle, task string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
 	h.warm = task
 }
 
 // Warm reports whether the last item that a slot finished was one of the task.
 func (p *Pool) Warm(h *Handle, task string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
 	return h.warm == task
 }
 
 // Size is the number of slots of each group, cordoned or not.
 func (p *Pool) Size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
 	n := 0
 	for _, h := range p.handles {
 		if h.Group == p.handles[0].Group {
