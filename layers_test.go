@@ -62,7 +62,7 @@ internal/wait
 store/s3test
 internal/contract              .
 codec
-gpu
+gpu                            .
 gpu/gputest
 .
 `

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG instance by GPU and number (0:1), a UUID, or
-// the start of one that fits a single device. In YAML it is one value or a list.
+// Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG instance by GPU and number (0:1), a UUID, the
+// start of one that fits a single device, or conditions (model=H100 memory>=40GiB) for all devices that meet them. In YAML it is one
+// value or a list; conditions are a mapping there: {model: H100, memory: ">=40GiB"}.
 type Selection []string
 
 // UnmarshalYAML reads one value or a list.
@@ -29,6 +30,12 @@ func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
 			*s = append(*s, strings.TrimSpace(x))
 		case int, int64, uint64:
 			*s = append(*s, fmt.Sprint(x))
+		case map[string]any:
+			text, err := conditionsOf(x)
+			if err != nil {
+				return err
+			}
+			*s = append(*s, text)
 		default:
 			return fmt.Errorf("devices: %v is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", item)
 		}
@@ -82,6 +89,9 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 		return all, nil
 	case "cpu":
 		return inv.filter(func(d Device) bool { return d.Kind == KindCPU }), nil
+	}
+	if strings.Contains(want, "=") {
+		return inv.meeting(want)
 	}
 	hits := inv.filter(fits(want))
 	if len(hits) > 1 {

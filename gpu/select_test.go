@@ -72,7 +72,7 @@ func TestSelect_Refuses(t *testing.T) {
 	require.ErrorContains(t, err, "name one")
 
 	var c struct{ Devices Selection }
-	for _, in := range []string{"1.5", "[true]", "{a: 1}", "[[0]]"} {
+	for _, in := range []string{"1.5", "[true]", "[[0]]"} {
 		require.ErrorContains(t, yaml.Unmarshal([]byte("devices: "+in), &c), "neither a number nor a name", in)
 	}
 }

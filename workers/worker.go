@@ -319,7 +319,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 		}
 	}
 	opened := w.ledger.New(p.Name, handles)
-	opened.Log = w.log
+	opened.Log, opened.Pack = w.log, p.Placement == config.Pack
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened

@@ -123,6 +123,9 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.
 
 // mapThere runs the map on the workers of a server.
 func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out files.Output) error {
+	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
+		return err
+	}
 	if f.noWait {
 		if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 			return err

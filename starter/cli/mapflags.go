@@ -49,6 +49,7 @@ type mapFlags struct {
 type taskFlags struct {
 	localFlags
 	pools    []string
+	on       string
 	patience time.Duration
 	mode     string
 	timeout  time.Duration
@@ -59,6 +60,7 @@ type taskFlags struct {
 type localFlags struct {
 	local   bool
 	slots   config.Slots
+	devices []string
 	memory  string
 	data    string
 	python  string
@@ -69,12 +71,14 @@ type localFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
+	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it, or with --local also its number")
 	flags.DurationVar(&f.patience, "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	flags.Func("slots", "with --local: "+slotsUsage, f.parseSlots)
+	flags.StringSliceVar(&f.devices, "devices", nil, "with --local: the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
@@ -82,6 +86,9 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
 }
+
+// devicesUsage is the help of --devices.
+const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
 
 // slotsUsage is the help of --slots.
 const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
@@ -161,6 +168,14 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if changed("patience") && len(f.pools) < 2 {
 		m.add("--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
 	}
+	switch {
+	case changed("on") && f.on == "":
+		m.add("--on is empty; give a device, such as GPU-5c89")
+	case f.on != "" && len(f.devices) > 0:
+		m.add("--on and --devices are both given; --on is one device, --devices are several")
+	case f.on != "" && len(f.pools) > 1:
+		m.add("--on is one device, and --pool several pools; give one pool")
+	}
 	if f.fresh != "" && f.fresh != string(launch.Fork) && f.fresh != string(launch.Spawn) {
 		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
 	}
@@ -175,7 +190,7 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if f.output != "" && f.output != "json" && f.output != "text" {
 		m.add("--output %q is unknown; use json or text", f.output)
 	}
-	for _, name := range []string{"slots", "memory", "data", "python", "pass-env", "fresh", "output"} {
+	for _, name := range []string{"slots", "devices", "memory", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}

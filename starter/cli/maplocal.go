@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
@@ -145,5 +146,9 @@ func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
 // pool is what the flags say of every pool of a local worker; the flags are good.
 func (f *taskFlags) pool() config.Pool {
 	memory, _ := gpumux.ParseSize(f.memory)
-	return config.Pool{Slots: f.slots, Memory: memory, Mode: gpumux.Mode(f.mode)}
+	devices := gpu.Selection(f.devices)
+	if f.on != "" {
+		devices = gpu.Selection{f.on}
+	}
+	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Mode: gpumux.Mode(f.mode)}
 }

@@ -88,6 +88,9 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 		defer conn.close()
+		if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
+			return err
+		}
 		if f.noWait {
 			if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 				return err

@@ -11,10 +11,12 @@ import (
 // mostCPUSlots is the most slots that a CPU pool gets without being told.
 const mostCPUSlots = 4
 
-// Pools makes a pool per name: the one called cpu on the CPU, others on all GPUs, or on the CPU where noGPU says why there is none.
-// No names means one pool, gpu or cpu. Slots, memory and mode are those of like; its zero values are the defaults.
+// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of like, else on all GPUs, or on the CPU where noGPU
+// says why there is none. No names means one pool, gpu or cpu. The rest is that of like; its zero values are the defaults.
 func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string) {
-	noGPU = whyNoGPU()
+	if len(like.Devices) == 0 {
+		noGPU = whyNoGPU()
+	}
 	if len(names) == 0 {
 		names = []string{"gpu"}
 		if noGPU != "" {
@@ -23,7 +25,10 @@ func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string)
 	}
 	for _, name := range names {
 		pool, slots := like, 1
-		pool.Name, pool.Devices = name, gpu.Selection{"all"}
+		pool.Name = name
+		if len(like.Devices) == 0 {
+			pool.Devices = gpu.Selection{"all"}
+		}
 		if name == "cpu" || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
 			slots = min(runtime.GOMAXPROCS(0), mostCPUSlots)

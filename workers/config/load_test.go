@@ -110,7 +110,7 @@ pools:
 task: {}
 `, `3 mistakes in FILE
   FILE:4: pools[0].memroy: unknown field; did you mean "memory"?
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, max_slots, memory, mode, name, reserve, sharing, slots, user
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, max_slots, memory, mode, name, placement, reserve, sharing, slots, user
   FILE:6: task: unknown field; did you mean "tasks"?`},
 		"wrong shapes": {`
 temporal: here
@@ -129,7 +129,7 @@ tasks:
   FILE:5: pools[0].memory: "8 apples" is not a size; write it as 8GiB, 512MB or a number of bytes
   FILE:5: pools[0].gpus_per_slot: "two" is not a whole number
   FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256, or auto
-  FILE:6: pools[1].devices: map[a:1] is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs
+  FILE:6: pools[1].devices: "a1" is no condition; write it as model=H100, memory>=40GiB or both, and in a worker's file as {model: H100, memory: ">=40GiB"}
   FILE:7: pools[2]: give fields as name: value, not "gpu"
   FILE:9: tasks.a.command: give a list, not "./train"
   FILE:9: tasks.a.timeout: "soon" is not a duration; write it as 30s, 5m or 2h

@@ -21,6 +21,9 @@ type Pool struct {
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1; AutoSlots lets the worker find
 	// it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
+	// Placement is where calls go among devices with free slots: spread (default), to the one that does least, or pack, to the one that
+	// does most, so that others stay free for calls that need a device whole.
+	Placement string `yaml:"placement"`
 	// MaxSlots is the most that AutoSlots uses. Default 16 on a GPU, and two per processor on the CPU; never more than the budgets
 	// allow.
 	MaxSlots int `yaml:"max_slots"`
@@ -40,6 +43,9 @@ type Pool struct {
 	// User is the user of the tasks that name none. Default: the worker's user.
 	User string `yaml:"user"`
 }
+
+// Pack is the placement that fills one device after the other.
+const Pack = "pack"
 
 // Slots is a number of slots per device; 0 means the default, 1.
 type Slots int
@@ -129,7 +135,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
 		}
-		groups := p.groups(devices, at, r)
+		groups := p.groups(inventory, devices, at, r)
 		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots),
 			RunAs: resolveUser(p.User, at+".user", r)})
 	}
@@ -194,6 +200,9 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 			p.Reserve)
 	}
 	checkMode(at+".mode", p.Mode, r)
+	if p.Placement != "" && p.Placement != "spread" && p.Placement != Pack {
+		r.add(at+".placement", "%q is unknown; use spread or pack", p.Placement)
+	}
 	checkHygiene(at+".hygiene", p.Hygiene, r)
 	switch p.Sharing {
 	case "", "default":
@@ -233,8 +242,8 @@ func (p Pool) selectDevices(inventory *gpu.Inventory) ([]gpu.Device, error) {
 	return inventory.Select(p.Devices)
 }
 
-// groups splits the devices into what one slot gets.
-func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
+// groups splits the devices into what one slot gets, well connected ones together.
+func (p Pool) groups(inventory *gpu.Inventory, devices []gpu.Device, at string, r *report) []Group {
 	k := p.GPUsPerSlot
 	if i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.Kind != gpu.KindGPU }); k > 1 && i >= 0 {
 		r.add(at+".gpus_per_slot", "%d, but %s is not a whole GPU; only whole GPUs can be joined", k, devices[i])
@@ -243,6 +252,13 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	if len(devices)%k != 0 {
 		r.add(at+".gpus_per_slot", "%d GPUs do not divide into groups of %d; name a multiple of %d in devices", len(devices), k, k)
 		return nil
+	}
+	if k > 1 {
+		links, err := inventory.Links()
+		if err != nil {
+			links = nil // then all are alike
+		}
+		devices = byLinks(devices, k, links)
 	}
 	var groups []Group
 	for members := range slices.Chunk(devices, k) {

@@ -33,6 +33,8 @@ type Pool struct {
 	// Changed is called without the lock whenever the answers of Slots and Free may have changed.
 	Changed func()
 	Log     *zap.Logger
+	// Pack sends calls to the device that does most among those with a free slot. Default: to the one that does least.
+	Pack bool
 
 	ledger   *Ledger // whose lock guards what follows
 	handles  []*Handle
@@ -220,7 +222,7 @@ func (p *Pool) refusal(group string) error {
 }
 
 // choose picks a free slot: one whose process has the task, then one without a process, then one with another task; among equals the
-// one on the least busy device.
+// one on the least busy device, or with Pack on the busiest.
 func (p *Pool) choose(w *waiter) *Handle {
 	load := map[string]int{}
 	for _, h := range p.handles {
@@ -235,6 +237,9 @@ func (p *Pool) choose(w *waiter) *Handle {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
+		if p.Pack {
+			cost[1] = -cost[1]
+		}
 		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
 			best, least = h, cost
 		}

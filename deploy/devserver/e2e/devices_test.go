@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -157,6 +158,23 @@ func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
 		failed[entry.ContextMap()["device"].(string)] = true
 	}
 	require.GreaterOrEqual(t, len(failed), 2, "it was tried on another device: %v", failed)
+}
+
+func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
+	m := machine(t, gputest.GPU{}, gputest.GPU{})
+	s := newSite(t)
+	s.gpus(m, 2)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	var runs []client.WorkflowRun
+	for n, task := range []string{"square", "either"} {
+		runs = append(runs, s.start(gpumux.MapInput{Task: task, Range: &gpumux.Range{End: 500}, Ladder: []string{"gpu@" + host + "/" + device(n)}}))
+	}
+	for n, run := range runs {
+		var sum gpumux.Summary
+		require.NoError(t, run.Get(t.Context(), &sum))
+		require.Equal(t, map[string]int{device(n): 500}, squares(t, s.results(sum)))
+	}
 }
 
 func TestDevices_DoctorTriesThem(t *testing.T) {

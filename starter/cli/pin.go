@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// pin lets a map run on the device of --on alone, which a worker has to offer.
+func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapInput) error {
+	if f.on == "" {
+		return nil
+	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	rungs, offered := rungsOn(workers, in.Rungs()[0], f.on)
+	switch {
+	case len(rungs) == 1:
+		in.Ladder = rungs
+		return nil
+	case len(rungs) > 1:
+		return usage("--on %s fits %s; give more of the UUID, or one of these as --pool", f.on, strings.Join(rungs, " and "))
+	case len(offered) == 0:
+		return usage("--on %s: no worker answers that offers pool %s", f.on, in.Rungs()[0])
+	}
+	return usage("--on %s: no worker offers such a device in pool %s; there are %s", f.on, in.Rungs()[0], strings.Join(offered, ", "))
+}
+
+// rungsOn are the rungs of a pool's devices that begin with name, and the names of all its devices.
+func rungsOn(workers []starter.Worker, pool, name string) (rungs, offered []string) {
+	for _, w := range workers {
+		if w.Offer == nil {
+			continue
+		}
+		for _, p := range w.Offer.Pools {
+			if p.Name != pool {
+				continue
+			}
+			for _, device := range p.Devices {
+				offered = append(offered, device)
+				rung := fmt.Sprintf("%s@%s/%s", pool, w.Offer.Host, device)
+				if strings.HasPrefix(strings.ToLower(device), strings.ToLower(name)) && !slices.Contains(rungs, rung) {
+					rungs = append(rungs, rung)
+				}
+			}
+		}
+	}
+	return rungs, offered
+}
