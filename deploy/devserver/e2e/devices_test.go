@@ -25,7 +25,7 @@ import (
 
 // cudaPy copies each item to the device and back through the CUDA driver, and raises what a framework would.
 const cudaPy = `
-import ctypes, os, time
+import ctypes, os, subprocess, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
 begun = False
 def call(name, *arguments):
@@ -59,6 +59,20 @@ def either(x):
     time.sleep(0.005)
     open("on the CPU", "w").close()
     return [x * x, ""]
+def pair(x):
+    # rank 1 is a process of its own on the second device, as torchrun would start it
+    code = "import ctypes, sys; c = ctypes.CDLL('libcuda.so.1'); d, h = ctypes.c_int(), ctypes.c_void_p()\n" \
+        "assert not (c.cuInit(0) or c.cuDeviceGet(ctypes.byref(d), 1) or c.cuDevicePrimaryCtxRetain(ctypes.byref(h), d))\n" \
+        "p = ctypes.c_uint64(); assert not (c.cuCtxSetCurrent(h) or c.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(64 << 20)))\n" \
+        "print('holds', flush=True); sys.stdin.read()"
+    rank1 = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert rank1.stdout.readline() == "holds\n"
+    count = ctypes.c_int()
+    got = square(x)
+    call("cuDeviceGetCount", ctypes.byref(count))
+    time.sleep(0.3)  # the watch looks ten times a second
+    rank1.communicate()
+    return got + [count.value]
 def cursed(x):
     if x == 7: raise RuntimeError("CUDA error: unknown error")
     return square(x)
@@ -71,7 +85,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	c := s.config("gpu", 1)
 	c.Pools[0].Devices, c.Pools[0].Slots = gpu.Selection{"all"}, slots
 	c.Pools = append(c.Pools, more...)
-	for _, name := range []string{"square", "either", "cursed"} {
+	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
 	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
@@ -175,6 +189,26 @@ func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
 		require.NoError(t, run.Get(t.Context(), &sum))
 		require.Equal(t, map[string]int{device(n): 500}, squares(t, s.results(sum)))
 	}
+}
+
+// A slot of two GPUs has those with the best link. Its process and its children see both, and what they hold there counts.
+func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
+	m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 4), Links: []gputest.Link{
+		{From: device(0), To: device(2), P2P: true, NVLinks: 4}, {From: device(1), To: device(3), P2P: true, NVLinks: 4},
+	}})
+	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	s := newSite(t)
+	s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"all"}, GPUsPerSlot: 2, Memory: 8 << 30})
+	sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
+	require.NoError(t, err)
+	for _, r := range s.results(sum) {
+		require.Nil(t, r.Fault)
+		var got []any
+		require.NoError(t, json.Unmarshal(r.Value, &got))
+		require.Contains(t, []string{device(0) + "," + device(2), device(1) + "," + device(3)}, got[1])
+		require.EqualValues(t, 2, got[2])
+	}
+	require.Greater(t, sum.Peak.Max(), gpumux.Size(2*528<<20), "two contexts and what is held beside them")
 }
 
 func TestDevices_DoctorTriesThem(t *testing.T) {
