@@ -156,6 +156,35 @@ def wander(item):
     return overrun(item)
 
 
+def convolve(_):
+    """A product of matrices and a convolution, which load cuBLAS and cuDNN."""
+    torch = _backend("torch").torch
+    if "images" not in _kept:
+        _kept["images"] = torch.full((8, 3, 64, 64), 1.0, device="cuda"), torch.full((16, 3, 3, 3), 1.0, device="cuda")
+    square = torch.full((256, 256), 1.0, device="cuda")
+    torch.matmul(square, square)
+    return float(torch.nn.functional.conv2d(*_kept["images"]).sum())
+
+
+def managed(item):
+    """{"bytes"}: what NVML lists of this process with so many bytes of managed memory on the device."""
+    backend, pointer = _backend("driver"), ctypes.c_uint64()
+    if item["bytes"]:
+        backend._do("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(item["bytes"]), ctypes.c_uint(1))
+        backend._do("cuMemsetD8_v2", pointer, ctypes.c_ubyte(1), ctypes.c_size_t(item["bytes"]))
+        backend._do("cuCtxSynchronize")
+    nvml, device, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), ctypes.c_uint(1024)
+    rows = (ctypes.c_ulonglong * (3 * count.value))()
+    for code in (
+        nvml.nvmlInit_v2(),
+        nvml.nvmlDeviceGetHandleByUUID(os.environ["CUDA_VISIBLE_DEVICES"].encode(), ctypes.byref(device)),
+        nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), rows),
+    ):
+        if code:
+            raise RuntimeError(f"NVML error {code}")
+    return sum(rows[3 * i + 1] for i in range(count.value) if rows[3 * i] & 0xFFFFFFFF == os.getpid())
+
+
 def together(item):
     """{"folder", "count", "bytes"}: holds memory until so many others hold theirs, and a while longer."""
     block = _backend("driver").allocate(item["bytes"])
