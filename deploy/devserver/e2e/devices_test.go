@@ -148,6 +148,10 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	require.Zero(t, by[device(0)], "it was sick from the start")
 	require.Len(t, by, 8, "all others had their share: %v", by)
 	require.Equal(t, 2, logs.FilterMessage("device cordoned").Len())
+	sum, err := s.run(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 300}, Ladder: []string{"gpu"}})
+	require.NoError(t, err)
+	by = squares(t, s.results(sum))
+	require.Zero(t, by[device(0)]+by[device(5)], "nothing goes to either after its probe: %v", by)
 
 	t.Run("one that works again comes back", func(t *testing.T) {
 		m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })
