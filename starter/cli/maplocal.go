@@ -75,6 +75,8 @@ func inFlags(err error) error {
 			flag = "--memory"
 		case strings.HasSuffix(field, ".slots"):
 			flag = "--slots"
+		case strings.HasSuffix(field, ".devices"):
+			flag = "--devices"
 		case strings.HasPrefix(field, "pools"):
 			flag = "--pool"
 		case strings.HasSuffix(field, ".interpreter"):
