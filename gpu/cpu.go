@@ -16,11 +16,13 @@ func cpuDevice() Device {
 func cpuStatus(d Device) (Status, error) {
 	m, err := thisHost.memory()
 	if err != nil {
-		return Status{}, fmt.Errorf("gpu: memory of the host: %w", err)
+		return unknown(), fmt.Errorf("gpu: memory of the host: %w", err)
 	}
 	if d.Memory > 0 && d.Memory < m.Total {
 		m = Memory{Total: d.Memory, Free: min(m.Free, d.Memory)}
 		m.Used = m.Total - m.Free
 	}
-	return Status{Memory: m, Utilization: -1, Temperature: -1, Power: -1}, nil
+	s := unknown()
+	s.Memory = m
+	return s, nil
 }

@@ -42,8 +42,9 @@ type Device struct {
 	Name     string `json:"name"`
 	// PCI is the bus address, such as 00000000:07:00.0. Empty for the CPU.
 	PCI string `json:"pci,omitempty"`
-	// Parent is the UUID of the GPU that a MIG instance is part of.
-	Parent string `json:"parent,omitempty"`
+	// Parent is the UUID of the GPU that a MIG instance is part of, Profile its kind, such as 1g.10gb; empty when the driver does not tell.
+	Parent  string `json:"parent,omitempty"`
+	Profile string `json:"profile,omitempty"`
 	// Memory is the total in bytes; 0 when the driver does not tell.
 	Memory uint64 `json:"memory"`
 	// Reserved is what the driver keeps of Memory for itself; 0 when it does not tell.
@@ -119,8 +120,40 @@ type Status struct {
 	Power float64 `json:"power"`
 	// ComputeMode is default, exclusive_process, exclusive_thread or prohibited. Empty when unknown.
 	ComputeMode string `json:"computeMode,omitempty"`
+	// ECC and RemappedRows are nil when the driver does not tell.
+	ECC          *ECC          `json:"ecc,omitempty"`
+	RemappedRows *RemappedRows `json:"remappedRows,omitempty"`
+	// Health is what the device needs; nil when nothing tells.
+	Health *Health `json:"health,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
+	// MPS says that processes reach the device through an MPS server: it has the device (server), or a control daemon is where CUDA looks
+	// for one, which serves the devices that it was started with (daemon). Empty when neither shows.
+	MPS string `json:"mps,omitempty"`
+	// TimeSliced is how many processes take turns on the device, of those that the driver lists; 0 for fewer than two. A container does
+	// not see those of others, nor how often a device plugin hands the device out.
+	TimeSliced int `json:"timeSliced,omitempty"`
+}
+
+// unknown is the status of a device of which nothing is known.
+func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -1} }
+
+// ECC is the state of a device's error-correcting memory.
+type ECC struct {
+	Enabled bool `json:"enabled"`
+	// Volatile counts the uncorrectable errors since the driver was loaded, Aggregate those of the device's life; nil when not told.
+	Volatile  *uint64 `json:"volatile,omitempty"`
+	Aggregate *uint64 `json:"aggregate,omitempty"`
+}
+
+// RemappedRows are the rows of a device's memory that spare ones stand in for, by the errors that led to it.
+type RemappedRows struct {
+	Correctable   int `json:"correctable"`
+	Uncorrectable int `json:"uncorrectable"`
+	// Pending: a row is remapped by the next reset. Until then the driver keeps its page out of use.
+	Pending bool `json:"pending"`
+	// Failed: once there was no spare row.
+	Failed bool `json:"failed"`
 }
 
 // Link is how two GPUs reach each other. Each pair is listed once.

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"cmp"
+	"errors"
 	"time"
 )
 
@@ -39,6 +40,34 @@ func (a Action) Hint() string {
 	default:
 		return "place no new work on the GPU, and look at: nvidia-smi -q -i <uuid>"
 	}
+}
+
+// Health is what a device needs before it can be trusted, and what says so.
+type Health struct {
+	Action Action `json:"action"`
+	Reason Reason `json:"reason"`
+}
+
+// Reason is what says what a device needs.
+type Reason string
+
+// The reasons.
+const (
+	ReasonRecovery Reason = "recovery_action" // the driver's own verdict
+	ReasonRowRemap Reason = "row_remap"       // a row waits for a reset, and the driver has no verdict
+	ReasonLost     Reason = "lost"            // ErrLost
+	ReasonSilent   Reason = "silent"          // ErrSilent
+)
+
+// healthOf is the driver's verdict where it has one, else what the rows tell.
+func healthOf(verdict Action, err error, rows *RemappedRows) *Health {
+	switch {
+	case err == nil:
+		return &Health{verdict, ReasonRecovery}
+	case errors.Is(err, errors.ErrUnsupported) && rows != nil && rows.Pending:
+		return &Health{ActionReset, ReasonRowRemap}
+	}
+	return nil
 }
 
 // EventKind is what an Event tells.

@@ -128,7 +128,7 @@ func (inv *Inventory) device(uuid string) (Device, error) {
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
 
-// Status asks for the state of a device now. The error wraps ErrLost when the device is gone.
+// Status asks for the state of a device now. The error wraps ErrLost when the device is gone; the status then has its health and no more.
 func (inv *Inventory) Status(uuid string) (Status, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
@@ -138,12 +138,25 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 	case d.Kind == KindCPU:
 		return cpuStatus(d)
 	case inv.driver == nil:
-		return Status{
-			Memory:      Memory{Total: d.Memory, Free: d.Memory},
-			Utilization: -1, Temperature: -1, Power: -1,
-		}, nil
+		s := unknown()
+		s.Memory = Memory{Total: d.Memory, Free: d.Memory}
+		return s, nil
 	}
-	return inv.driver.status(uuid)
+	s, err := inv.driver.status(uuid)
+	if err != nil {
+		s = unknown()
+		switch {
+		case errors.Is(err, ErrLost):
+			s.Health = &Health{ActionDrain, ReasonLost}
+		case errors.Is(err, ErrSilent):
+			s.Health = &Health{ActionDrain, ReasonSilent}
+		}
+		return s, err
+	}
+	if d.Usable() {
+		s.shared(mpsDaemon())
+	}
+	return s, nil
 }
 
 // ProcessMemory is the memory in bytes that each process holds on the device; 0 means that the driver knows the process but not its
@@ -213,7 +226,7 @@ func (inv *Inventory) Links() ([]Link, error) {
 }
 
 // Recovery is the driver's own verdict on what the device needs. The error wraps errors.ErrUnsupported where the driver gives none
-// (the CPU, drivers before 550).
+// (the CPU, drivers before 565).
 func (inv *Inventory) Recovery(uuid string) (Action, error) {
 	d, err := inv.device(uuid)
 	if err != nil {

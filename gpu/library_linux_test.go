@@ -44,17 +44,53 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	require.Equal(t, "MIG-00000000-0000-0000-0001-000000000005", all[3].UUID)
 	require.Equal(t, 5, all[3].Instance)
 	require.Equal(t, all[1].UUID, all[3].Parent)
+	require.Equal(t, "1g.5gb", all[3].Profile)
+	require.Empty(t, all[1].Profile)
 
 	st, err := inv.Status(all[0].UUID)
 	require.NoError(t, err)
 	require.Equal(t, Status{
 		Memory:      Memory{Total: 139 * gib, Free: 100 * gib, Used: 39 * gib},
 		Utilization: 12, Temperature: 40, Power: 75.5, ComputeMode: "default", Processes: []Process{},
+		Health: &Health{ActionNone, ReasonRecovery},
 	}, st)
 	st, err = inv.Status(all[3].UUID)
 	require.NoError(t, err)
 	require.Equal(t, -1, st.Utilization, "an instance has no load of its own")
 	require.Equal(t, []Process{{PID: 7, Type: "compute", Memory: gib}}, st.Processes)
+}
+
+func TestLibrary_StateOfMemoryAndHealth(t *testing.T) {
+	count := func(n uint64) *uint64 { return &n }
+	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{
+		{ECC: &gputest.ECC{On: true, Volatile: 2, Aggregate: 14}, Rows: &gputest.Rows{Correctable: 3, Uncorrectable: 1, Pending: true}},
+		{ECC: &gputest.ECC{}, Rows: &gputest.Rows{Failed: true}, Recovery: -1},
+		{Instances: []gputest.Instance{{}}, Recovery: 2},
+	}})
+	status := func(i int) Status {
+		st, err := inv.Status(inv.Devices()[i].UUID)
+		require.NoError(t, err)
+		return st
+	}
+	first := status(0)
+	require.Equal(t, &ECC{Enabled: true, Volatile: count(2), Aggregate: count(14)}, first.ECC)
+	require.Equal(t, &RemappedRows{Correctable: 3, Uncorrectable: 1, Pending: true}, first.RemappedRows)
+	require.Equal(t, &Health{ActionNone, ReasonRecovery}, first.Health, "the driver knows of the row and asks for nothing")
+	second := status(1)
+	require.Equal(t, &ECC{}, second.ECC, "where ECC is off nothing is counted")
+	require.Equal(t, &RemappedRows{Failed: true}, second.RemappedRows)
+	require.Nil(t, second.Health, "an older driver has no verdict, and no row waits")
+	require.Equal(t, &Health{ActionReboot, ReasonRecovery}, status(3).Health, "an instance needs what its GPU needs")
+	require.Nil(t, status(3).RemappedRows)
+
+	m.Update(func(s *gputest.State) {
+		s.GPUs[1].Rows.Pending = true
+		s.GPUs[0].Lost = true
+	})
+	require.Equal(t, &Health{ActionReset, ReasonRowRemap}, status(1).Health)
+	lost, err := inv.Status(inv.Devices()[0].UUID)
+	require.ErrorIs(t, err, ErrLost)
+	require.Equal(t, Status{Utilization: -1, Temperature: -1, Power: -1, Health: &Health{ActionDrain, ReasonLost}}, lost)
 }
 
 func TestLibrary_ManyProcesses(t *testing.T) {
@@ -211,6 +247,7 @@ func listLibrary(path string) int {
 	}
 	st, err := inv.Status(uuid)
 	fmt.Println(len(inv.Devices()), st.Memory.Total, st.Utilization, err)
+	fmt.Println(st.ECC, st.RemappedRows, st.Health)
 	held, err := inv.ProcessMemory(uuid)
 	fmt.Println(held, err)
 	links, err := inv.Links()
@@ -223,7 +260,7 @@ func listLibrary(path string) int {
 func TestLibrary_OldDriverLacksFunctions(t *testing.T) {
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Processes: []gputest.Process{{PID: 9, Memory: 11}, {PID: 10, Memory: 12}}}, {}}})
 	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY="+gputest.OldLibrary(t))...)
-	require.Equal(t, "3 17179869184 -1 <nil>\nmap[9:11 10:12] <nil>\n1 unknown <nil>\ntrue <nil>\n", out)
+	require.Equal(t, "3 17179869184 -1 <nil>\n<nil> <nil> <nil>\nmap[9:11 10:12] <nil>\n1 unknown <nil>\ntrue <nil>\n", out)
 }
 
 func TestLibrary_FoundOnTheLoadersPath(t *testing.T) {

@@ -32,9 +32,10 @@ func TestInventory_ADriverThatHangsIsNotAskedAgain(t *testing.T) {
 		d := device(s, 3)
 		calls, hangs := hanging(d)
 		begun := time.Now()
-		_, err := inv.Status(d.UUID)
+		status, err := inv.Status(d.UUID)
 		require.ErrorIs(t, err, ErrSilent)
 		require.NotErrorIs(t, err, ErrLost)
+		require.Equal(t, &Health{ActionDrain, ReasonSilent}, status.Health)
 		require.Equal(t, 2*time.Second, time.Since(begun))
 		for range 10 {
 			_, err = inv.Status(d.UUID)
@@ -46,7 +47,7 @@ func TestInventory_ADriverThatHangsIsNotAskedAgain(t *testing.T) {
 		}
 		require.Equal(t, 2*time.Second, time.Since(begun), "nobody waits for what hangs already")
 		require.EqualValues(t, 1, calls.Load())
-		status, err := inv.Status(device(s, 2).UUID)
+		status, err = inv.Status(device(s, 2).UUID)
 		require.NoError(t, err, "the others answer")
 		require.Equal(t, 40*gib, status.Memory.Total)
 

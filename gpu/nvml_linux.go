@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -248,6 +249,7 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 		if err != nil {
 			continue
 		}
+		_, part.info.Profile, _ = strings.Cut(part.info.Name, " MIG ")
 		part.gi, part.ci = noInstance, noInstance
 		if d.hasAll("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId") {
 			if id, ret := handle.GetGpuInstanceId(); ret == nvml.SUCCESS {

@@ -60,7 +60,21 @@ func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
 }
 
 func (d *nvmlDriver) status(uuid string) (Status, error) {
-	s, err := inquire(d, uuid, d.statusOf)
+	dev, err := d.device(uuid)
+	if err != nil {
+		return Status{}, err
+	}
+	if gpu, err := d.device(dev.info.Parent); err == nil {
+		dev = gpu // an instance needs what its GPU needs
+	}
+	s, err := inquire(d, uuid, func(h nvml.Device) (Status, error) {
+		s, err := d.statusOf(h)
+		if err == nil {
+			verdict, untold := d.recoveryOf(dev.handle)
+			s.Health = healthOf(verdict, untold, s.RemappedRows)
+		}
+		return s, err
+	})
 	if err != nil {
 		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
 	}
@@ -69,7 +83,7 @@ func (d *nvmlDriver) status(uuid string) (Status, error) {
 
 func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 	var err error
-	s := Status{Utilization: -1, Temperature: -1, Power: -1}
+	s := unknown()
 	if s.Memory, err = d.memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Status{}, err
 	}
@@ -93,6 +107,7 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 			s.ComputeMode = computeModes[m]
 		}
 	}
+	s.ECC, s.RemappedRows = d.ecc(h), d.remappedRows(h)
 	s.Processes, err = d.holders(h)
 	if errors.Is(err, ErrLost) {
 		return Status{}, err
@@ -105,6 +120,38 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 		}
 	}
 	return s, nil
+}
+
+// ecc is nil for memory without ECC. A GPU on which it is off counts nothing.
+func (d *nvmlDriver) ecc(h nvml.Device) *ECC {
+	if !d.has("nvmlDeviceGetEccMode") {
+		return nil
+	}
+	mode, _, ret := h.GetEccMode()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	e := &ECC{Enabled: mode == nvml.FEATURE_ENABLED}
+	if d.has("nvmlDeviceGetTotalEccErrors") {
+		for counter, count := range map[nvml.EccCounterType]**uint64{nvml.VOLATILE_ECC: &e.Volatile, nvml.AGGREGATE_ECC: &e.Aggregate} {
+			if n, ret := h.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, counter); ret == nvml.SUCCESS {
+				*count = &n
+			}
+		}
+	}
+	return e
+}
+
+// remappedRows is nil for GPUs before Ampere and those in MIG mode.
+func (d *nvmlDriver) remappedRows(h nvml.Device) *RemappedRows {
+	if !d.has("nvmlDeviceGetRemappedRows") {
+		return nil
+	}
+	correctable, uncorrectable, pending, failed, ret := h.GetRemappedRows()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	return &RemappedRows{correctable, uncorrectable, pending, failed}
 }
 
 var computeModes = map[nvml.ComputeMode]string{

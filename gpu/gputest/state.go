@@ -29,12 +29,14 @@ type GPU struct {
 	Utilization           int // percent
 	Temperature           int // degrees Celsius
 	Milliwatts            int
-	Recovery              int  // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
-	Lost                  bool // every call about it fails
-	Slow                  int  // milliseconds that NVML takes for each call about it
-	Mode                  int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
-	Sick                  Sick // how CUDA fails on it; NVML sees nothing of that
-	MIG                   bool // implied by Instances
+	Recovery              int   // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset; -1 for a driver without it
+	Lost                  bool  // every call about it fails
+	Slow                  int   // milliseconds that NVML takes for each call about it
+	Mode                  int   // compute mode: 0 default, 2 prohibited, 3 exclusive process
+	Sick                  Sick  // how CUDA fails on it; NVML sees nothing of that
+	ECC                   *ECC  // nil for a GPU without ECC
+	Rows                  *Rows // nil where the driver does not tell
+	MIG                   bool  // implied by Instances
 	Instances             []Instance
 	Processes             []Process
 }
@@ -42,6 +44,18 @@ type GPU struct {
 // Sick has the CUDA error codes of a device that fails: of cuInit, and of making a context, allocating and copying there. Hangs is a
 // call that does not return.
 type Sick struct{ Init, Context, Alloc, Copy int }
+
+// ECC is the state of a GPU's error-correcting memory; without it being on, the driver tells no errors.
+type ECC struct {
+	On                  bool
+	Volatile, Aggregate uint64 // uncorrectable errors
+}
+
+// Rows are the remapped rows of a GPU's memory.
+type Rows struct {
+	Correctable, Uncorrectable int
+	Pending, Failed            bool
+}
 
 // Hangs is the code of a call that does not return.
 const Hangs = -1
@@ -139,6 +153,12 @@ func (s State) text() string {
 	for _, g := range s.GPUs {
 		line("mode %s %d", g.UUID, g.Mode)
 		line("slow %s %d", g.UUID, g.Slow)
+		if e := g.ECC; e != nil {
+			line("ecc %s %d %d %d", g.UUID, number(e.On), e.Volatile, e.Aggregate)
+		}
+		if r := g.Rows; r != nil {
+			line("rows %s %d %d %d %d", g.UUID, r.Correctable, r.Uncorrectable, number(r.Pending), number(r.Failed))
+		}
 		for call, code := range map[string]int{"init": g.Sick.Init, "context": g.Sick.Context, "alloc": g.Sick.Alloc, "copy": g.Sick.Copy} {
 			if code != 0 {
 				line("sick %s %s %d", g.UUID, call, code)

@@ -23,6 +23,7 @@ NUMBERS = (
     ("nvmlDeviceGetSupportedEventTypes", (), ulong * 1, True), ("nvmlDeviceGetAccountingMode", (), integer * 1, True),
     ("nvmlDeviceGetRemappedRows", (), uint * 4, False), ("nvmlDeviceGetVirtualizationMode", (), integer * 1, True),
     ("nvmlDeviceGetMinorNumber", (), uint * 1, True), ("nvmlDeviceGetNvLinkState", (uint(0),), integer * 1, True),
+    ("nvmlDeviceGetTotalEccErrors", (uint(1), uint(0)), ulong * 1, True),
 )
 RECOVERY = 230
 WANTED_EVENTS = 0x2 | 0x8 | 0x4000 | 0x8000

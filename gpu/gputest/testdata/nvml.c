@@ -14,6 +14,8 @@
  *   link UUID UUID LEVEL P2P NVLINKS
  *   slow UUID MILLISECONDS                         how long each call about it takes
  *   mode UUID NUMBER                               compute mode; default 0
+ *   ecc UUID MODE VOLATILE AGGREGATE               uncorrectable errors; a device without this line has no ECC
+ *   rows UUID CORRECTABLE UNCORRECTABLE PENDING FAILED   remapped rows; likewise
  *   event SEQUENCE UUID TYPE DATA GI CI            delivered once to each waiting set
  *
  * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
@@ -40,8 +42,9 @@ typedef unsigned long long u64;
  * between calls as long as a test only changes them in place. */
 typedef struct {
 	char uuid[96], name[96], parent[96];
-	u64 total, free, reserved;
-	int instance, gi, ci, util, temp, power, recovery, lost, mig, mode, slow;
+	u64 total, free, reserved, volatile_errors, aggregate_errors;
+	int instance, gi, ci, util, temp, power, recovery, lost, mig, mode, slow, has_ecc, ecc, has_rows;
+	unsigned rows[4];
 } device;
 
 typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
@@ -129,6 +132,12 @@ static state *load(void) {
 		}
 		if (sscanf(line, "reserved %95s %llu", d.uuid, &reserved) == 2) {
 			if ((of = find(s, d.uuid))) of->reserved = reserved;
+			continue;
+		}
+		if (sscanf(line, "ecc %95s", d.uuid) == 1 || sscanf(line, "rows %95s", d.uuid) == 1) {
+			if (!(of = find(s, d.uuid))) continue;
+			of->has_ecc |= sscanf(line, "ecc %*s %d %llu %llu", &of->ecc, &of->volatile_errors, &of->aggregate_errors) == 3;
+			of->has_rows |= sscanf(line, "rows %*s %u %u %u %u", &of->rows[0], &of->rows[1], &of->rows[2], &of->rows[3]) == 4;
 			continue;
 		}
 		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
@@ -282,6 +291,14 @@ int nvmlDeviceGetUtilizationRates(void *dev, rates *r) { ON_DEVICE(if (d->parent
 int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { (void)sensor; ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *t = (unsigned)d->temp;); }
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mw = (unsigned)d->power;); }
 int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = d->mode;); }
+int nvmlDeviceGetEccMode(void *dev, int *now, int *next) { ON_DEVICE(if (!d->has_ecc) code = UNSUPPORTED; else *now = *next = d->ecc;); }
+int nvmlDeviceGetTotalEccErrors(void *dev, int type, int counter, u64 *n) {
+	ON_DEVICE(if (!d->ecc || type != 1) code = UNSUPPORTED; else *n = counter ? d->aggregate_errors : d->volatile_errors;);
+}
+int nvmlDeviceGetRemappedRows(void *dev, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed) {
+	ON_DEVICE(if (!d->has_rows) code = UNSUPPORTED;
+		*correctable = d->rows[0]; *uncorrectable = d->rows[1]; *pending = d->rows[2]; *failed = d->rows[3];);
+}
 
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
 int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }
@@ -335,7 +352,7 @@ typedef struct { unsigned field, scope; long long time, latency; unsigned type, 
 int nvmlDeviceGetFieldValues(void *dev, int n, field *f) {
 	ON_DEVICE(
 		for (int i = 0; i < n; i++) {
-			f[i].code = f[i].field == 230 ? OK : UNSUPPORTED;
+			f[i].code = f[i].field == 230 && d->recovery >= 0 ? OK : UNSUPPORTED;
 			f[i].type = 1;
 			f[i].value = (u64)d->recovery;
 		}
