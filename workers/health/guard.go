@@ -285,7 +285,7 @@ func (g *Guard) recheck(ctx context.Context) {
 	for _, group := range g.groups {
 		if group.pool.Cordoned(group.Name) && g.due(group) {
 			all.Go(func() {
-				if g.recovered(ctx, group.Group) && ctx.Err() == nil && group.pool.Uncordon(group.Name) {
+				if g.recovered(ctx, group) && ctx.Err() == nil && group.pool.Uncordon(group.Name) {
 					g.log.Info("device works again", zap.String(logkey.Pool, group.pool.Name), zap.String(logkey.Device, group.Name))
 				}
 			})
@@ -310,10 +310,12 @@ func (g *Guard) due(group guarded) bool {
 }
 
 // recovered reports whether a group may come back: the driver sees its devices and asks for nothing, and probes pass. A driver that
-// cannot tell what it asks for leaves a device that needed a reset cordoned: only a new start of the worker, after the reset, brings it back.
-func (g *Guard) recovered(ctx context.Context, group config.Group) bool {
+// cannot tell what it asks for leaves a device that needed a reset, or on which a row waits for one, cordoned: only a new start of the
+// worker, after the reset, brings it back.
+func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	for _, d := range group.Devices {
-		if _, err := g.driver.Status(d.UUID); err != nil {
+		status, err := g.driver.Status(d.UUID)
+		if err != nil {
 			return false
 		}
 		parent := cmp.Or(d.Parent, d.UUID)
@@ -325,6 +327,10 @@ func (g *Guard) recovered(ctx context.Context, group config.Group) bool {
 			need = g.needs[parent]
 		}
 		g.mu.Unlock()
+		if untold && hardness(need) < hardness(gpu.ActionReset) && status.RemappedRows != nil && status.RemappedRows.Pending {
+			need = gpu.ActionReset
+			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+need.Hint())
+		}
 		if untold && hardness(need) >= hardness(gpu.ActionReset) || !untold && (err != nil || action.Cordon()) {
 			return false
 		}

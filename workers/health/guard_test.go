@@ -24,6 +24,7 @@ import (
 type machine struct {
 	events   chan gpu.Event
 	status   error
+	rows     *gpu.RemappedRows
 	recovery gpu.Action
 	unknown  error
 	gone     []gpu.Device
@@ -44,7 +45,9 @@ func (m *machine) Watch(ctx context.Context, emit func(gpu.Event)) error {
 		}
 	}
 }
-func (m *machine) Status(string) (gpu.Status, error)             { return gpu.Status{}, m.status }
+func (m *machine) Status(string) (gpu.Status, error) {
+	return gpu.Status{RemappedRows: m.rows}, m.status
+}
 func (m *machine) Recovery(string) (gpu.Action, error)           { return m.recovery, m.unknown }
 func (m *machine) Changes() (gone, come []gpu.Device, err error) { return m.gone, m.come, nil }
 
@@ -121,6 +124,32 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 			m.set("MIG-b", test.probe)
 			g.recheck(t.Context())
 			require.Equal(t, test.restored, !p.Cordoned("MIG-b"))
+		})
+	}
+}
+
+// Drivers before 565 tell of the row that waits for a reset, and of nothing else.
+func TestGuard_ARowThatWaitsForAReset(t *testing.T) {
+	for name, test := range map[string]struct {
+		rows     *gpu.RemappedRows
+		unknown  error
+		restored bool
+	}{
+		"it waits":                        {&gpu.RemappedRows{Uncorrectable: 1, Pending: true}, errors.ErrUnsupported, false},
+		"it was remapped":                 {&gpu.RemappedRows{Uncorrectable: 1, Failed: true}, errors.ErrUnsupported, true},
+		"the driver asks for nothing yet": {&gpu.RemappedRows{Uncorrectable: 1, Pending: true}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, m, p := testGuard(t)
+			g.observe(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventECC, Action: gpu.ActionDrain})
+			m.rows, m.unknown = test.rows, test.unknown
+			g.recheck(t.Context())
+			require.Equal(t, test.restored, !p.Cordoned("GPU-a"))
+			if !test.restored {
+				_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
+				require.ErrorContains(t, err, "a remapped row of GPU-a waits for a reset; stop the worker")
+				require.Zero(t, m.tried["GPU-a"], "a probe would not change that")
+			}
 		})
 	}
 }
