@@ -35,7 +35,7 @@ starter                        . codec internal/contract internal/payload store
 workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
-workers/metrics                . gpu workers/pool workers/slot
+workers/metrics                . gpu workers/health workers/pool workers/slot
 workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/logkey workers/slot
 workers/contact                . internal/contract workers/slot

@@ -95,12 +95,14 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 
 // slotCall is the call for the slot, with the budget of its process.
 func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
+	took := r.metrics.Items(r.pool.Name)
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Items: call.Items, Done: func(d slot.Done) {
 			if d.Peak > 0 && h.Peak != nil {
 				h.Peak.Take(d.Peak)
 			}
+			took.Observe(d.Busy.Seconds())
 			if d.Fault != nil {
 				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
 			}

@@ -71,6 +71,14 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	p.Resize(3, 3)
 	p.Cordon("B", "lost")
 	m.Offer(p)
+	for _, device := range []string{"A", "B"} {
+		m.Follow(metrics.Slot{Pool: p.Name, Name: p.Name + "/" + device, Device: device, Runs: onCPU(), Peak: &pool.Peak{}})
+	}
+	m.Cordoned(p.Name, "probe")
+	m.Probed("sick", 1500*time.Millisecond)
+	for _, seconds := range []float64{0.0008, 0.02, 7200} {
+		m.Items(p.Name).Observe(seconds)
+	}
 	url, err := m.Serve("127.0.0.1:0", inventory.Devices(), inventory.Status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
@@ -92,6 +100,17 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_faults_total{kind="crash",pool="` + p.Name + `"} 2`,
 		`gpumux_faults_total{kind="timeout",pool="` + p.Name + `"} 0`,
 		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
+		`gpumux_device_cordoned{device="A",pool="` + p.Name + `"} 0`,
+		`gpumux_device_cordoned{device="B",pool="` + p.Name + `"} 1`,
+		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
+		`gpumux_cordons_total{pool="` + p.Name + `",reason="silent"} 0`,
+		`gpumux_probe_seconds_bucket{outcome="sick",le="1"} 0`,
+		`gpumux_probe_seconds_bucket{outcome="sick",le="2.5"} 1`,
+		`gpumux_probe_seconds_count{outcome="untried"} 0`,
+		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="0.001"} 1`,
+		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="0.025"} 2`,
+		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="3600"} 2`,
+		`gpumux_item_seconds_count{pool="` + p.Name + `"} 3`,
 		`gpumux_device_free_bytes{device="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA Test GPU"} 5.36870912e+10`,
 	} {
 		require.Contains(t, text, line+"\n")

@@ -208,6 +208,7 @@ func (w *Worker) start(ctx context.Context) error {
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger = template.NewSet(w.log), pool.NewLedger()
 	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)
+	guard.Counted = w.metrics.Cordoned
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
@@ -236,7 +237,10 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 			}
 		}
 	}
-	return prober.Try(ctx, uuid)
+	began := time.Now()
+	found := prober.Try(ctx, uuid)
+	w.metrics.Probed(found.Outcome(), time.Since(began))
+	return found
 }
 
 // serve asks Temporal for the work of the queues, and of the worker's own.

@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
@@ -18,49 +17,59 @@ import (
 // deviceReport is one device with its state, as `gpumux gpus --json` prints it.
 type deviceReport struct {
 	gpu.Device
+	// Status of a device that is lost or silent has its health and no more.
 	Status *gpu.Status `json:"status,omitempty"`
 	// Error says why the state could not be read.
 	Error string `json:"error,omitempty"`
 }
 
-// inventoryReport is the answer of `gpumux gpus`.
+// inventoryReport is the answer of `gpumux gpus`; docs/gpus.schema.json describes it.
 type inventoryReport struct {
+	// Time is when the devices were looked at, with --watch.
+	Time    *time.Time     `json:"time,omitempty"`
 	Devices []deviceReport `json:"devices"`
 	Links   []gpu.Link     `json:"links,omitempty"`
 	// Reason says why there is no GPU, or which were left out.
 	Reason string `json:"reason,omitempty"`
 }
 
+// watchEvery is the time between two looks of --watch.
+const watchEvery = 2 * time.Second
+
 func (a *app) gpusCommand() *cobra.Command {
-	var asJSON, topology bool
+	var asJSON, topology, watch bool
 	c := &cobra.Command{
-		Use:     "gpus",
-		Short:   "Show this machine's devices: memory, MIG, processes, links",
-		Example: "  gpumux gpus\n  gpumux gpus --topology\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
+		Use:   "gpus",
+		Short: "Show this machine's devices: memory, health, MIG, processes, links",
+		Long: `Show this machine's devices: memory, health, MIG instances below their GPU, and who holds memory on them.
+HEALTH is what the driver says the device needs: ok, or drain, reset, reboot; lost or silent when it does not
+answer; - when nothing tells. Details follow where there is something to say: ECC errors, remapped rows, MPS.
+A pool's devices take the beginning of a UUID as well. docs/gpus.schema.json describes what --json prints.`,
+		Example: "  gpumux gpus\n  gpumux gpus --watch\n  gpumux gpus --topology\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; sizes are in bytes")
 	c.Flags().BoolVar(&topology, "topology", false, "show how the GPUs are linked")
-	c.RunE = func(*cobra.Command, []string) error {
+	c.Flags().BoolVar(&watch, "watch", false, "show them again every 2s until Ctrl-C; with --json a line each time")
+	c.RunE = func(c *cobra.Command, _ []string) error {
 		inventory, err := gpu.Open(gpu.Options{})
 		if err != nil {
 			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		r, err := inspect(inventory, topology || asJSON)
+		look := func() (*inventoryReport, error) { return inspect(inventory, topology || asJSON) }
+		if watch {
+			return a.watchDevices(c.Context(), watchEvery, asJSON, topology, look)
+		}
+		r, err := look()
 		if err != nil {
 			return err
 		}
 		if asJSON {
 			return printJSON(a.Stdout, r)
 		}
-		if err := printDevices(a.Stdout, r); err != nil {
+		if err := printInventory(a.Stdout, r, topology); err != nil {
 			return err
-		}
-		if topology {
-			if err := printLinks(a.Stdout, r); err != nil {
-				return err
-			}
 		}
 		if r.Reason != "" {
 			a.console.Say("%s", r.Reason)
@@ -70,13 +79,67 @@ func (a *app) gpusCommand() *cobra.Command {
 	return c
 }
 
+// watchDevices shows the devices again and again until ctx ends: in place on a terminal, one after the other elsewhere.
+func (a *app) watchDevices(ctx context.Context, every time.Duration, asJSON, topology bool, look func() (*inventoryReport, error)) error {
+	var redraw *screen.Redraw
+	if !asJSON {
+		redraw = screen.NewRedraw(a.Stdout)
+	}
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		r, err := look()
+		if err != nil {
+			return err
+		}
+		now := time.Now().Truncate(time.Second)
+		r.Time = &now
+		switch {
+		case asJSON:
+			out := json.NewEncoder(a.Stdout)
+			out.SetEscapeHTML(false)
+			err = out.Encode(r)
+		case redraw != nil:
+			var text strings.Builder
+			if err = printMoment(screen.Visible(&text), r, topology); err == nil {
+				err = redraw.Show(text.String())
+			}
+		default:
+			err = printMoment(a.Stdout, r, topology)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C:
+		}
+	}
+}
+
+// printMoment is what --watch shows of one look.
+func printMoment(to io.Writer, r *inventoryReport, topology bool) error {
+	fmt.Fprintln(to, r.Time.Format(time.RFC3339))
+	if r.Reason != "" {
+		fmt.Fprintln(to, r.Reason)
+	}
+	if err := printInventory(to, r, topology); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to)
+	return err
+}
+
 func inspect(inventory *gpu.Inventory, links bool) (*inventoryReport, error) {
 	r := &inventoryReport{Reason: inventory.Reason()}
 	for _, d := range inventory.Devices() {
 		entry := deviceReport{Device: d}
-		if status, err := inventory.Status(d.UUID); err != nil {
+		status, err := inventory.Status(d.UUID)
+		if err != nil {
 			entry.Error = err.Error()
-		} else {
+		}
+		if err == nil || status.Health != nil {
 			entry.Status = &status
 		}
 		r.Devices = append(r.Devices, entry)
@@ -89,110 +152,4 @@ func inspect(inventory *gpu.Inventory, links bool) (*inventoryReport, error) {
 		return nil, fmt.Errorf("read the links between GPUs: %w", err)
 	}
 	return r, nil
-}
-
-// printDevices writes a row per device and, below, who holds memory on them.
-func printDevices(to io.Writer, r *inventoryReport) error {
-	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "UUID"}}
-	for _, d := range r.Devices {
-		row := []string{selector(d.Device), d.Name, sizeText(d.Memory), "-", "-", "-", d.UUID}
-		if s := d.Status; s != nil {
-			if s.Memory.Total > 0 {
-				row[2], row[3] = sizeText(s.Memory.Total), sizeText(s.Memory.Free)
-			}
-			row[4], row[5] = known(s.Utilization, "%"), known(s.Temperature, "°C")
-		}
-		if d.MIG {
-			row[1] += " (MIG: use its instances)"
-		}
-		if d.Error != "" {
-			row[1] += " (" + screen.OneLine(d.Error, 80) + ")"
-		}
-		rows = append(rows, row)
-	}
-	if err := screen.Table(to, rows); err != nil {
-		return err
-	}
-	holders := [][]string{{"DEVICE", "PID", "MEMORY", "PROCESS"}}
-	for _, d := range r.Devices {
-		if d.Status == nil || d.Kind == gpu.KindCPU {
-			continue
-		}
-		for _, p := range d.Status.Processes {
-			holders = append(holders, []string{selector(d.Device), strconv.Itoa(p.PID), sizeText(p.Memory), cmp.Or(p.Name, "-")})
-		}
-	}
-	if len(holders) == 1 {
-		return nil
-	}
-	fmt.Fprintln(to)
-	return screen.Table(to, holders)
-}
-
-// printLinks writes the matrix of links.
-func printLinks(to io.Writer, r *inventoryReport) error {
-	var gpus []gpu.Device
-	for _, d := range r.Devices {
-		if d.Kind == gpu.KindGPU {
-			gpus = append(gpus, d.Device)
-		}
-	}
-	if len(gpus) < 2 {
-		_, err := fmt.Fprintln(to, "\nno links: fewer than two GPUs")
-		return err
-	}
-	rows := [][]string{{"LINK"}}
-	for _, d := range gpus {
-		rows[0] = append(rows[0], selector(d))
-	}
-	for _, from := range gpus {
-		row := []string{selector(from)}
-		for _, other := range gpus {
-			row = append(row, linkText(r.Links, from.UUID, other.UUID))
-		}
-		rows = append(rows, row)
-	}
-	fmt.Fprintln(to)
-	return screen.Table(to, rows)
-}
-
-// linkText is one cell: "nvlink×12", "sys", with a * where the two reach each other's memory.
-func linkText(links []gpu.Link, from, to string) string {
-	if from == to {
-		return "."
-	}
-	i := slices.IndexFunc(links, func(l gpu.Link) bool {
-		return l.From == from && l.To == to || l.From == to && l.To == from
-	})
-	if i < 0 {
-		return "-"
-	}
-	text := links[i].Kind
-	if links[i].NVLinks > 0 {
-		text += "×" + strconv.Itoa(links[i].NVLinks)
-	}
-	if links[i].P2P {
-		text += "*"
-	}
-	return text
-}
-
-// selector is the device as pools name it.
-func selector(d gpu.Device) string {
-	name, _, _ := strings.Cut(d.String(), " (")
-	return name
-}
-
-func sizeText(n uint64) string {
-	if n == 0 {
-		return "-"
-	}
-	return gpumux.Size(n).String()
-}
-
-func known(n int, unit string) string {
-	if n < 0 {
-		return "-"
-	}
-	return strconv.Itoa(n) + unit
 }

@@ -75,7 +75,7 @@ func TestGpus_Print(t *testing.T) {
 	r := &inventoryReport{Devices: []deviceReport{
 		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
-				Processes: []gpu.Process{{PID: 4711, Name: "python3", Memory: 19 << 30}, {PID: 4712}}}},
+				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
 		{Device: gpu.Device{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-bb", Name: "NVIDIA A100", Memory: 80 << 30, MIG: true},
 			Status: &gpu.Status{Utilization: -1, Temperature: -1}},
 		{Device: gpu.Device{Index: 1, Instance: 3, Kind: gpu.KindMIG, UUID: "MIG-cc", Name: "NVIDIA A100 MIG 1g.10gb"}, Error: "device lost"},

@@ -38,6 +38,8 @@ type Guard struct {
 	groups []guarded
 	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
+	// Counted hears of each cordon: the pool and the reason, of Reasons. Set it before Begin. Default: nobody.
+	Counted func(pool, reason string)
 
 	// again asks for a check of cordoned devices at once.
 	again chan struct{}
@@ -70,7 +72,7 @@ type guarded struct {
 // New makes a guard that tries devices with try, such as a Prober's, and checks cordoned ones every so often.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, every: every, log: log, again: make(chan struct{}, 1),
+		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
 		needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
 	}
 }
@@ -89,8 +91,8 @@ func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
 		all.Go(func() {
-			if _, why := g.fault(ctx, group.Group); why != "" {
-				g.cordon(group.pool, group.Name, why)
+			if f := g.fault(ctx, group.Group); f.why != "" {
+				g.cordon(group.pool, group.Name, f.reason, f.why)
 			}
 		})
 	}
@@ -178,7 +180,7 @@ func (g *Guard) observe(e gpu.Event) {
 	for _, group := range g.groups {
 		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
 			if !milder || !group.pool.Cordoned(group.Name) {
-				g.cordon(group.pool, group.Name, why)
+				g.cordon(group.pool, group.Name, string(e.Kind), why)
 			}
 		}
 	}
@@ -213,32 +215,50 @@ func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	if at < 0 {
 		return ""
 	}
-	sick, why := g.fault(ctx, g.groups[at].Group)
-	if why == "" || ctx.Err() != nil {
+	f := g.fault(ctx, g.groups[at].Group)
+	if f.why == "" || ctx.Err() != nil {
 		return ""
 	}
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == sick }) {
-			g.cordon(group.pool, group.Name, why)
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == f.uuid }) {
+			g.cordon(group.pool, group.Name, f.reason, f.why)
 		}
 	}
-	return why
+	return f.why
 }
 
-// fault says which of a group's devices is sick, and why, or "".
-func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, why string) {
+// sickness is which device fails, and why.
+type sickness struct{ uuid, reason, why string }
+
+// Reasons for a cordon beside the kinds of events.
+const (
+	reasonSilent = "silent"
+	reasonProbe  = "probe"
+)
+
+// Reasons are the kinds of what cordons devices.
+func Reasons() []string {
+	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe}
+}
+
+// fault says which of a group's devices is sick; the zero value is none.
+func (g *Guard) fault(ctx context.Context, group config.Group) sickness {
 	for _, d := range group.Devices {
-		if _, err := g.driver.Status(d.UUID); errors.Is(err, gpu.ErrLost) || errors.Is(err, gpu.ErrSilent) {
-			return d.UUID, err.Error()
+		_, err := g.driver.Status(d.UUID)
+		switch {
+		case errors.Is(err, gpu.ErrLost):
+			return sickness{d.UUID, string(gpu.EventLost), err.Error()}
+		case errors.Is(err, gpu.ErrSilent):
+			return sickness{d.UUID, reasonSilent, err.Error()}
 		}
 		if action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID)); err == nil && action.Cordon() {
-			return d.UUID, "the driver asks for: " + string(action) + "; " + action.Hint()
+			return sickness{d.UUID, string(gpu.EventRecovery), "the driver asks for: " + string(action) + "; " + action.Hint()}
 		}
 		if probe := g.probe(ctx, d.UUID); probe.Sick() {
-			return d.UUID, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
+			return sickness{d.UUID, reasonProbe, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())}
 		}
 	}
-	return "", ""
+	return sickness{}
 }
 
 // probe tries a device, or waits for who does.
@@ -270,8 +290,9 @@ func (g *Guard) probe(ctx context.Context, uuid string) Probe {
 	}
 }
 
-func (g *Guard) cordon(p *pool.Pool, name, why string) {
+func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 	if p.Cordon(name, why) {
+		g.Counted(p.Name, reason)
 		g.mu.Lock()
 		delete(g.pauses, p.Name+" "+name)
 		g.mu.Unlock()

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -154,6 +155,36 @@ func TestGuard_ARowThatWaitsForAReset(t *testing.T) {
 	}
 }
 
+// Each cordon counts once, by what led to it.
+func TestGuard_CountsCordonsByReason(t *testing.T) {
+	silent := fmt.Errorf("%w for 3s", gpu.ErrSilent)
+	for want, begin := range map[string]func(*Guard, *machine, *pool.Pool){
+		"lost":   func(g *Guard, m *machine, p *pool.Pool) { m.status = gpu.ErrLost; g.Examine(t.Context(), p, "GPU-a") },
+		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a") },
+		"recovery": func(g *Guard, m *machine, p *pool.Pool) {
+			m.recovery = gpu.ActionReset
+			g.Examine(t.Context(), p, "GPU-a")
+		},
+		"probe": func(g *Guard, m *machine, p *pool.Pool) { m.set("GPU-a", notReady); g.Examine(t.Context(), p, "GPU-a") },
+		"xid": func(g *Guard, _ *machine, _ *pool.Pool) {
+			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
+		},
+		"ecc": func(g *Guard, _ *machine, _ *pool.Pool) {
+			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventECC, Action: gpu.ActionDrain})
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			require.Contains(t, Reasons(), want)
+			g, m, p := testGuard(t)
+			var counted []string
+			g.Counted = func(_, reason string) { counted = append(counted, reason) }
+			begin(g, m, p)
+			begin(g, m, p)
+			require.Equal(t, []string{want}, counted)
+		})
+	}
+}
+
 // A milder event after a hard one does not make the device's state better.
 func TestGuard_TheHardestReasonStands(t *testing.T) {
 	g, m, p := testGuard(t)
@@ -172,9 +203,12 @@ func TestGuard_TheHardestReasonStands(t *testing.T) {
 func TestGuard_SickDevicesGetNothingFromTheStart(t *testing.T) {
 	g, m, p := testGuard(t)
 	m.set("GPU-a", notReady)
+	var counted []string
+	g.Counted = func(pool, reason string) { counted = append(counted, pool+" "+reason) }
 	g.Begin(t.Context())
 	require.True(t, p.Cordoned("GPU-a"))
 	require.False(t, p.Cordoned("MIG-b"))
+	require.Equal(t, []string{"gpu probe"}, counted)
 	_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
 	require.ErrorContains(t, err, "a probe of GPU-a found: cuInit failed: system not yet initialized (CUDA error 802)")
 	require.ErrorContains(t, err, "nvidia-fabricmanager", "the next step")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -39,10 +40,13 @@ type Metrics struct {
 	version string
 	health  func() error
 
-	mu     sync.Mutex // not held during calls of a slot, a pool or the driver
-	slots  []Slot
-	pools  []*pool.Pool
-	Faults map[faulty]int64
+	mu      sync.Mutex // not held during calls of a slot, a pool or the driver
+	slots   []Slot
+	pools   []*pool.Pool
+	Faults  map[faulty]int64
+	cordons map[cordoning]int64
+
+	items, probes *prometheus.HistogramVec
 
 	server *http.Server
 	ended  chan struct{}
@@ -61,9 +65,27 @@ type faulty struct {
 	kind gpumux.Kind
 }
 
+// cordoning is a reason for a cordon in a pool.
+type cordoning struct{ pool, reason string }
+
+// Upper bounds in seconds.
+var (
+	itemBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
+)
+
 // New counts for a worker of a version; health is why it cannot do its work, or nil.
 func New(log *zap.Logger, version string, health func() error) *Metrics {
-	return &Metrics{sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health, Faults: map[faulty]int64{}}
+	return &Metrics{
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
+		Faults: map[faulty]int64{}, cordons: map[cordoning]int64{},
+		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gpumux_item_seconds", Help: "What items took in the task process.", Buckets: itemBuckets,
+		}, []string{"pool"}),
+		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
+		}, []string{"outcome"}),
+	}
 }
 
 // Follow adds a slot.
@@ -78,6 +100,7 @@ func (m *Metrics) Offer(p *pool.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools = append(m.pools, p)
+	m.items.WithLabelValues(p.Name)
 }
 
 // Fault counts one.
@@ -87,6 +110,21 @@ func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
 	m.Faults[faulty{pool, kind}]++
 }
 
+// Items takes the seconds of items of a pool. Observing one costs some nanoseconds, finding the pool more: keep the observer of a call.
+func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
+
+// Cordoned counts a cordon.
+func (m *Metrics) Cordoned(pool, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cordons[cordoning{pool, reason}]++
+}
+
+// Probed counts a probe.
+func (m *Metrics) Probed(outcome string, took time.Duration) {
+	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
 // Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker is well, until stop is called. Status is
 // what the driver says of a device.
 func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
@@ -94,8 +132,11 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	if err != nil {
 		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
 	}
+	for _, outcome := range health.Outcomes() {
+		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
+	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
@@ -160,6 +201,8 @@ var (
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
+	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
+	descCordons   = prometheus.NewDesc("gpumux_cordons_total", "Devices that were cordoned.", []string{"pool", "reason"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
 	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
@@ -174,7 +217,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	slots, pools, faults := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.Faults)
+	slots, pools, faults, cordons := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.Faults), maps.Clone(g.cordons)
 	g.mu.Unlock()
 	type at struct {
 		pool, device string
@@ -206,10 +249,33 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}
 	}
+	showCordons(value, slots, pools, cordons)
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
 			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)
 			value(descTotal, prometheus.GaugeValue, float64(status.Memory.Total), d.UUID, d.Name)
+		}
+	}
+}
+
+// showCordons shows which devices are cordoned, and what cordoned them so far.
+func showCordons(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), slots []Slot, pools []*pool.Pool, cordons map[cordoning]int64) {
+	for _, p := range pools {
+		devices := map[string]float64{}
+		for _, c := range slots {
+			if c.Pool != p.Name || c.Device == gpu.CPU {
+				continue
+			}
+			devices[c.Device] = 0
+			if p.Cordoned(c.Device) {
+				devices[c.Device] = 1
+			}
+		}
+		for device, cordoned := range devices {
+			value(descCordoned, prometheus.GaugeValue, cordoned, p.Name, device)
+		}
+		for _, reason := range health.Reasons() {
+			value(descCordons, prometheus.CounterValue, float64(cordons[cordoning{p.Name, reason}]), p.Name, reason)
 		}
 	}
 }

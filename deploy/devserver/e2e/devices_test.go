@@ -3,6 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +85,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "cuda.py"), []byte(cudaPy), 0o644))
 	c := s.config("gpu", 1)
-	c.Pools[0].Devices, c.Pools[0].Slots = gpu.Selection{"all"}, slots
+	c.Pools[0].Devices, c.Pools[0].Slots, c.Metrics = gpu.Selection{"all"}, slots, "127.0.0.1:0"
 	c.Pools = append(c.Pools, more...)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
@@ -123,6 +125,18 @@ func squares(t *testing.T, results []gpumux.Result, but ...int64) map[string]int
 	return byDevice
 }
 
+// scraped are the metrics of the worker that wrote the log.
+func scraped(t *testing.T, logs *observer.ObservedLogs) string {
+	t.Helper()
+	url := logs.FilterMessage("metrics are served").All()[0].ContextMap()["url"].(string)
+	answer, err := http.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
 func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
 
 // A sick device fails its items at once, so without a probe it would take more of them than any other.
@@ -152,6 +166,16 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	require.NoError(t, err)
 	by = squares(t, s.results(sum))
 	require.Zero(t, by[device(0)]+by[device(5)], "nothing goes to either after its probe: %v", by)
+
+	metrics := scraped(t, logs)
+	for _, line := range []string{
+		`gpumux_cordons_total{pool="gpu",reason="probe"} 2`, `gpumux_device_cordoned{device="` + device(1) + `",pool="gpu"} 0`,
+		`gpumux_device_cordoned{device="` + device(5) + `",pool="gpu"} 1`,
+	} {
+		require.Contains(t, metrics, line+"\n")
+	}
+	require.Regexp(t, `(?m)^gpumux_probe_seconds_count\{outcome="ok"\} [1-9]`, metrics)
+	require.Regexp(t, `(?m)^gpumux_probe_seconds_count\{outcome="sick"\} [1-9]`, metrics)
 
 	t.Run("one that works again comes back", func(t *testing.T) {
 		m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })

@@ -36,6 +36,7 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 		}
 	}
 	require.Equal(t, 20, items)
+	require.Contains(t, string(text), "gpumux_item_seconds_count{pool=\"cpu\"} 20\n")
 	require.Regexp(t, `(?m)^gpumux_device_free_bytes\{device="CPU",model="[^"]*"\} \d`, string(text))
 	require.Regexp(t, `(?m)^gpumux_build_info\{go="go1[^"]*",version="[^"]+"\} 1$`, string(text))
 	well := func() (code int, text string) {

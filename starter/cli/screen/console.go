@@ -27,11 +27,21 @@ type Console struct {
 // NewConsole is over a stream, which may be a terminal.
 func NewConsole(to io.Writer) *Console {
 	c := &Console{to: to, visible: Visible(to), fd: -1, Complete: func(text string) string { return text }}
-	// A dumb terminal shows escape sequences instead of obeying them.
-	if kind := os.Getenv("TERM"); IsTerminal(to) && kind != "" && kind != "dumb" {
-		c.fd = int(to.(*os.File).Fd())
+	if file := obeys(to); file != nil {
+		c.fd = int(file.Fd())
 	}
 	return c
+}
+
+// obeys is the terminal behind a stream if that obeys escape sequences; a dumb one shows them.
+func obeys(stream any) *os.File {
+	if v, ok := stream.(*visible); ok {
+		stream = v.to
+	}
+	if kind := os.Getenv("TERM"); !IsTerminal(stream) || kind == "" || kind == "dumb" {
+		return nil
+	}
+	return stream.(*os.File)
 }
 
 // IsTerminal reports whether a stream is a person's screen.

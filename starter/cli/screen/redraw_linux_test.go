@@ -1,0 +1,30 @@
+package screen
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestRedraw_InPlaceAndCutToTheTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	control, screen := terminal(t)
+	require.NoError(t, unix.IoctlSetWinsize(int(screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 3, Col: 6}))
+	r := NewRedraw(Visible(screen))
+	require.NotNil(t, r)
+	require.NoError(t, r.Show("one\n└ twenty\nthree\n"))
+	require.NoError(t, r.Show("1\n"))
+	require.NoError(t, screen.Close())
+	got, err := io.ReadAll(control)
+	require.ErrorIs(t, err, unix.EIO, "the end of a terminal that nobody has open")
+	require.Equal(t, "\x1b[2J\x1b[Hone\x1b[K\r\n└ twen\x1b[K\r\n\x1b[J"+"\x1b[H1\x1b[K\r\n\x1b[J", string(got))
+}
+
+func TestRedraw_NotWhereEscapesAreShown(t *testing.T) {
+	require.Nil(t, NewRedraw(io.Discard))
+	t.Setenv("TERM", "dumb")
+	_, screen := terminal(t)
+	require.Nil(t, NewRedraw(Visible(screen)))
+}
