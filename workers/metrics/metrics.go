@@ -258,8 +258,11 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// emit gives a value to Prometheus.
+type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
+
 // showCordons shows which devices are cordoned, and what cordoned them so far.
-func showCordons(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), slots []Slot, pools []*pool.Pool, cordons map[cordoning]int64) {
+func showCordons(value emit, slots []Slot, pools []*pool.Pool, cordons map[cordoning]int64) {
 	for _, p := range pools {
 		devices := map[string]float64{}
 		for _, c := range slots {
