@@ -196,7 +196,7 @@ func (g *Guard) compare() {
 	for _, d := range gone {
 		for _, group := range g.groups {
 			if slices.ContainsFunc(group.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
-				g.cordon(group.pool, group.Name, "the driver no longer lists it; "+
+				g.cordon(group.pool, group.Name, reasonGone, "the driver no longer lists it; "+
 					"if that is meant, such as after a change of MIG instances, start the worker again")
 			}
 		}
@@ -232,13 +232,14 @@ type sickness struct{ uuid, reason, why string }
 
 // Reasons for a cordon beside the kinds of events.
 const (
+	reasonGone   = "gone"
 	reasonSilent = "silent"
 	reasonProbe  = "probe"
 )
 
 // Reasons are the kinds of what cordons devices.
 func Reasons() []string {
-	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe}
+	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonGone, reasonSilent, reasonProbe}
 }
 
 // fault says which of a group's devices is sick; the zero value is none.
