@@ -242,6 +242,7 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 		return final(fault)
 	case fault.Blameless && a.ledger.spare():
 		// Temporal's own growing delay gives the device time to come back.
+		a.ledger.suspect(fault)
 		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.logFields(fault, -1)...)
 		return retry(fault, 0)
 	case fault.Op == "start":

@@ -14,8 +14,9 @@ import (
 // Watch serves the queue on which maps ask whether anybody serves a pool.
 type Watch struct {
 	Pool string
-	// Healthy reports whether a device of the pool works on this worker.
-	Healthy func() bool
+	// Serves reports whether a device of the pool works on this worker, Runs whether calls run there, as they do to their end on a device
+	// that gets no more of them.
+	Serves, Runs func() bool
 }
 
 // Register registers WatchPool.
@@ -23,24 +24,26 @@ func (w *Watch) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(w.WatchPool), activity.RegisterOptions{Name: contract.WatchPool})
 }
 
-// WatchPool runs for as long as a device of the pool works. Then it fails, and another worker may go on.
+// WatchPool runs for as long as a device of the pool works, or calls run there. Then it fails, and another worker may go on.
 func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
-	tick := time.NewTicker(contract.HeartbeatEvery)
-	defer tick.Stop()
+	every, stop, stopping := contract.HeartbeatEvery, activity.GetWorkerStopChannel(ctx), false
 	for {
-		if !w.Healthy() {
+		if !w.Runs() && (stopping || !w.Serves()) {
 			return false, retry(&gpumux.Fault{Kind: gpumux.DeviceLost, Op: "start", Message: "pool " + w.Pool + " has no healthy device here"}, 0)
 		}
 		if in.Once {
 			return true, nil
 		}
 		activity.RecordHeartbeat(ctx)
+		pause := time.NewTimer(every)
 		select {
-		case <-tick.C:
-		case <-activity.GetWorkerStopChannel(ctx):
-			return false, retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down"}, 0)
+		case <-pause.C:
+		case <-stop:
+			// The worker waits for this activity, too.
+			stop, stopping, every = nil, true, 100*time.Millisecond
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
+		pause.Stop()
 	}
 }

@@ -117,7 +117,9 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		run := &runner{
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log,
-			examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
+			examine: func(ctx context.Context, group string, fault *gpumux.Fault) string {
+				return guard.Examine(ctx, pl, group, fault.Kind == gpumux.DeviceLost)
+			},
 		}
 		return queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
@@ -137,12 +139,14 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 // watchQueue is the queue beside a pool's, or a device's, on which maps ask whether anybody serves it.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
-	healthy := func() bool { return pl.Slots(group) > 0 }
+	serves := func() bool { return pl.Slots(group) > 0 }
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityTaskPollers = 1
-	o.Tuner = newTuner(gate(healthy))
-	return queue{name, o, func(r worker.Registry) { (&activities.Watch{Pool: pl.Name, Healthy: healthy}).Register(r) }}
+	o.Tuner = newTuner(gate(serves))
+	return queue{name, o, func(r worker.Registry) {
+		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Busy(group) > 0 }}).Register(r)
+	}}
 }
 
 // gate lets a queue be asked for work only while its pool has a healthy device. The work takes no slot.

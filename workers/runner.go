@@ -37,8 +37,8 @@ type runner struct {
 	// allowance is the memory that a process of a task takes on a model of device beside its data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
-	// examine says why the devices of a group take no more work, or "" if they do.
-	examine func(ctx context.Context, group string) string
+	// examine says why the devices of a group take no more work after a fault, or "" if they do.
+	examine func(ctx context.Context, group string, fault *gpumux.Fault) string
 	log     *zap.Logger
 }
 
@@ -81,13 +81,15 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		}
 	}
 	err = h.Run(ctx, in)
+	var fault *gpumux.Fault
+	if errors.As(err, &fault) {
+		r.acquit(ctx, h, fault)
+	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
 		err = cmp.Or(r.contact.Check(held), err)
 	}
-	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		r.acquit(ctx, h, fault)
 		r.report(h, task.Name, call.Whole, fault)
 	}
 	return err
@@ -133,13 +135,12 @@ func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.F
 	}
 }
 
-// acquit takes a fault off the item if the device is sick, and puts it on the item if the device is not.
+// acquit takes a fault off the item if the device is sick.
 func (r *runner) acquit(ctx context.Context, h *pool.Handle, fault *gpumux.Fault) {
 	if !fault.Suspect {
 		return
 	}
-	fault.Blameless = false
-	if why := r.examine(ctx, h.Group); why != "" {
+	if why := r.examine(ctx, h.Group, fault); why != "" {
 		fault.Kind, fault.Blameless, fault.Suspect = gpumux.DeviceLost, true, false
 		fault.Message += "; " + why
 		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"

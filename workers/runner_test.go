@@ -29,7 +29,7 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 		pool: p, tasks: tasks, halt: context.Background(), log: log,
 		contact:   contact.New(nil, now, log),
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
-		examine: func(context.Context, string) string { return "" },
+		examine: func(context.Context, string, *gpumux.Fault) string { return "" },
 	}, fakes
 }
 

@@ -169,7 +169,8 @@ func (s *supplier) forget(p *poll) {
 // grant issues every permit that may be issued now. If an ask waits for the oldest young poll, it runs again when that poll has aged.
 // The caller holds the lock.
 func (s *supplier) grant() {
-	free := s.pool.Slots("") - s.total
+	// Calls of other pools may have slots of this one, too.
+	free := min(s.pool.Slots("")-s.total, s.pool.Free(""))
 	now := s.now()
 	recent, aged := 0, now
 	open := map[string]int{}

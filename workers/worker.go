@@ -388,7 +388,7 @@ func (w *Worker) Describe() gpumux.Describe {
 			}
 		}
 		if i < len(w.pools) {
-			info.Busy = w.pools[i].Busy()
+			info.Busy = w.pools[i].Busy("")
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)

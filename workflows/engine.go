@@ -199,10 +199,7 @@ func describeWork(w contract.Work) string {
 }
 
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
-	at := e.serving(piece.Rung)
-	for passed := piece.Rung; passed <= at; passed++ {
-		e.watch(ctx, passed)
-	}
+	at, within, done := e.hand(ctx, piece.Rung)
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.rungs[at].queue,
 		StartToCloseTimeout: endless,
@@ -227,15 +224,14 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	}
 	e.inFlight++
 	e.chunks++
-	within, done := e.hand(ctx, at)
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
 		err := future.Get(ctx, &result)
-		done()
+		passed := done()
 		switch {
-		case err != nil && within.Err() != nil && ctx.Err() == nil:
-			e.requeue(ctx, piece) // its pool is passed over
+		case err != nil && passed:
+			e.requeue(ctx, piece)
 			err = nil
 		case err != nil:
 		case e.agrees(at, result.Edition):

@@ -28,11 +28,17 @@ type rung struct {
 	ever bool
 	// watched says that a worker is asked to tell when the pool is no longer served.
 	watched bool
-	// handed ends what was handed to it, in the order of handing.
-	handed []*workflow.CancelFunc
+	// handed is what was handed to it, in the order of handing.
+	handed []*errand
 }
 
-// serving is the first rung from this one on that is not passed over.
+// errand is an activity on a rung: the first rung that it may run on, and what ends it there.
+type errand struct {
+	from int
+	end  workflow.CancelFunc
+}
+
+// serving is the first rung from this one on that is not passed over, or the last one.
 func (e *engine) serving(at int) int {
 	for at+1 < len(e.rungs) && e.rungs[at].passed {
 		at++
@@ -40,35 +46,41 @@ func (e *engine) serving(at int) int {
 	return at
 }
 
-// hand makes the context of an activity on a rung, which ends if the rung is passed over. Call done when the activity has ended.
-func (e *engine) hand(ctx workflow.Context, at int) (within workflow.Context, done func()) {
+// hand makes the context of an activity on the rung that serves this one, which ends if another rung is to serve it. Call done when the
+// activity has ended; it reports whether that was the reason.
+func (e *engine) hand(ctx workflow.Context, from int) (at int, within workflow.Context, done func() (passed bool)) {
+	at = e.serving(from)
+	for each := from; each <= at; each++ {
+		e.watch(ctx, each)
+	}
 	r := e.rungs[at]
 	within, cancel := workflow.WithCancel(ctx)
-	r.handed = append(r.handed, &cancel)
-	return within, func() {
-		r.handed = slices.DeleteFunc(r.handed, func(c *workflow.CancelFunc) bool { return c == &cancel })
+	h := &errand{from, cancel}
+	r.handed = append(r.handed, h)
+	return at, within, func() bool {
+		passed := within.Err() != nil && ctx.Err() == nil
+		r.handed = slices.DeleteFunc(r.handed, func(o *errand) bool { return o == h })
+		cancel()
+		return passed
 	}
 }
 
 // runOn runs an activity on the first rung from this one on that is served, and goes on if that is passed over meanwhile.
-func (e *engine) runOn(ctx workflow.Context, at int, run func(ctx workflow.Context, queue string) error) error {
+func (e *engine) runOn(ctx workflow.Context, from int, run func(ctx workflow.Context, queue string) error) error {
 	for {
-		at = e.serving(at)
-		e.watch(ctx, at)
-		within, done := e.hand(ctx, at)
+		at, within, done := e.hand(ctx, from)
 		err := run(within, e.rungs[at].queue)
-		done()
-		if within.Err() == nil || ctx.Err() != nil {
+		if !done() {
 			return err
 		}
 	}
 }
 
-// watch follows in the background whether a rung has a healthy device, if there is another rung after it. Busy slots do not matter: a
-// worker runs the activity for as long as one of its devices works, and if there is no worker that could, nobody starts it in time.
+// watch follows in the background whether a rung has a healthy device, if there are others. Busy slots do not matter: a worker runs the
+// activity for as long as one of its devices works, and if there is no worker that could, nobody starts it in time.
 func (e *engine) watch(ctx workflow.Context, at int) {
 	r := e.rungs[at]
-	if r.watched || at+1 == len(e.rungs) {
+	if r.watched || len(e.rungs) == 1 {
 		return
 	}
 	r.watched = true
@@ -104,13 +116,16 @@ func unserved(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// pass passes a rung over, and what was handed to it, or takes it up again.
+// pass passes a rung over, or takes it up again. What was handed to rungs that are passed over goes to those that serve now; while no
+// rung does, it waits on the last one.
 func (e *engine) pass(ctx workflow.Context, at int, over bool) {
 	r := e.rungs[at]
 	r.passed, r.ever, e.changed = over, r.ever || over, true
-	if over {
-		for _, cancel := range r.handed {
-			(*cancel)()
+	for on, r := range e.rungs {
+		for _, h := range r.handed {
+			if r.passed && e.serving(h.from) != on {
+				h.end()
+			}
 		}
 	}
 	if e.onChange != nil {
@@ -139,11 +154,11 @@ func (e *engine) carryPassed() map[int]bool {
 	return passed
 }
 
-// resumePassed takes over what carryPassed gave.
+// resumePassed takes over what carryPassed gave, but for rungs that are watched here: that is newer.
 func (e *engine) resumePassed(passed map[int]bool) {
 	for at, r := range e.rungs {
-		if now, ever := passed[at]; ever && at+1 < len(e.rungs) {
-			r.passed, r.ever = now, true
+		if now, ever := passed[at]; ever {
+			r.passed, r.ever = r.watched && r.passed || !r.watched && now, true
 		}
 	}
 }

@@ -46,7 +46,11 @@ type Guard struct {
 	// come are the new devices that were told of last.
 	come string
 
+	// events is held while an event cordons, and while a device comes back.
+	events sync.Mutex
+
 	mu      sync.Mutex
+	counts  map[string]int        // of events that asked for something, by UUID
 	needs   map[string]gpu.Action // by UUID: the hardest that an event asked for
 	probing map[string]*probing
 	pauses  map[string]pause // by group
@@ -73,7 +77,7 @@ type guarded struct {
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
 		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
-		needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+		counts: map[string]int{}, needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
 	}
 }
 
@@ -171,7 +175,10 @@ func (g *Guard) observe(e gpu.Event) {
 		why = fmt.Sprintf("Xid %d", e.Xid)
 	}
 	why += "; " + e.Action.Hint()
+	g.events.Lock()
+	defer g.events.Unlock()
 	g.mu.Lock()
+	g.counts[e.UUID]++
 	milder := hardness(e.Action) < hardness(g.needs[e.UUID])
 	if !milder {
 		g.needs[e.UUID] = e.Action
@@ -209,13 +216,17 @@ func (g *Guard) compare() {
 }
 
 // Examine is for a group of devices that a fault may be due to. It asks the driver and probes the devices, and returns why the group is
-// cordoned now, or "" if its devices work. The CPU always works.
-func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
+// cordoned now, or "" if its devices work. Lost says that the fault is about a lost device, which counts where no probe can be tried. The
+// CPU always works.
+func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string, lost bool) string {
 	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
 	if at < 0 {
 		return ""
 	}
 	f := g.fault(ctx, g.groups[at].Group)
+	if lost && f.why == "" && f.untried != "" {
+		f.reason, f.why = string(gpu.EventLost), "a task found it lost, and it could not be probed: "+f.untried
+	}
 	if f.why == "" || ctx.Err() != nil {
 		return ""
 	}
@@ -227,8 +238,8 @@ func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	return f.why
 }
 
-// sickness is which device fails, and why.
-type sickness struct{ uuid, reason, why string }
+// sickness is which device fails, and why; else, of one that was not tried, why not.
+type sickness struct{ uuid, reason, why, untried string }
 
 // Reasons for a cordon beside the kinds of events.
 const (
@@ -243,23 +254,27 @@ func Reasons() []string {
 }
 
 // fault says which of a group's devices is sick; the zero value is none.
-func (g *Guard) fault(ctx context.Context, group config.Group) sickness {
+func (g *Guard) fault(ctx context.Context, group config.Group) (none sickness) {
 	for _, d := range group.Devices {
 		_, err := g.driver.Status(d.UUID)
 		switch {
 		case errors.Is(err, gpu.ErrLost):
-			return sickness{d.UUID, string(gpu.EventLost), err.Error()}
+			return sickness{uuid: d.UUID, reason: string(gpu.EventLost), why: err.Error()}
 		case errors.Is(err, gpu.ErrSilent):
-			return sickness{d.UUID, reasonSilent, err.Error()}
+			return sickness{uuid: d.UUID, reason: reasonSilent, why: err.Error()}
 		}
 		if action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID)); err == nil && action.Cordon() {
-			return sickness{d.UUID, string(gpu.EventRecovery), "the driver asks for: " + string(action) + "; " + action.Hint()}
+			return sickness{uuid: d.UUID, reason: string(gpu.EventRecovery), why: "the driver asks for: " + string(action) + "; " + action.Hint()}
 		}
-		if probe := g.probe(ctx, d.UUID); probe.Sick() {
-			return sickness{d.UUID, reasonProbe, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())}
+		probe := g.probe(ctx, d.UUID)
+		if probe.Sick() {
+			return sickness{uuid: d.UUID, reason: reasonProbe, why: fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())}
+		}
+		if probe.Untried != "" {
+			none = sickness{uuid: d.UUID, untried: probe.Untried}
 		}
 	}
-	return sickness{}
+	return none
 }
 
 // probe tries a device, or waits for who does.
@@ -307,7 +322,7 @@ func (g *Guard) recheck(ctx context.Context) {
 	for _, group := range g.groups {
 		if group.pool.Cordoned(group.Name) && g.due(group) {
 			all.Go(func() {
-				if g.recovered(ctx, group) && ctx.Err() == nil && group.pool.Uncordon(group.Name) {
+				if g.recovered(ctx, group) {
 					g.log.Info("device works again", zap.String(logkey.Pool, group.pool.Name), zap.String(logkey.Device, group.Name))
 				}
 			})
@@ -331,10 +346,11 @@ func (g *Guard) due(group guarded) bool {
 	return true
 }
 
-// recovered reports whether a group may come back: the driver sees its devices and asks for nothing, and probes pass. A driver that
+// recovered lets a group come back and reports whether it did: the driver sees its devices and asks for nothing, and probes pass. A driver that
 // cannot tell what it asks for leaves a device that needed a reset, or on which a row waits for one, cordoned: only a new start of the
 // worker, after the reset, brings it back.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
+	before := g.eventsOn(group)
 	for _, d := range group.Devices {
 		status, err := g.driver.Status(d.UUID)
 		if err != nil {
@@ -360,11 +376,33 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 			return false
 		}
 	}
+	if ctx.Err() != nil {
+		return false
+	}
+	// An event must either be seen here or come after: the probe itself may have caused it.
+	g.events.Lock()
+	defer g.events.Unlock()
+	if g.eventsOn(group) != before {
+		return false
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, d := range group.Devices {
 		delete(g.needs, d.UUID)
 		delete(g.needs, d.Parent)
 	}
-	return true
+	g.mu.Unlock()
+	return group.pool.Uncordon(group.Name)
+}
+
+// eventsOn counts the events on a group's devices so far that asked for something.
+func (g *Guard) eventsOn(group guarded) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range group.Devices {
+		n += g.counts[d.UUID]
+		if d.Parent != "" {
+			n += g.counts[d.Parent]
+		}
+	}
+	return n
 }

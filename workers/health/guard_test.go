@@ -159,13 +159,19 @@ func TestGuard_ARowThatWaitsForAReset(t *testing.T) {
 func TestGuard_CountsCordonsByReason(t *testing.T) {
 	silent := fmt.Errorf("%w for 3s", gpu.ErrSilent)
 	for want, begin := range map[string]func(*Guard, *machine, *pool.Pool){
-		"lost":   func(g *Guard, m *machine, p *pool.Pool) { m.status = gpu.ErrLost; g.Examine(t.Context(), p, "GPU-a") },
-		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a") },
+		"lost": func(g *Guard, m *machine, p *pool.Pool) {
+			m.status = gpu.ErrLost
+			g.Examine(t.Context(), p, "GPU-a", false)
+		},
+		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a", false) },
 		"recovery": func(g *Guard, m *machine, p *pool.Pool) {
 			m.recovery = gpu.ActionReset
-			g.Examine(t.Context(), p, "GPU-a")
+			g.Examine(t.Context(), p, "GPU-a", false)
 		},
-		"probe": func(g *Guard, m *machine, p *pool.Pool) { m.set("GPU-a", notReady); g.Examine(t.Context(), p, "GPU-a") },
+		"probe": func(g *Guard, m *machine, p *pool.Pool) {
+			m.set("GPU-a", notReady)
+			g.Examine(t.Context(), p, "GPU-a", false)
+		},
 		"xid": func(g *Guard, _ *machine, _ *pool.Pool) {
 			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
 		},
@@ -223,11 +229,11 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 	idle.Load("t", slot.Ready)
 	both := pool.New("both", []*pool.Handle{{Slot: idle, Group: "GPU-a,GPU-c"}})
 	g.Add(both, []config.Group{{Name: "GPU-a,GPU-c", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}, {Kind: gpu.KindGPU, UUID: "GPU-c"}}}})
-	require.Empty(t, g.Examine(t.Context(), p, "GPU-a"))
+	require.Empty(t, g.Examine(t.Context(), p, "GPU-a", false))
 	require.False(t, p.Cordoned("GPU-a"), "it works")
 
 	m.set("GPU-a", notReady)
-	require.Contains(t, g.Examine(t.Context(), p, "GPU-a"), "system not yet initialized")
+	require.Contains(t, g.Examine(t.Context(), p, "GPU-a", false), "system not yet initialized")
 	require.True(t, p.Cordoned("GPU-a"))
 	require.True(t, both.Cordoned("GPU-a,GPU-c"), "in every pool")
 	require.Eventually(t, func() bool { return idle.State() == slot.Vacant }, time.Minute, time.Millisecond, "idle processes let go of it")
@@ -239,7 +245,7 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 
 	cpu := pool.New("cpu", []*pool.Handle{{Slot: slottest.New(), Group: gpu.CPU}})
 	g.Add(cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}})
-	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU), "there is no other processor to go to")
+	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU, false), "there is no other processor to go to")
 	require.Zero(t, m.tried[gpu.CPU])
 }
 
@@ -255,18 +261,46 @@ func TestGuard_OneProbeAtATime(t *testing.T) {
 		}
 		found := make(chan string)
 		for range 16 {
-			go func() { found <- g.Examine(t.Context(), p, "GPU-a") }()
+			go func() { found <- g.Examine(t.Context(), p, "GPU-a", false) }()
 		}
 		synctest.Wait()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Empty(t, g.Examine(gone, p, "GPU-a"), "a call that has ended waits for nothing")
+		require.Empty(t, g.Examine(gone, p, "GPU-a", false), "a call that has ended waits for nothing")
 		close(leave)
 		for range 16 {
 			require.NotEmpty(t, <-found)
 		}
 		require.Equal(t, 1, tries)
 	})
+}
+
+// A host without Python tries nothing. What a task says of a lost device counts there.
+func TestGuard_ALostDeviceThatCannotBeProbed(t *testing.T) {
+	g, m, p := testGuard(t)
+	m.set("GPU-a", Probe{Untried: "no Python"})
+	require.Empty(t, g.Examine(t.Context(), p, "GPU-a", false), "an error that may have other causes")
+	require.Contains(t, g.Examine(t.Context(), p, "GPU-a", true), "no Python")
+	require.True(t, p.Cordoned("GPU-a"))
+	g.recheck(t.Context())
+	require.False(t, p.Cordoned("GPU-a"), "the driver says nothing against it")
+}
+
+// The probe of a device that is to come back may be what breaks it.
+func TestGuard_AnEventDuringAProbeCounts(t *testing.T) {
+	g, m, p := testGuard(t)
+	m.unknown = errors.ErrUnsupported
+	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 48, Action: gpu.ActionDrain})
+	g.try = func(_ context.Context, uuid string) Probe {
+		g.observe(gpu.Event{UUID: uuid, Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot})
+		return Probe{OK: true}
+	}
+	g.recheck(t.Context())
+	require.True(t, p.Cordoned("GPU-a"))
+	g.try = m.try
+	clear(g.pauses)
+	g.recheck(t.Context())
+	require.True(t, p.Cordoned("GPU-a"), "an older driver cannot tell that it was restarted")
 }
 
 func TestGuard_ProbesOfACordonedDeviceGetRarer(t *testing.T) {

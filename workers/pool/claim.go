@@ -48,7 +48,7 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 			l.unclaim(claims[0])
 		}
 		paused := slices.ContainsFunc(claims, func(c *claim) bool { return c.paused })
-		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 {
+		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 || len(claims) == 0 && l.yields(h, w) {
 			continue
 		}
 		if best == nil || load < least {

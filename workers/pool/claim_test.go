@@ -129,7 +129,7 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 					t.Fatal("it waits for ever")
 				}
 				if length < claimFor {
-					require.LessOrEqual(t, time.Since(begun), length)
+					require.LessOrEqual(t, time.Since(begun), 2*length, "after those that run, and those that have waited for longer")
 					require.Zero(t, log.Len())
 				}
 				p.Release(alone)

@@ -24,9 +24,9 @@ func ExamplePool() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("one is at work:", p.Busy(), "busy,", p.Free(""), "free")
+	fmt.Println("one is at work:", p.Busy(""), "busy,", p.Free(""), "free")
 	p.Release(h)
-	fmt.Println("none is:", p.Busy(), "busy,", p.Free(""), "free")
+	fmt.Println("none is:", p.Busy(""), "busy,", p.Free(""), "free")
 	// Output:
 	// 2 slots, 2 free
 	// one is at work: 1 busy, 1 free

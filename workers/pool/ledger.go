@@ -14,6 +14,8 @@ type Ledger struct {
 	mu     sync.Mutex // guards all pools too
 	pools  []*Pool
 	claims map[string]*claim // by device
+	// arrived counts the calls that have waited.
+	arrived int
 }
 
 // NewLedger has no pools yet.
@@ -55,6 +57,18 @@ func (l *Ledger) sharing(h *Handle) (list []*Handle) {
 		}
 	}
 	return list
+}
+
+// yields reports whether a call that wants a slot's devices whole lets an older ordinary call go first; the caller holds the lock.
+func (l *Ledger) yields(h *Handle, w *waiter) bool {
+	for _, other := range l.sharing(h) {
+		if slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool {
+			return !o.answered && !o.Whole && o.number < w.number && other.pool.suits(other, o)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // load is how many slots run calls on the devices of this one; the caller holds the lock.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,7 +128,7 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 			require.Empty(t, l.wrong, "seed %d", seed)
 			require.Less(t, time.Since(began), 3*time.Hour, "seed %d: in the time of the test", seed)
 			for _, p := range l.pools {
-				require.Zero(t, p.Busy(), "seed %d", seed)
+				require.Zero(t, p.Busy(""), "seed %d", seed)
 				require.Empty(t, p.waiting, "seed %d", seed)
 			}
 			require.Empty(t, l.pools[0].ledger.claims, "seed %d", seed)
@@ -154,8 +155,39 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, h.Beside, 2, "a slot of each pool")
 		require.Zero(t, large.Free(""))
-		require.Equal(t, 1, large.Busy())
+		require.Equal(t, 1, large.Busy(""))
 		small.Release(h)
 		innocent(t, large)
+	})
+}
+
+// Whole calls that come without end let other calls have their turn.
+func TestLedger_WholeCallsTakeTurnsWithOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := NewLedger()
+		a := ledger.New("a", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
+		b := ledger.New("b", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var calls atomic.Int32
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for {
+					h, err := a.Acquire(ctx, Want{Whole: true})
+					if err != nil {
+						return
+					}
+					calls.Add(1)
+					time.Sleep(time.Second)
+					a.Release(h)
+				}
+			})
+		}
+		synctest.Wait()
+		innocent(t, b)
+		require.Less(t, calls.Load(), int32(6), "it waited for those that came before it")
+		cancel()
+		all.Wait()
 	})
 }

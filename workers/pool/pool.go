@@ -82,7 +82,14 @@ type Want struct {
 // waiter is a call that waits for a slot.
 type waiter struct {
 	Want
-	answer chan answer // buffered, so a grant never blocks
+	number   int         // in order of arrival over all pools
+	answer   chan answer // buffered, so a grant never blocks
+	answered bool
+}
+
+func (w *waiter) give(a answer) {
+	w.answered = true
+	w.answer <- a
 }
 
 type answer struct {
@@ -96,7 +103,7 @@ type answer struct {
 func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.ledger.mu.Lock()
-	p.waiting = append(p.waiting, w)
+	p.wait(w)
 	p.grant()
 	p.ledger.mu.Unlock()
 	select {
@@ -121,6 +128,8 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 
 // wait puts a waiter behind all others; the caller holds the lock.
 func (p *Pool) wait(w *waiter) {
+	p.ledger.arrived++
+	w.number = p.ledger.arrived
 	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
 }
 
@@ -160,12 +169,12 @@ func (h *Handle) release() {
 	h.Beside = nil
 }
 
-// Busy is how many slots run calls, with all on devices that a call has to itself.
-func (p *Pool) Busy() (n int) {
+// Busy is how many slots run calls: of a group, or of all, with all on devices that a call has to itself.
+func (p *Pool) Busy(group string) (n int) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	for _, h := range p.handles {
-		if h.busy {
+		if h.busy && (group == "" || h.Group == group) {
 			n++
 		}
 	}
@@ -181,7 +190,7 @@ func (p *Pool) grant() {
 			}
 			if err := p.refusal(w.Group); err != nil {
 				p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
-				w.answer <- answer{err: err}
+				w.give(answer{err: err})
 				return true
 			}
 			var h *Handle
@@ -194,7 +203,7 @@ func (p *Pool) grant() {
 				return false
 			}
 			h.busy = true
-			w.answer <- answer{handle: h}
+			w.give(answer{handle: h})
 			return true
 		})
 	}

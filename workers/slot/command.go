@@ -192,6 +192,7 @@ func (s *Slot) exitFault(p *occupant, exit int, printed []byte, output string) *
 		d := diagnosis.Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
+		s.spread(d, fault)
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"

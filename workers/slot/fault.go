@@ -31,9 +31,7 @@ func (s *Slot) faultFrom(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU = p.Memory.Budget > s.o.Memory, s.o.Device == "CPU"
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
-	fault.Blameless = d.Blameless
-	// A device that hangs lets every item run out of time.
-	fault.Suspect = !e.OnCPU && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
+	s.spread(d, &fault)
 	s.locate(&fault, p.Task)
 	fault.PID = p.PID
 	if p.batch > 0 {
@@ -47,6 +45,13 @@ func (s *Slot) faultFrom(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 		fault.Tail = e.Tail
 	}
 	return &fault
+}
+
+// spread says who else may be to blame than the item.
+func (s *Slot) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
+	fault.Blameless = d.Blameless
+	// A device that hangs lets every item run out of time.
+	fault.Suspect = s.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
 }
 
 // locate says where a fault happened.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -31,6 +32,15 @@ func pools(t *testing.T, results []gpumux.Result) map[string]int {
 		by[got[1].(string)]++
 	}
 	return by
+}
+
+// passed are the pools that a map passes over now.
+func (s *site) passed(run client.WorkflowRun) []string {
+	answer, err := s.client.QueryWorkflow(s.t.Context(), run.GetID(), run.GetRunID(), gpumux.ProgressQuery)
+	require.NoError(s.t, err)
+	var p gpumux.Progress
+	require.NoError(s.t, answer.Get(&p))
+	return p.PassedOver
 }
 
 func TestPatience_APoolThatNobodyServesIsPassedOver(t *testing.T) {
@@ -61,27 +71,38 @@ func TestPatience_ABusyPoolIsNotPassedOver(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), nil))
 }
 
+// What waits on the last pool goes back to one that has a worker again.
+func TestPatience_NobodyServesAnyPool(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.worker("first", 1)
+	s.worker("other", 1) // which runs the workflow meanwhile
+	run := s.start(gpumux.MapInput{Task: "paced", Range: &gpumux.Range{End: 600}, Ladder: []string{"first", "second"}, Patience: patience, Output: "out.jsonl"})
+	require.Eventually(t, func() bool { return len(s.seen()) > 100 }, time.Minute, time.Millisecond)
+	stop, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, first.Stop(stop))
+	require.Eventually(t, func() bool { return len(s.passed(run)) == 2 }, time.Minute, 10*time.Millisecond)
+	s.worker("first", 1)
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.Equal(t, map[string]int{"first": 600}, pools(t, s.results(sum)))
+}
+
 func TestPatience_AWorkerThatStopsAndOneThatComes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	first := s.worker("first", 1)
 	s.worker("second", 1)
 	run := s.start(gpumux.MapInput{Task: "paced", Range: &gpumux.Range{End: 1500}, Ladder: []string{"first", "second"}, Patience: patience, Output: "out.jsonl"})
-	passed := func() []string {
-		answer, err := s.client.QueryWorkflow(t.Context(), run.GetID(), run.GetRunID(), gpumux.ProgressQuery)
-		require.NoError(t, err)
-		var p gpumux.Progress
-		require.NoError(t, answer.Get(&p))
-		return p.PassedOver
-	}
 	require.Eventually(t, func() bool { return len(s.seen()) > 100 }, time.Minute, time.Millisecond)
-	require.Empty(t, passed())
+	require.Empty(t, s.passed(run))
 	stop, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, first.Stop(stop))
-	require.Eventually(t, func() bool { return len(passed()) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.passed(run)) == 1 }, time.Minute, 10*time.Millisecond)
 	s.worker("first", 1)
-	require.Eventually(t, func() bool { return len(passed()) == 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.passed(run)) == 0 }, time.Minute, 10*time.Millisecond)
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
 	require.Equal(t, []string{"first"}, sum.PassedOver)
