@@ -58,7 +58,9 @@ internal/payload               .
 internal/logkey
 store                          . internal/contract
 internal/skip
+gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait
+gpu/mps
 store/s3test
 internal/contract              .
 codec

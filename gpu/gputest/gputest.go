@@ -1,8 +1,8 @@
 // Package gputest gives tests a machine with GPUs on a host without any: the C compiler builds a shared library that stands in for
 // the NVIDIA driver's and answers what a state file says.
 //
-// It owns the library's source, the built copy in the temporary folder and the state file of each test. It never loads the library
-// and imports nothing of the product. A Machine ends with its test; the built copy stays for the next run.
+// It owns the libraries' sources, the built copies in the temporary folder and the state file of each test, and a program that stands
+// in for MPS. It never loads a library and imports nothing of the product. A Machine ends with its test; the built copy stays for the next run.
 package gputest
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,9 +24,16 @@ import (
 var (
 	//go:embed testdata/nvml.c
 	nvml []byte
+	//go:embed testdata/mps.c
+	mpsClient []byte
 	//go:embed testdata/cuda.c
 	cuda []byte
+	//go:embed testdata/mps.py
+	mpsControl []byte
 )
+
+// MPSControl is the name of the program that stands in for MPS. It lies in a Machine's Folder, for PATH.
+const MPSControl = "nvidia-cuda-mps-control"
 
 // StateVariable is the environment variable in which the NVML of this process finds its state file.
 const StateVariable = "GPUMUX_FAKE_NVML"
@@ -104,11 +112,14 @@ func Prepare(t testing.TB, s State) *Machine {
 		}
 	}
 	for name, target := range map[string]string{
-		"libnvidia-ml.so.1": m.Library, "libcuda.so.1": build(t, "libcuda.so.1", cuda), "state": m.File,
+		"libnvidia-ml.so.1": m.Library, "libcuda.so.1": build(t, "libcuda.so.1", slices.Concat(mpsClient, cuda)), "state": m.File,
 	} {
 		if err := os.Symlink(target, filepath.Join(m.Folder, name)); err != nil {
 			t.Fatalf("make a machine: %v", err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(m.Folder, MPSControl), append([]byte("#!/usr/bin/env python3\n"), mpsControl...), 0o755); err != nil {
+		t.Fatalf("make a machine: %v", err)
 	}
 	m.write()
 	return m

@@ -6,6 +6,9 @@
  *   mode UUID NUMBER              compute mode: 3 lets one process have a context, 2 none
  *   sick UUID CALL CODE           init, context, alloc or copy on the device returns the code; -1 never returns
  *
+ * mps.c, which is compiled with it, makes the process a client of the stand-in for MPS. A module has two kernels: illegal ends with
+ * error 700, and spin never ends.
+ *
  * It never takes a time or a size from a real device.
  */
 #define _GNU_SOURCE
@@ -32,6 +35,9 @@ static device devices[MAX_DEVICES];
 static block blocks[MAX_BLOCKS];
 static int visible, begun, nblocks;
 static device *current;
+/* kernel is the one that was launched last; sticky is the error with which one ended that ruined the context. */
+static int kernel, sticky;
+enum { ILLEGAL = 700, SPIN = -1 };
 
 static const char *state_file(void)
 {
@@ -83,15 +89,54 @@ static int failure(int code)
 	return code;
 }
 
+/* ruin makes an error sticky: for this process, or for all clients of its MPS server. */
+static int ruin(int code)
+{
+	if (code >= ILLEGAL && mps >= 0)
+		return mps_ask("fault %d\n", code);
+	if (code >= ILLEGAL)
+		sticky = code;
+	return code;
+}
+
 /* now is the code that a call on the device returns at this moment. */
 static int now(device *d, int call)
 {
 	device all[MAX_DEVICES];
+	int code = sticky ? sticky : mps_status();
 
+	if (code)
+		return code;
 	for (int i = read_state(all); i-- > 0;)
 		if (!strcmp(all[i].uuid, d->uuid))
-			return failure(all[i].fails[call]);
+			return ruin(failure(all[i].fails[call]));
 	return NO_DEVICE;
+}
+
+static const char *uuid_of(int ordinal) { return devices[ordinal].uuid; }
+
+/* own is what this process holds of a device, limit what its MPS server lets it hold, at most the device. */
+static u64 own(device *d)
+{
+	u64 sum = d->context;
+
+	for (int i = 0; i < nblocks; i++)
+		sum += blocks[i].device == (int)(d - devices) ? blocks[i].bytes : 0;
+	return sum;
+}
+
+static u64 limit(device *d)
+{
+	int at = (int)(d - devices);
+	u64 mine, theirs, least = d->total;
+
+	if (mps < 0)
+		return least;
+	mine = mps_entry(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), d->uuid, at, visible, uuid_of);
+	theirs = mps_entry(mps_limits, d->uuid, at, visible, uuid_of);
+	if (theirs && theirs < least)
+		least = theirs;
+	return mine && mine < least ? mine : least;
 }
 
 /* tell writes what this process holds to where the NVML stand-in reads it. */
@@ -109,9 +154,7 @@ static int tell(void)
 	if (!(file = fopen(tmp, "w")))
 		return 999;
 	for (int d = 0; d < visible; d++) {
-		u64 sum = devices[d].context;
-		for (int i = 0; i < nblocks; i++)
-			sum += blocks[i].device == d ? blocks[i].bytes : 0;
+		u64 sum = own(&devices[d]);
 		if (sum)
 			fprintf(file, "%s %llu\n", devices[d].uuid, sum);
 	}
@@ -176,8 +219,9 @@ int cuInit(unsigned flags)
 	for (int i = 0; i < visible; i++)
 		if (devices[i].init)
 			return failure(devices[i].init);
-	begun = visible > 0;
-	return begun ? OK : NO_DEVICE;
+	int code = visible > 0 ? mps_join() : NO_DEVICE;
+	begun = !code;
+	return code;
 }
 
 int cuDeviceGetCount(int *count) { *count = visible; return begun ? OK : UNINITIALIZED; }
@@ -196,9 +240,11 @@ int cuDevicePrimaryCtxRetain(void **made, int ordinal)
 
 	if (code)
 		return code;
-	if (d->mode == PROHIBITED || (d->mode == EXCLUSIVE && they > 0))
+	if (d->mode == EXCLUSIVE && mps < 0 && mps_daemon)
+		return MPS_CONNECTION;
+	if (d->mode == PROHIBITED || (d->mode == EXCLUSIVE && they > 0 && mps < 0))
 		return UNAVAILABLE;
-	if (!d->context && taken + context > d->total)
+	if (!d->context && (taken + context > d->total || context > limit(d)))
 		return MEMORY;
 	d->context = context;
 	*made = d;
@@ -220,12 +266,10 @@ int cuMemAlloc_v2(u64 *pointer, size_t bytes)
 
 	if (code)
 		return code;
-	taken = others(current, &they) + current->context;
+	taken = others(current, &they) + own(current);
 	while (free < nblocks && blocks[free].bytes)
 		free++;
-	for (int i = 0; i < nblocks; i++)
-		taken += blocks[i].bytes;
-	if (free == MAX_BLOCKS || taken + bytes > current->total)
+	if (free == MAX_BLOCKS || taken + bytes > current->total || own(current) + bytes > limit(current))
 		return MEMORY;
 	if (free == nblocks)
 		nblocks++;
@@ -258,8 +302,6 @@ int cuMemsetD8_v2(u64 pointer, unsigned char value, size_t bytes)
 	return current ? OK : NO_CONTEXT;
 }
 
-int cuCtxSynchronize(void) { return current ? OK : NO_CONTEXT; }
-
 static int copy(u64 pointer, void *host, size_t bytes, int up)
 {
 	block *b = pointer >= 1 && pointer <= (u64)nblocks ? &blocks[pointer - 1] : NULL;
@@ -283,12 +325,38 @@ int cuMemGetInfo_v2(size_t *left, size_t *total)
 
 	if (!current)
 		return NO_CONTEXT;
-	taken = others(current, &they) + current->context;
-	for (int i = 0; i < nblocks; i++)
-		taken += blocks[i].bytes;
+	taken = others(current, &they) + own(current);
 	*total = current->total;
 	*left = taken < current->total ? current->total - taken : 0;
+	taken = limit(current) - (own(current) < limit(current) ? own(current) : limit(current));
+	if (taken < *left)
+		*left = taken;
 	return OK;
+}
+
+int cuModuleLoadData(void **module, const void *image) { *module = current; return image ? OK : INVALID; }
+
+int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+	*function = (void *)(long)(!strcmp(name, "spin") ? SPIN : ILLEGAL);
+	return module ? OK : INVALID;
+}
+
+int cuLaunchKernel(void *function) { kernel = (int)(long)function; return current ? OK : NO_CONTEXT; }
+
+int cuCtxSynchronize(void)
+{
+	int code = !current ? NO_CONTEXT : sticky ? sticky : mps_status();
+
+	if (!code && kernel > 0)
+		code = ruin(kernel);
+	if (!code && kernel == SPIN && mps < 0)
+		code = failure(SPIN);
+	else if (!code && kernel == SPIN)
+		for (code = mps_ask("busy\n"); !code; code = mps_status())
+			usleep(2000);
+	kernel = 0;
+	return code;
 }
 
 int cuGetErrorString(int code, const char **text)
@@ -303,7 +371,13 @@ int cuGetErrorString(int code, const char **text)
 	case ORDINAL: *text = "invalid device ordinal"; break;
 	case NO_CONTEXT: *text = "invalid device context"; break;
 	case 214: *text = "uncorrectable ECC error encountered"; break;
+	case ILLEGAL: *text = "an illegal memory access was encountered"; break;
 	case 802: *text = "system not yet initialized"; break;
+	case MPS_CONNECTION: *text = "MPS client failed to connect to the MPS control daemon or the MPS server"; break;
+	case MPS_RPC: *text = "the remote procedural call between the MPS server and the MPS client failed"; break;
+	case 807: *text = "MPS server is not ready to accept new MPS client requests"; break;
+	case 808: *text = "the hardware resources required to create MPS client have been exhausted"; break;
+	case 810: *text = "the MPS client has been terminated by the server"; break;
 	case 999: *text = "unknown error"; break;
 	default: *text = NULL; return INVALID;
 	}

@@ -1,0 +1,238 @@
+// Package mps speaks with the control daemon of NVIDIA's Multi-Process Service.
+//
+// It owns the words of the daemon: how one is started, the commands on its standard input, and what its log says. It keeps nothing
+// running by itself and imports nothing else of gpumux. Every call ends with its context.
+package mps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Program is the daemon, and what hands it commands.
+	Program = "nvidia-cuda-mps-control"
+	// DefaultPipe is where clients look for a daemon when nothing says another folder.
+	DefaultPipe = "/tmp/nvidia-mps"
+	// PipeVariable and LogVariable name its folders to the daemon and to clients.
+	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
+	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
+	// LimitVariable bounds a client's device memory, and ThreadsVariable its share of the multiprocessors in percent.
+	LimitVariable   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+	ThreadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+)
+
+// MostClients is how many contexts a server has on a device of the Volta generation or later.
+const MostClients = 48
+
+// ErrNone says that no daemon answers in the pipe directory.
+var ErrNone = errors.New("no MPS control daemon answers")
+
+// Status is the state of a server.
+type Status string
+
+// The states of a server. One in fault takes no clients until all that it has have exited.
+const (
+	Initializing Status = "INITIALIZING"
+	Active       Status = "ACTIVE"
+	Fault        Status = "FAULT"
+)
+
+// Daemon is a control daemon, whether it runs or not.
+type Daemon struct {
+	// Program is its path. Default: Program in PATH.
+	Program string
+	// Pipe is the folder by which clients find it, Log the one that it logs to. Log is empty for the daemon of somebody else.
+	Pipe, Log string
+	// Device is the UUID of the GPU that a daemon serves which is to be started.
+	Device string
+}
+
+// Listens reports whether a folder is the pipe directory of a daemon; it may have died.
+func Listens(pipe string) bool {
+	_, err := os.Stat(filepath.Join(pipe, "control"))
+	return err == nil
+}
+
+// Argv starts the daemon in the foreground, with Environ.
+func (d Daemon) Argv() []string { return []string{d.program(), "-f"} }
+
+func (d Daemon) program() string {
+	if d.Program == "" {
+		return Program
+	}
+	return d.Program
+}
+
+// Environ is the environment of the daemon.
+func (d Daemon) Environ() []string {
+	list := append(inherited(), PipeVariable+"="+d.Pipe)
+	if d.Log != "" {
+		list = append(list, LogVariable+"="+d.Log)
+	}
+	if d.Device != "" {
+		list = append(list, "CUDA_VISIBLE_DEVICES="+d.Device)
+	}
+	return list
+}
+
+// Ask hands the daemon one command and returns the lines that it prints.
+func (d Daemon) Ask(ctx context.Context, command string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, d.program())
+	cmd.Stdin = strings.NewReader(command + "\n")
+	cmd.Env = d.Environ()
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	lines := strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' || r == '\r' })
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("ask the MPS daemon in %s for %s: %w", d.Pipe, command, context.Cause(ctx))
+	case strings.Contains(string(out), "Cannot find MPS control daemon"):
+		return nil, fmt.Errorf("%w in %s", ErrNone, d.Pipe)
+	case err != nil:
+		return nil, fmt.Errorf("ask the MPS daemon in %s for %s: %w: %s", d.Pipe, command, err, strings.Join(lines, "; "))
+	}
+	return lines, nil
+}
+
+// inherited is what of this process's environment the programs get.
+func inherited() (list []string) {
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
+// numbers are the process numbers that a command prints, one per line.
+func (d Daemon) numbers(ctx context.Context, command string) ([]int, error) {
+	lines, err := d.Ask(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, line := range lines {
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			return nil, fmt.Errorf("the MPS daemon in %s answered %s with %q", d.Pipe, command, line)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// Servers are the process numbers of the servers: none before the first client, and one after.
+func (d Daemon) Servers(ctx context.Context) ([]int, error) { return d.numbers(ctx, "get_server_list") }
+
+// Clients are the process numbers of a server's clients, in the process namespace of the daemon.
+func (d Daemon) Clients(ctx context.Context, server int) ([]int, error) {
+	return d.numbers(ctx, fmt.Sprintf("get_client_list %d", server))
+}
+
+// Status is the state of a server.
+func (d Daemon) Status(ctx context.Context, server int) (Status, error) {
+	lines, err := d.Ask(ctx, fmt.Sprintf("get_server_status %d", server))
+	if err != nil {
+		return "", err
+	}
+	text := strings.ToUpper(strings.TrimSpace(strings.Join(lines, " ")))
+	for _, s := range []Status{Fault, Initializing, Active} {
+		if strings.Contains(text, string(s)) {
+			return s, nil
+		}
+	}
+	return "", fmt.Errorf("the MPS daemon in %s says of its server %d: %s", d.Pipe, server, text)
+}
+
+// Ready reports whether the daemon takes clients: each of its servers is active, or it has none yet.
+func (d Daemon) Ready(ctx context.Context) (bool, error) {
+	servers, err := d.Servers(ctx)
+	for _, s := range servers {
+		status, err := d.Status(ctx, s)
+		if err != nil || status != Active {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// Terminate ends what a client of a server has on the device, so that the client can be killed. It then sees CUDA error 810.
+func (d Daemon) Terminate(ctx context.Context, server, client int) error {
+	_, err := d.Ask(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
+	return err
+}
+
+// TerminateThose ends all clients that are chosen.
+func (d Daemon) TerminateThose(ctx context.Context, chosen func(pid int) bool) error {
+	servers, err := d.Servers(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range servers {
+		clients, err := d.Clients(ctx, s)
+		errs = append(errs, err)
+		for _, c := range clients {
+			if chosen(c) {
+				errs = append(errs, d.Terminate(ctx, s, c))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Quit lets the daemon end once it has no clients.
+func (d Daemon) Quit(ctx context.Context) error {
+	_, err := d.Ask(ctx, "quit")
+	return err
+}
+
+// LogSize is how long the log of the servers is, for a later Culprit.
+func (d Daemon) LogSize() int64 {
+	if info, err := os.Stat(filepath.Join(d.Log, "server.log")); d.Log != "" && err == nil {
+		return info.Size()
+	}
+	return 0
+}
+
+// The log has a line for each client's state too, which blames nobody. That it names the client of a fault is NVIDIA's word; how, is
+// not documented, so the line is recognised by its words.
+var (
+	blames   = regexp.MustCompile(`(?i)\b(?:fatal|fault|faulted|exception)\b`)
+	statuses = regexp.MustCompile(`(?i)\bstatus of client\b`)
+	client   = regexp.MustCompile(`(?i)\bclient \{?(\d+)\b`)
+)
+
+// Culprit is the process number of the client whose fault the log tells of behind an offset, or 0 where it names none, or several.
+func (d Daemon) Culprit(from int64) int {
+	text, err := os.ReadFile(filepath.Join(d.Log, "server.log"))
+	if d.Log == "" || err != nil {
+		return 0
+	}
+	var named []int
+	for line := range bytes.Lines(text[min(from, int64(len(text))):]) {
+		if m := client.FindSubmatch(line); m != nil && blames.Match(line) && !statuses.Match(line) {
+			if pid, err := strconv.Atoi(string(m[1])); err == nil && !slices.Contains(named, pid) {
+				named = append(named, pid)
+			}
+		}
+	}
+	if len(named) != 1 {
+		return 0
+	}
+	return named[0]
+}
+
+// Limit is a client's memory limit on the one device that it sees. An entry for another would drop the limit.
+func Limit(bytes uint64) string { return fmt.Sprintf("0=%dM", bytes>>20) }
