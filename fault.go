@@ -82,6 +82,8 @@ type Fault struct {
 	Blameless bool `json:"blameless,omitempty"`
 	// Suspect says that the device may have caused the fault, as far as the process's last words tell.
 	Suspect bool `json:"-"`
+	// Wide says that the fault has reached every process that shares an MPS server with this one.
+	Wide bool `json:"-"`
 }
 
 // itemBytes is the most bytes of an item that a fault keeps.

@@ -121,17 +121,23 @@ func (s *Slot) awaitCommand(ctx context.Context, p *occupant, call Call) (status
 		late = timer.C
 	}
 	var death *diagnosis.Evidence
-	select {
-	case <-p.Exited:
-		status = p.Status.Sys().(syscall.WaitStatus)
-		if status.Signaled() {
-			death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.Out.Tail()}
+	for ended := false; !ended && death == nil; {
+		select {
+		case <-p.Exited:
+			ended, status = true, p.Status.Sys().(syscall.WaitStatus)
+			if status.Signaled() {
+				death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: p.Out.Tail()}
+			}
+		case <-late:
+			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}
+		case <-s.doom:
+			if why := s.doomedNow(); why != "" {
+				death = &diagnosis.Evidence{Recycled: why}
+			}
+		case <-ctx.Done():
+			s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
+			return status, context.Cause(ctx)
 		}
-	case <-late:
-		death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", call.timeout())}
-	case <-ctx.Done():
-		s.abandon(ctx, "call ended: "+context.Cause(ctx).Error())
-		return status, context.Cause(ctx)
 	}
 	if err := s.endLapsed(call); err != nil {
 		return status, err

@@ -28,7 +28,7 @@ func (s *Slot) diagnose(p *occupant, e *diagnosis.Evidence) *gpumux.Fault {
 
 // faultFrom makes a fault of this slot from all the evidence.
 func (s *Slot) faultFrom(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
-	e.Lent, e.OnCPU = p.Memory.Budget > s.o.Memory, s.o.Device == "CPU"
+	e.Lent, e.OnCPU, e.MPS = p.Memory.Budget > s.o.Memory, s.o.Device == "CPU", s.o.MPS
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	s.spread(d, &fault)
@@ -49,7 +49,7 @@ func (s *Slot) faultFrom(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 
 // spread says who else may be to blame than the item.
 func (s *Slot) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
-	fault.Blameless = d.Blameless
+	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
 	// A device that hangs lets every item run out of time.
 	fault.Suspect = s.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
 }

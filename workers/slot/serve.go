@@ -64,6 +64,10 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 	for !f.gather(max(1, f.least), max(1, f.size)) {
 		select {
 		case <-f.intake.news:
+		case <-s.doom:
+			if why := s.doomedNow(); why != "" {
+				s.retire(false, why)
+			}
 		case <-tick.C:
 			if err := f.call.lapsed(); err != nil {
 				return false, err
@@ -146,6 +150,8 @@ func (s *Slot) work(ctx context.Context, p *occupant, f *flow) error {
 			continue
 		case h := <-p.Heard:
 			then = func() error { return s.hear(p, f, h) }
+		case <-s.doom:
+			then = func() error { return s.failDoomed(p, f) }
 		case <-late.C:
 			then = func() error { return s.late(p, f, timeout) }
 		case <-tick.C:

@@ -46,6 +46,10 @@ type Options struct {
 	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
 	Capped func(session.Cap)
 	Loaded func(task string, bytes int64)
+	// MPS says that processes share an MPS server with those of other slots. Ending is called once before a process is killed, with
+	// whether another is one of its; it has to return soon. Default: nothing.
+	MPS    bool
+	Ending func(ours func(pid int) bool)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *template.Set
 	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.
@@ -70,6 +74,8 @@ type Slot struct {
 	log   *zap.Logger
 	calls chan request
 	gone  chan struct{}
+	// doom wakes a call whose process may be doomed.
+	doom chan struct{}
 	// life ends with Stop, and with it the context of a call that is served then.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -77,7 +83,11 @@ type Slot struct {
 	mu    sync.Mutex // guards what follows, which only the owner goroutine writes
 	state State
 	task  string
+	pid   int
 	stats Stats
+	// doomed is the process, by its number in stats, that Recycle ends, and why it does.
+	doomed    int64
+	doomedFor string
 	// lingering says that a killed process does not end: the slot reclaims, whatever its owner goroutine was about.
 	lingering bool
 
@@ -120,7 +130,7 @@ func New(o Options) *Slot {
 	}
 	s := &Slot{
 		o: o, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
-		calls: make(chan request), gone: make(chan struct{}),
+		calls: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	if s.templates = o.Templates; s.templates == nil {

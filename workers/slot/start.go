@@ -77,7 +77,7 @@ func (s *Slot) granted(call Call) session.Options {
 	o := session.Options{
 		Slot: s.o.Name, Device: s.o.Device, Memory: s.budget(call), Room: cmp.Or(call.Room, s.o.Room), Mode: call.mode(s.o.Mode),
 		Env: s.o.Env, Home: s.o.Home, Runtime: s.o.Runtime, Watch: s.o.Watch, Cgroups: s.o.Cgroups, Capped: s.o.Capped,
-		Sweeper: s.o.Sweeper, StartLimit: s.o.StartLimit, Patience: s.o.patience, Log: s.o.Log,
+		Ending: s.o.Ending, Sweeper: s.o.Sweeper, StartLimit: s.o.StartLimit, Patience: s.o.patience, Log: s.o.Log,
 	}
 	if call.Env != nil {
 		o.Env = call.Env
@@ -186,7 +186,7 @@ func (s *Slot) occupy(p *occupant) {
 	p.Patience, p.Lingers = s.o.patience, s.lingers
 	s.mu.Lock()
 	s.stats.Processes++
-	s.task = p.Task.Name
+	s.task, s.pid = p.Task.Name, p.PID
 	s.mu.Unlock()
 }
 

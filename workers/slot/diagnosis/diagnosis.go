@@ -58,6 +58,8 @@ type Evidence struct {
 	Peak, Budget    int64
 	TimedOut        bool
 	Canceled        bool
+	// Recycled says why the process was ended for a reason outside of it.
+	Recycled string
 	// Protocol says how the process broke the protocol, or why a command's output is no result.
 	Protocol string
 	// Tail is the last output of the process.
@@ -123,6 +125,10 @@ func judge(e Evidence) Diagnosis {
 	switch {
 	case e.Canceled:
 		return plain(gpumux.Canceled, "the map was cancelled while the item ran")
+	case e.Recycled != "":
+		d := plain(gpumux.Crash, e.Recycled)
+		d.Poisoned, d.Blameless = true, true
+		return d
 	case e.HostLeft > 0:
 		return plain(gpumux.HostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
 			gpumux.Size(e.HostLeft), gpumux.Size(e.Peak)))

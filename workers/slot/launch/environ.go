@@ -117,7 +117,8 @@ func (t Task) byIndex(uuids string) string {
 	return strings.Join(names, ",")
 }
 
-// locked names belong to the slot: which device it sits on is not the task's to say.
+// locked names belong to the slot: which device it sits on, and what it may have of it, is not the task's to say.
 func locked(name string) bool {
-	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
+	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_") ||
+		strings.HasPrefix(name, "GPUMUX_")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ type Process struct {
 	Patience time.Duration
 	Lingers  func()
 
+	ending  sync.Once
 	mark    mark
 	process *os.Process
 	killed  time.Time // when a wait for its end began
@@ -44,6 +46,9 @@ type Options struct {
 	Memory  gpumux.Size
 	// User is the user that it runs as; nil is the worker's.
 	User *User
+	// Ending is called once before the process and its group are killed, with whether a process is one of its. It has to return soon.
+	// Default: nothing.
+	Ending func(ours func(pid int) bool)
 	// Exposure is its handicap against the worker when memory runs out, in thousandths of the memory.
 	Exposure int
 	Log      *zap.Logger
@@ -158,10 +163,25 @@ func (p *Process) Follow(gone func()) {
 
 // Signal reaches the group of a process that has not ended. The number of an ended one may be in use again.
 func (p *Process) Signal(signal syscall.Signal) {
+	if signal == syscall.SIGKILL {
+		p.Announce()
+	}
 	select {
 	case <-p.Exited:
 	default:
 		killGroup(p.PID, signal)
+	}
+}
+
+// Announce calls Ending, if nobody has. Kill does; it is for other signals that end a process at once.
+func (p *Process) Announce() {
+	select {
+	case <-p.Exited:
+		return
+	default:
+	}
+	if p.o.Ending != nil {
+		p.ending.Do(func() { p.o.Ending(p.owns) })
 	}
 }
 

@@ -203,6 +203,12 @@ func children() []int {
 	return pids
 }
 
+// owns reports whether a process is this one, in its group, or marked as its descendant.
+func (p *Process) owns(pid int) bool {
+	ours, _, _ := numbered(pid, p.mark)
+	return ours || groupOf(pid) == p.PID
+}
+
 func groupOf(pid int) int {
 	group, err := syscall.Getpgid(pid)
 	if err != nil {

@@ -15,10 +15,11 @@ type Sweeper struct {
 	number uint64
 	log    *zap.Logger
 
-	mu     sync.Mutex // guards what follows
-	shell  *shell
-	closed bool
-	done   sync.WaitGroup
+	mu      sync.Mutex // guards what follows
+	folders []string
+	shell   *shell
+	closed  bool
+	done    sync.WaitGroup
 }
 
 // NewSweeper makes the sweeper of one worker's slots; its shell starts with the first of their processes. Log may be nil.
@@ -45,6 +46,17 @@ func (s *Sweeper) newMark() (mark, error) {
 		}
 	}
 	return mark{rand.Text(), processNumber(s.number), s.number}, nil
+}
+
+// Remove lets a folder be removed too when this program dies.
+func (s *Sweeper) Remove(folder string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folders = append(s.folders, folder)
+	if s.shell == nil {
+		return s.start()
+	}
+	return s.shell.tell(folder)
 }
 
 // Close ends the shell without a sweep and returns when it is gone. The slots must have stopped before.

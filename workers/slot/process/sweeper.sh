@@ -1,6 +1,6 @@
 #!/bin/sh
 # Kills every descendant of a worker's task processes once the worker is gone, however it died. The kernel kills the task
-# processes themselves at that moment. Standard input ends with the worker.
+# processes themselves at that moment. Standard input ends with the worker; its lines are folders to remove then.
 #
 # Arguments: the mark in the environment (NAME=value), the mark in the hard limit on file locks (0 for none), the worker's own
 # process group.
@@ -29,7 +29,10 @@ slay() {
   return 0
 }
 
-read -r _
+shift $#
+while read -r folder; do
+  set -- "$@" "$folder"
+done
 # A process may fork while it is being found: only several looks that find nothing are the end.
 looks=0 quiet=0
 while [ $looks -lt 200 ] && [ $quiet -lt 5 ]; do
@@ -38,3 +41,4 @@ while [ $looks -lt 200 ] && [ $quiet -lt 5 ]; do
     slay "$file" && quiet=0
   done
 done
+[ $# -eq 0 ] || rm -rf -- "$@"

@@ -44,6 +44,9 @@ func (s *Sweeper) start() error {
 	}
 	now := &shell{pid: cmd.Process.Pid, started: time.Now(), pipe: w}
 	s.shell = now
+	for _, folder := range s.folders {
+		_ = now.tell(folder) // a shell that has ended already is replaced
+	}
 	s.done.Go(func() {
 		state := await(cmd.Process)
 		s.ended(now, state)
@@ -72,6 +75,14 @@ func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
 			s.log.Warn("no sweeper could be started; the next task process tries again", zap.String(logkey.Why, err.Error()))
 		}
 	})
+}
+
+// tell names a folder to remove.
+func (s *shell) tell(folder string) error {
+	if _, err := fmt.Fprintln(s.pipe, folder); err != nil {
+		return fmt.Errorf("tell the sweeper of %s: %w", folder, err)
+	}
+	return nil
 }
 
 func (s *shell) kill() {

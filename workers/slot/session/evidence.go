@@ -88,6 +88,9 @@ func (p *Session) End(kindly bool, grace time.Duration) {
 		// Asked on the wire, it can finish its own way; told by a signal, it is in the middle of something.
 		p.Say(wire.Stop{})
 	} else {
+		if p.conn == nil {
+			p.Announce() // a command may die of it in the middle of a kernel
+		}
 		p.Signal(syscall.SIGTERM)
 	}
 	select {

@@ -89,6 +89,10 @@ func (p *Session) watch() {
 	}
 	p.Memory.Watched = p.o.Watch.Follow(p.o.Device, p.PID, p.o.Memory, func(over Over) {
 		p.Memory.over.Store(&over)
+		if p.o.Ending != nil {
+			go p.Signal(syscall.SIGKILL) // the watch has others to look at
+			return
+		}
 		p.Signal(syscall.SIGKILL)
 	})
 }

@@ -28,10 +28,11 @@ type Options struct {
 	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py.
 	Env           map[string]string
 	Home, Runtime string
-	// Watch, Cgroups and Capped may be nil.
+	// Watch, Cgroups, Capped and Ending may be nil.
 	Watch   Watch
 	Cgroups *process.Cgroups
 	Capped  func(Cap)
+	Ending  func(ours func(pid int) bool)
 	Sweeper *process.Sweeper
 	// StartLimit bounds the start, imports included.
 	StartLimit time.Duration
@@ -158,7 +159,7 @@ func (p *Session) start(run process.Command, exposure int) error {
 // options are what a process gets of the system. A budget of the host's memory is a cgroup's limit too, where there are any.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
-		Sweeper: p.o.Sweeper, Memory: p.o.Memory, User: p.Task.User, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Slot)),
+		Sweeper: p.o.Sweeper, Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Slot)),
 	}
 	if p.o.Memory > 0 && p.o.Device == "CPU" {
 		c.Cgroups = p.o.Cgroups
