@@ -32,14 +32,15 @@ starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config
 starter                        . codec internal/contract internal/payload store
-workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/template workflows
+workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
 workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/logkey workers/slot
 workers/contact                . internal/contract workers/slot
-workers/config                 . codec gpu workers/slot/launch workers/slot/process
+workers/config                 . codec gpu workers/sharing workers/slot/launch workers/slot/process
+workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          workers/slot
 workers/slot                   . internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session

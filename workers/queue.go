@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -116,7 +117,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		o.Tuner = newTuner(s)
 		run := &runner{
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
-			metrics: w.metrics, log: w.log,
+			metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 			examine: func(ctx context.Context, group string, fault *gpumux.Fault) string {
 				return guard.Examine(ctx, pl, group, fault.Kind == gpumux.DeviceLost)
 			},

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -37,6 +38,8 @@ type runner struct {
 	// allowance is the memory that a process of a task takes on a model of device beside its data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
+	// share is what the pool has of a group.
+	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they do.
 	examine func(ctx context.Context, group string, fault *gpumux.Fault) string
 	log     *zap.Logger
@@ -64,6 +67,11 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		return err
 	}
 	defer r.pool.Release(h)
+	share := r.share(h.Group)
+	turn, err := share.Await(ctx)
+	if err != nil {
+		return err
+	}
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
@@ -83,6 +91,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	err = h.Run(ctx, in)
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
+		share.Siblings(ctx, turn, fault)
 		r.acquit(ctx, h, fault)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
@@ -26,7 +27,8 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	}
 	log, tasks := zap.NewNop(), tasksIn("", "t")
 	return &runner{
-		pool: p, tasks: tasks, halt: context.Background(), log: log,
+		share: func(string) sharing.Share { return sharing.None },
+		pool:  p, tasks: tasks, halt: context.Background(), log: log,
 		contact:   contact.New(nil, now, log),
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
 		examine: func(context.Context, string, *gpumux.Fault) string { return "" },

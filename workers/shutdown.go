@@ -94,6 +94,13 @@ func (w *Worker) endProcesses(well bool) error {
 	if w.templates != nil {
 		errs = append(errs, w.await("a process that others are forked from has not ended", w.templates.Close))
 	}
+	if w.sharing != nil {
+		closed := make(chan error, 1)
+		errs = append(errs, w.await("an MPS daemon has not ended", func() { closed <- w.sharing.Close() }))
+		if len(closed) > 0 {
+			errs = append(errs, <-closed)
+		}
+	}
 	if err := errors.Join(errs...); err != nil || !well || w.sweeper == nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,7 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
@@ -95,6 +97,8 @@ type Worker struct {
 	memory    *memory.Enforcer
 	templates *template.Set
 	sweeper   *process.Sweeper
+	sharing   *sharing.Host
+	shares    map[shareKey]sharing.Share
 	suppliers []*supplier
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
@@ -192,6 +196,9 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}, contact.Uptime, w.log)
 	w.guards.Go(func() { w.contact.Run(guarding) })
+	if err := w.shareDevices(ctx); err != nil {
+		return err
+	}
 	if err := w.serve(w.openPools(ctx, guarding, runtime)); err != nil {
 		return err
 	}
@@ -222,25 +229,6 @@ func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queue
 	guard.Begin(ctx)
 	w.guards.Go(func() { guard.Run(guarding) })
 	return queues
-}
-
-// tryDevice probes a device.
-func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
-	if w.inventory.Static() {
-		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
-	}
-	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper}
-	for _, p := range w.placements {
-		for _, g := range p.Groups {
-			if slices.ContainsFunc(g.Devices, func(d gpu.Device) bool { return d.UUID == uuid }) {
-				prober.User = p.RunAs
-			}
-		}
-	}
-	began := time.Now()
-	found := prober.Try(ctx, uuid)
-	w.metrics.Probed(found.Outcome(), time.Since(began))
-	return found
 }
 
 // serve asks Temporal for the work of the queues, and of the worker's own.
@@ -331,7 +319,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 
 // newHandle makes one slot of a pool on a group of devices.
 func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
-	alone := p.Pool
+	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
 		of := p.Pool
@@ -339,16 +327,22 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		return environment(of, g, room), room
+		env := environment(of, g, room)
+		maps.Copy(env, share.Env(of.Memory, whole))
+		return env, room
 	}
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
 		Runtime: runtime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-		Log: w.log.With(zap.String(logkey.Pool, p.Name)),
+		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
+	}
+	if o.MPS {
+		o.Ending = share.End
 	}
 	w.memory.Confine(&o, p, g)
 	runs, held := slot.New(o), &pool.Peak{}
+	share.Join(runs)
 	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
 	var devices []string
 	for _, d := range g.Devices {

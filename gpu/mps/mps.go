@@ -236,3 +236,21 @@ func (d Daemon) Culprit(from int64) int {
 
 // Limit is a client's memory limit on the one device that it sees. An entry for another would drop the limit.
 func Limit(bytes uint64) string { return fmt.Sprintf("0=%dM", bytes>>20) }
+
+// LimitOf is the limit in bytes that a list of such entries has for a device, or 0. The list is for a process that sees all devices.
+func LimitOf(list string, index int, uuid string) uint64 {
+	for entry := range strings.SplitSeq(list, ",") {
+		name, size, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		if name != strconv.Itoa(index) && !strings.EqualFold(name, uuid) || size == "" {
+			continue
+		}
+		shift := map[byte]int{'K': 10, 'M': 20, 'G': 30}
+		digits := strings.TrimRight(strings.ToUpper(size), "KMGB")
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if unit := strings.ToUpper(size[len(digits):]); err == nil && unit != "" {
+			return n << shift[unit[0]]
+		}
+		return 0
+	}
+	return 0
+}

@@ -95,9 +95,9 @@ func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
 		for i, p := range pools {
-			if p.Sharing == "exclusive" && len(pools) > 1 {
+			if p.Strategy().Alone() && len(pools) > 1 {
 				other := pools[(i+1)%len(pools)].Name
-				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "exclusive, but pool %s uses %s too; give them different devices", other, d)
+				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "%s, but pool %s uses %s too; give them different devices", p.Sharing, other, d)
 				break
 			}
 		}

@@ -1,10 +1,7 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/gpumux/gpumux/gpu"
 )
@@ -20,26 +17,25 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 		if err != nil {
 			continue // its health is looked at when the worker starts
 		}
-		slots, at := 0, ""
+		processes, served, at := 0, 0, ""
 		for _, p := range placements {
-			if p.uses(d) {
-				slots += p.Most
-				at = fmt.Sprintf("pools[%d]", p.index)
+			if !p.uses(d) {
+				continue
+			}
+			at = fmt.Sprintf("pools[%d]", p.index)
+			if n := p.Strategy().Processes(p.Most); n > 0 {
+				processes += n
+			} else {
+				served = 1 // the server is one process, whosever clients it has
 			}
 		}
 		switch {
 		case status.ComputeMode == "prohibited":
 			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
 				d, d.UUID)
-		case slots > 1 && status.ComputeMode == "exclusive_process" && !servedByMPS():
-			r.add(at+".slots", "%d on %s, which is in compute mode exclusive_process and lets one process in; use slots: 1, set nvidia-smi -i %s"+
-				" -c DEFAULT, or start an MPS daemon", slots, d, d.UUID)
+		case processes+served > 1 && status.ComputeMode == "exclusive_process":
+			r.add(at+".slots", "%d on %s, which is in compute mode exclusive_process and lets one process in; use slots: 1, sharing: mps in all pools"+
+				" on it, or set nvidia-smi -i %s -c DEFAULT", processes+served, d, d.UUID)
 		}
 	}
-}
-
-// servedByMPS reports whether an MPS daemon runs where CUDA looks for it. It is the one process then.
-func servedByMPS() bool {
-	_, err := os.Stat(filepath.Join(cmp.Or(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "/tmp/nvidia-mps"), "control"))
-	return err == nil
 }

@@ -64,7 +64,7 @@ store: /var/lib/gpumux
 pools:
   - {name: GPU}
   - {name: a, devices: [7]}
-  - {name: a, devices: [GPU-aaaa], mode: fast, hygiene: none, sharing: mps}
+  - {name: a, devices: [GPU-aaaa], mode: fast, hygiene: none, threads: 50%}
   - {devices: cpu, sharing: wild, gpus_per_slot: 2}
   - {name: d, devices: [0, 1], gpus_per_slot: -1}
 tasks:
@@ -77,9 +77,9 @@ tasks:
   FILE:7: pools[2].name: "a" is the name of an earlier pool too; give each pool its own
   FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
   FILE:7: pools[2].hygiene: "none" is unknown; use on or off
-  FILE:7: pools[2].sharing: "mps" is not available in this version; use default or exclusive (an instance of a GPU in MIG mode can be named in devices)
+  FILE:7: pools[2].threads: 50% without sharing: mps; nothing else keeps a process to a share of the multiprocessors
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
-  FILE:8: pools[3].sharing: "wild" is unknown; use default or exclusive
+  FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
   FILE:9: pools[4].gpus_per_slot: -1 is below 1`},
 		"slots: auto": {`
@@ -108,8 +108,8 @@ tasks:
   embed: {python: "embed.py:embed"}
 `, `4 mistakes in FILE
   FILE:4: pools[1].memory: 4 × 16GiB in pool a + 2 × 16GiB in pool b is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
-  FILE:5: pools[2].slots: 2 slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default
   FILE:5: pools[2].sharing: exclusive, but pool d uses 1 (GPU-bbbb, H100) too; give them different devices
+  FILE:5: pools[2].slots: 2 slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default
   FILE:7: pools[4].memory: 2 × 40GiB in pool e is more than the 64GiB of cpu (host); lower memory or slots`},
 		"groups that do not divide": {`
 pools: [{name: a, gpus_per_slot: 3}]

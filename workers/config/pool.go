@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
@@ -36,8 +37,10 @@ type Pool struct {
 	Mode gpumux.Mode `yaml:"mode"`
 	// Hygiene is on or off, for tasks that don't say. Default on.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
-	// Sharing is default, or exclusive: one slot per device, and no other pool of the file on it. Default "default".
+	// Sharing is how slots share a device: default, exclusive, mps or mig. Default "default".
 	Sharing string `yaml:"sharing"`
+	// Threads is what each slot may use of a GPU's multiprocessors at most, with sharing mps. Default: twice its part.
+	Threads sharing.Percent `yaml:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
 	// User is the user of the tasks that name none. Default: the worker's user.
@@ -145,6 +148,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			placements[i].Fit, placements[i].Most = p.capacity(placements)
 		}
 	}
+	c.checkSharing(placements, r)
 	checkComputeModes(placements, inventory, r)
 	return placements
 }
@@ -204,19 +208,8 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".placement", "%q is unknown; use spread or pack", p.Placement)
 	}
 	checkHygiene(at+".hygiene", p.Hygiene, r)
-	switch p.Sharing {
-	case "", "default":
-	case "exclusive":
-		if p.Slots == AutoSlots {
-			r.add(at+".slots", "auto with sharing: exclusive; an exclusive device has 1 slot, so leave slots out or use sharing: default")
-		}
-		if p.Slots > 1 {
-			r.add(at+".slots", "%d slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default", p.Slots)
-		}
-	case "mps", "mig":
-		r.add(at+".sharing", "%q is not available in this version; use default or exclusive (an instance of a GPU in MIG mode can be named in devices)", p.Sharing)
-	default:
-		r.add(at+".sharing", "%q is unknown; use default or exclusive", p.Sharing)
+	if _, err := sharing.Find(p.Sharing); err != nil {
+		r.add(at+".sharing", "%v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -91,6 +92,8 @@ type Prober struct {
 	// Home is their HOME. Default: the worker's.
 	Home    string
 	Sweeper *process.Sweeper
+	// Env is what a process on the device needs in its environment beside the device's name.
+	Env map[string]string
 	// Limit is how long a device may take to answer. Default 30 s.
 	Limit time.Duration
 }
@@ -119,10 +122,9 @@ func silent(uuid string, limit time.Duration) Probe {
 }
 
 func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
-	s := slot.New(slot.Options{
-		Name: "probe", Device: uuid, Home: p.Home, Sweeper: p.Sweeper, Grace: time.Second,
-		Env: map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-	})
+	env := map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+	maps.Copy(env, p.Env)
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Sweeper: p.Sweeper, Grace: time.Second, Env: env})
 	defer func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/sharing"
+)
+
+// Strategy is how the pool's slots share devices. A name that nobody knows was reported, and stands for the default.
+func (p Pool) Strategy() sharing.Strategy {
+	s, err := sharing.Find(p.Sharing)
+	if err != nil {
+		s, _ = sharing.Find("")
+	}
+	return s
+}
+
+// Use is what a pool's sharing is asked for.
+func (p Placement) Use(devices []gpu.Device) sharing.Use {
+	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
+}
+
+// checkSharing reports what the pools' ways to share cannot work with.
+func (c Config) checkSharing(placements []Placement, r *report) {
+	users := false
+	for _, t := range c.Tasks {
+		users = users || t.User != ""
+	}
+	for _, p := range placements {
+		at := fmt.Sprintf("pools[%d]", p.index)
+		use := p.Use(p.devices())
+		use.OtherUser = users || p.User != ""
+		var said []sharing.Problem
+		for _, problem := range p.Strategy().Check(use) {
+			if !slices.Contains(said, problem) {
+				said = append(said, problem)
+				r.add(at+"."+problem.Field, "%s", problem.Text)
+			}
+		}
+	}
+}

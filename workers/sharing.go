@@ -1,0 +1,70 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/health"
+	"github.com/gpumux/gpumux/workers/sharing"
+)
+
+// shareKey is a pool with a group of its devices.
+type shareKey struct{ pool, group string }
+
+// shareDevices makes the devices ready for what the pools' sharing says.
+func (w *Worker) shareDevices(ctx context.Context) error {
+	w.sharing = &sharing.Host{Sweeper: w.sweeper, Log: w.log, Status: w.inventory.Status}
+	if !w.inventory.Static() {
+		w.sharing.Probe = w.tryLimit
+	}
+	w.shares = map[shareKey]sharing.Share{}
+	for _, p := range w.placements {
+		for _, g := range p.Groups {
+			share, err := p.Strategy().Prepare(ctx, w.sharing, p.Use(g.Devices))
+			if err != nil {
+				return fmt.Errorf("pool %s: %w", p.Name, err)
+			}
+			w.shares[shareKey{p.Name, g.Name}] = share
+		}
+	}
+	return nil
+}
+
+// tryLimit probes a device with a slot's environment.
+func (w *Worker) tryLimit(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
+	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper, Env: env}
+	found := prober.Try(ctx, uuid)
+	return found.Free, found.Untried
+}
+
+// tryDevice probes a device, as a process of a slot there.
+func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
+	if w.inventory.Static() {
+		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
+	}
+	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper}
+	for _, p := range w.placements {
+		for _, g := range p.Groups {
+			if !slices.ContainsFunc(g.Devices, func(d gpu.Device) bool { return d.UUID == uuid }) {
+				continue
+			}
+			share := w.share(p, g)
+			prober.User, prober.Env = p.RunAs, share.Env(p.Memory, false)
+			if _, err := share.Await(ctx); err != nil {
+				return health.Probe{Device: uuid, Untried: err.Error()}
+			}
+		}
+	}
+	began := time.Now()
+	found := prober.Try(ctx, uuid)
+	w.metrics.Probed(found.Outcome(), time.Since(began))
+	return found
+}
+
+func (w *Worker) share(p config.Placement, g config.Group) sharing.Share {
+	return w.shares[shareKey{p.Name, g.Name}]
+}

@@ -1,0 +1,214 @@
+package sharing
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/gpu/mps"
+	"github.com/gpumux/gpumux/gpu/mps/mpstest"
+	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/workers/slot/process"
+)
+
+const uuid = "GPU-00000000-0000-0000-0000-000000000000"
+
+var device = gpu.Device{Kind: gpu.KindGPU, UUID: uuid, Memory: 16 << 30}
+
+// onMachine is a host whose driver is imitated, with clients for it.
+func onMachine(t *testing.T) (*Host, mpstest.Host) {
+	t.Helper()
+	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
+	for _, name := range []string{mps.PipeVariable, mps.LimitVariable, mps.ThreadsVariable} {
+		t.Setenv(name, "")
+	}
+	folder, err := os.MkdirTemp("", "m") // paths of sockets are short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
+	t.Setenv("TMPDIR", folder)
+	sweeper := process.NewSweeper(nil)
+	t.Cleanup(sweeper.Close)
+	h := &Host{Sweeper: sweeper, Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h, mpstest.Host{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
+}
+
+// member is a slot whose process is a client.
+type member struct {
+	*mpstest.Client
+	ended atomic.Bool
+}
+
+func (m *member) PID() int { return m.Client.PID }
+
+func (m *member) Recycle(context.Context, string) error {
+	m.Kill()
+	m.ended.Store(true)
+	return nil
+}
+
+// members are slots on a share, with their processes.
+func members(t *testing.T, clients mpstest.Host, s Share, n int) (list []*member) {
+	t.Helper()
+	for range n {
+		c, said := clients.Join(t, mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]})
+		require.Equal(t, "done", said)
+		m := &member{Client: c}
+		s.Join(m)
+		list = append(list, m)
+	}
+	return list
+}
+
+// A fault of one is the fault of all, idle ones included, and costs nobody an attempt but who did it.
+func TestMPS_Siblings(t *testing.T) {
+	h, clients := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	require.True(t, s.MPS())
+	for round := range 2 {
+		turn, err := s.Await(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, round, turn)
+		all := members(t, clients, s, 3)
+		culprit, sibling, idle := all[0], all[1], all[2]
+
+		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID}
+		s.Siblings(t.Context(), turn, own)
+		require.False(t, own.Blameless, "the server is well, so it is its own")
+
+		require.Equal(t, "running", culprit.Say("illegal"))
+		require.Equal(t, "error 700", culprit.Hear())
+		require.Equal(t, "error 700", sibling.Say("free"), "which tells nobody who did it")
+		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID, Wide: true, Suspect: true}
+		s.Siblings(t.Context(), turn, told)
+		require.True(t, told.Blameless)
+		require.False(t, told.Suspect)
+		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.Client.PID, Wide: true}
+		s.Siblings(t.Context(), turn, did)
+		require.False(t, did.Blameless)
+		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.Client.PID, Blameless: true}
+		s.Siblings(t.Context(), turn, ended)
+		require.True(t, ended.Blameless)
+
+		_, err = s.Await(t.Context())
+		require.NoError(t, err)
+		for i, m := range all {
+			require.True(t, m.ended.Load(), i)
+		}
+	}
+}
+
+// Where the log names nobody, it was who told of it first.
+func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
+	h, _ := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	first, second := &gpumux.Fault{Kind: gpumux.Crash, PID: 7, Wide: true}, &gpumux.Fault{Kind: gpumux.Crash, PID: 8, Wide: true}
+	s.Siblings(t.Context(), 0, first)
+	s.Siblings(t.Context(), 0, second)
+	require.False(t, first.Blameless)
+	require.True(t, second.Blameless)
+}
+
+func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
+	h, clients := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	d := mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]}
+	info, err := os.Stat(d.Pipe)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	members(t, clients, s, 1)[0].Kill()
+	servers, err := d.Servers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, servers, 1)
+	require.NoError(t, h.Close())
+	require.NoDirExists(t, filepath.Dir(filepath.Dir(d.Pipe)))
+	wait.For(t, func() bool { p, _ := os.FindProcess(servers[0]); return p.Signal(syscall.Signal(0)) != nil }, time.Minute, time.Millisecond)
+}
+
+func TestMPS_Limits(t *testing.T) {
+	h, clients := onMachine(t)
+	u := Use{Slots: 4, PerSlot: 1, Memory: 4 << 30, Devices: []gpu.Device{device}}
+	h.Probe = func(_ context.Context, id string, env map[string]string) (uint64, string) {
+		require.Equal(t, uuid, id)
+		c, said := clients.Join(t, mps.Daemon{Pipe: env[mps.PipeVariable]}, mps.LimitVariable+"="+env[mps.LimitVariable])
+		require.Equal(t, "done", said)
+		free, _ := c.Free()
+		return free, ""
+	}
+	s, err := served{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+	env := s.Env(4<<30, false)
+	require.Equal(t, "0=4096M", env[mps.LimitVariable])
+	require.Equal(t, "50", env[mps.ThreadsVariable])
+	env = s.Env(16<<30, true)
+	require.Equal(t, "0=16384M", env[mps.LimitVariable])
+	require.NotContains(t, env, mps.ThreadsVariable, "it has the device to itself")
+	require.NotContains(t, s.Env(0, false), mps.LimitVariable)
+
+	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 15 << 30, "" }
+	_, err = served{}.Prepare(t.Context(), h, u)
+	require.ErrorContains(t, err, "the limit of 4GiB per process is not in force, since CUDA gave one 15GiB; ")
+	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 0, "no Python" }
+	_, err = served{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+}
+
+func TestMPS_ThreadsPerSlot(t *testing.T) {
+	for slots, want := range map[int]Percent{1: 100, 2: 100, 3: 67, 4: 50, 7: 29, 48: 4} {
+		require.Equal(t, want, share(Use{Slots: slots}), slots)
+	}
+	require.EqualValues(t, 100, share(Use{Slots: 16, Auto: true}), "the number is still to be found")
+	for text, want := range map[string]Percent{"50%": 50, "7": 7, "100 %": 100} {
+		var p Percent
+		require.NoError(t, p.UnmarshalText([]byte(text)))
+		require.Equal(t, want, p)
+	}
+	for _, text := range []string{"0%", "101%", "half", "0.5", ""} {
+		var p Percent
+		require.ErrorContains(t, p.UnmarshalText([]byte(text)), "write 1% to 100%", text)
+	}
+}
+
+// A daemon that is there serves, what it was told holds, and it lives on.
+func TestMPS_ADaemonThatIsThere(t *testing.T) {
+	h, clients := onMachine(t)
+	d := clients.Start(t)
+	t.Setenv(mps.PipeVariable, d.Pipe)
+	t.Setenv(mps.LimitVariable, "0=3G,GPU-other=1G")
+	t.Setenv(mps.ThreadsVariable, "40")
+	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
+	s, err := served{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{mps.PipeVariable: d.Pipe, mps.LimitVariable: "0=3072M", mps.ThreadsVariable: "40"}, s.Env(0, false))
+	require.Equal(t, "0=2048M", s.Env(2<<30, false)[mps.LimitVariable])
+	require.Equal(t, "0=3072M", s.Env(4<<30, false)[mps.LimitVariable], "a client can only lower it")
+	others, err := timeSliced{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+	require.Equal(t, s.Env(0, false), others.Env(0, false))
+	require.NoError(t, h.Close())
+	_, err = d.Servers(t.Context())
+	require.NoError(t, err)
+}
+
+func TestMPS_ADaemonThatCannotStart(t *testing.T) {
+	h, _ := onMachine(t)
+	broken := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(broken, mps.Program), []byte("#!/bin/sh\necho 'no GPU for you'\nexit 1\n"), 0o755))
+	t.Setenv("PATH", broken+":/usr/bin:/bin")
+	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.ErrorContains(t, err, "nvidia-cuda-mps-control ended (exit status 1): no GPU for you")
+}

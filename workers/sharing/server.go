@@ -1,0 +1,214 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu/mps"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/slot/process"
+)
+
+const (
+	// endLimit is how long the server may take to let go of a process that is to be killed.
+	endLimit = 2 * time.Second
+	// recoveryLimit is how long a server may take to come back.
+	recoveryLimit = time.Minute
+)
+
+// server is an MPS server with those who use it. Its daemon has one at a time.
+type server struct {
+	host   *Host
+	daemon mps.Daemon
+	// own says that the worker has started the daemon, mute that nobody can ask it.
+	own, mute bool
+	log       *zap.Logger
+
+	life context.Context // ends with the worker
+	end  context.CancelFunc
+
+	mu       sync.Mutex // guards what follows
+	process  *process.Process
+	siblings []Sibling
+	// turn counts the failures, of which last is the last one. logged is how long the server's log was before it.
+	turn   int
+	last   *failure
+	logged int64
+}
+
+// failure is one of the server's, which is over when done is closed.
+type failure struct {
+	done chan struct{}
+	// there are the processes that the device had then, first the one that was the first to tell of it in its own words.
+	there []int
+	first int
+}
+
+// over reports whether there is no failure to wait for.
+func (f *failure) over() bool {
+	if f == nil {
+		return true
+	}
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Join is Share's.
+func (s *server) Join(other Sibling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.siblings = append(s.siblings, other)
+}
+
+// Await returns when the server has no failure to recover from. The turn is the number of those before.
+func (s *server) Await(ctx context.Context) (turn int, err error) {
+	for {
+		s.mu.Lock()
+		turn, last := s.turn, s.last
+		s.mu.Unlock()
+		if last.over() {
+			return turn, nil
+		}
+		select {
+		case <-last.done:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
+// a fault of all.
+func (s *server) End(ours func(pid int) bool) {
+	if s.mute {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	if err := s.daemon.TerminateThose(ctx, ours); err != nil && !errors.Is(err, mps.ErrNone) {
+		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String(logkey.Why, err.Error()))
+	}
+}
+
+// Siblings is Share's.
+func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
+	s.mu.Lock()
+	told := s.turn > turn
+	s.mu.Unlock()
+	if !told && !fault.Wide && (fault.Kind != gpumux.Crash || s.ready(ctx)) {
+		return
+	}
+	s.mu.Lock()
+	if s.turn == turn {
+		s.fail()
+	}
+	f := s.last
+	f.there = append(f.there, fault.PID)
+	if fault.Wide && f.first == 0 {
+		f.first = fault.PID
+	}
+	culprit := s.daemon.Culprit(s.logged)
+	if !slices.Contains(f.there, culprit) {
+		culprit = f.first // the log names nobody, or a descendant
+	}
+	s.mu.Unlock()
+	if culprit == fault.PID {
+		fault.Blameless = false
+		return
+	}
+	fault.Blameless, fault.Suspect = true, false
+	fault.Hint = "another process on the device ruined the MPS server that they share; the item runs again and loses no attempt"
+}
+
+// ready reports whether the server takes clients, as far as that is known.
+func (s *server) ready(ctx context.Context) bool {
+	if s.mute {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	ready, err := s.daemon.Ready(ctx)
+	return ready || err != nil && !errors.Is(err, mps.ErrNone)
+}
+
+// fail begins a failure; the caller holds the lock.
+func (s *server) fail() {
+	f := &failure{done: make(chan struct{})}
+	for _, other := range s.siblings {
+		f.there = append(f.there, other.PID())
+	}
+	s.turn++
+	s.last = f
+	go s.recover(f, slices.Clone(s.siblings))
+}
+
+// recover ends all processes of the device, since the server waits for that, and returns when it takes new ones.
+func (s *server) recover(f *failure, siblings []Sibling) {
+	defer close(f.done)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(s.life, recoveryLimit)
+	defer cancel()
+	s.log.Warn("the MPS server has failed; all slots on the device get new processes", zap.Int("slots", len(siblings)))
+	var all sync.WaitGroup
+	for _, other := range siblings {
+		all.Go(func() { _ = other.Recycle(ctx, "the MPS server that processes on the device share has failed") }) // it may stop
+	}
+	all.Wait()
+	for !s.back(ctx) {
+		select {
+		case <-s.life.Done():
+			return
+		case <-ctx.Done():
+			s.log.Error("the MPS server has not come back; new processes are tried anyway", zap.Duration("waited", time.Since(began)),
+				zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
+			return
+		case <-time.After(askEvery):
+		}
+	}
+	s.mu.Lock()
+	s.logged = s.daemon.LogSize()
+	s.mu.Unlock()
+	s.log.Info("the MPS server is back", zap.Duration("after", time.Since(began)))
+}
+
+// back reports whether the server takes clients, and starts the daemon again if it is gone.
+func (s *server) back(ctx context.Context) bool {
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	if p != nil {
+		select {
+		case <-p.Exited:
+			if err := s.start(ctx); err != nil {
+				s.log.Error("the MPS daemon could not be started again", zap.Error(err))
+				return false
+			}
+		default:
+		}
+	}
+	return s.ready(ctx)
+}
+
+// ended is called when the worker's own daemon has ended, after which processes would run without it.
+func (s *server) ended(p *process.Process) {
+	<-p.Exited
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != p {
+		return // it was to end, or never answered
+	}
+	s.log.Error("the MPS daemon has ended; another takes its place", zap.String(logkey.Why, p.Status.String()))
+	if s.last.over() {
+		s.fail()
+	}
+}
