@@ -53,7 +53,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 				continue
 			}
 			share := w.share(p, g)
-			prober.User, prober.Env = p.RunAs, share.Env(p.Memory, false)
+			prober.User, prober.Env, prober.Ending = p.RunAs, share.Env(p.Memory, false), share.End
 			if _, err := share.Await(ctx); err != nil {
 				return health.Probe{Device: uuid, Untried: err.Error()}
 			}

@@ -64,6 +64,16 @@ func Listens(pipe string) bool {
 	return err == nil
 }
 
+// Near reports whether the daemon runs here and its process numbers are ours, and not in another container.
+func (d Daemon) Near() bool {
+	pid, err := os.ReadFile(filepath.Join(d.Pipe, Program+".pid"))
+	if err != nil {
+		return false
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline"))
+	return err == nil && bytes.Contains(line, []byte(Program))
+}
+
 // Argv starts the daemon in the foreground, with Environ.
 func (d Daemon) Argv() []string { return []string{d.program(), "-f"} }
 

@@ -24,14 +24,14 @@ func (p Placement) Use(devices []gpu.Device) sharing.Use {
 
 // checkSharing reports what the pools' ways to share cannot work with.
 func (c Config) checkSharing(placements []Placement, r *report) {
-	users := false
+	users, numbers := false, false
 	for _, t := range c.Tasks {
-		users = users || t.User != ""
+		users, numbers = users || t.User != "", numbers || t.VisibleDevices == "index"
 	}
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
 		use := p.Use(p.devices())
-		use.OtherUser = users || p.User != ""
+		use.OtherUser, use.ByIndex = users || p.User != "", numbers
 		var said []sharing.Problem
 		for _, problem := range p.Strategy().Check(use) {
 			if !slices.Contains(said, problem) {

@@ -92,8 +92,10 @@ type Prober struct {
 	// Home is their HOME. Default: the worker's.
 	Home    string
 	Sweeper *process.Sweeper
-	// Env is what a process on the device needs in its environment beside the device's name.
-	Env map[string]string
+	// Env is what a process on the device needs in its environment beside the device's name, Ending what comes before it is killed: see
+	// slot.Options.
+	Env    map[string]string
+	Ending func(ours func(pid int) bool)
 	// Limit is how long a device may take to answer. Default 30 s.
 	Limit time.Duration
 }
@@ -124,7 +126,8 @@ func silent(uuid string, limit time.Duration) Probe {
 func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
 	env := map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 	maps.Copy(env, p.Env)
-	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Sweeper: p.Sweeper, Grace: time.Second, Env: env})
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Sweeper: p.Sweeper, Grace: time.Second, Env: env,
+		Ending: p.Ending})
 	defer func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()

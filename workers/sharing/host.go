@@ -88,6 +88,10 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	case err != nil:
 		return nil, fmt.Errorf("sharing: mps: %w", err)
 	}
+	if s.far = !s.daemon.Near(); s.far {
+		s.log.Warn("the MPS daemon that is there runs in another container, so busy processes are killed without its word",
+			zap.String(logkey.Advice, "give pods that share a daemon the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
+	}
 	s.log.Info("slots share devices by the MPS daemon that is there")
 	return s, nil
 }

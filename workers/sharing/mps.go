@@ -47,6 +47,9 @@ func (served) Check(u Use) (list []Problem) {
 	if u.OtherUser {
 		add("sharing", "mps with tasks of another user, whom the worker's server does not serve; run the worker as that user, or %s", instead)
 	}
+	if u.ByIndex {
+		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
+	}
 	pipe, given := presentPipe(), os.Getenv(mps.PipeVariable) != ""
 	_, lacking := exec.LookPath(mps.Program)
 	switch {

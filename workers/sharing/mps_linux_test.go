@@ -204,6 +204,30 @@ func TestMPS_ADaemonThatIsThere(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// The numbers of a daemon in another container are those of strangers here.
+func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
+	h, clients := onMachine(t)
+	d := clients.Start(t)
+	t.Setenv(mps.PipeVariable, d.Pipe)
+	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
+	c, said := clients.Join(t, d)
+	require.Equal(t, "done", said)
+	require.NoError(t, os.WriteFile(filepath.Join(d.Pipe, mps.Program+".pid"), []byte("1\n"), 0o600))
+	far, err := served{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+	far.End(func(pid int) bool { return pid == c.PID })
+	require.Equal(t, "done", c.Say("alloc 1024"))
+
+	near := clients.Start(t)
+	t.Setenv(mps.PipeVariable, near.Pipe)
+	c, said = clients.Join(t, near)
+	require.Equal(t, "done", said)
+	s, err := served{}.Prepare(t.Context(), h, u)
+	require.NoError(t, err)
+	s.End(func(pid int) bool { return pid == c.PID })
+	require.Equal(t, "error 810", c.Say("alloc 1024"))
+}
+
 func TestMPS_ADaemonThatCannotStart(t *testing.T) {
 	h, _ := onMachine(t)
 	broken := t.TempDir()

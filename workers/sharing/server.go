@@ -26,9 +26,9 @@ const (
 type server struct {
 	host   *Host
 	daemon mps.Daemon
-	// own says that the worker has started the daemon, mute that nobody can ask it.
-	own, mute bool
-	log       *zap.Logger
+	// own says that the worker has started the daemon, mute that nobody can ask it, far that it knows processes by other numbers.
+	own, mute, far bool
+	log            *zap.Logger
 
 	life context.Context // ends with the worker
 	end  context.CancelFunc
@@ -90,7 +90,7 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 // End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
 // a fault of all.
 func (s *server) End(ours func(pid int) bool) {
-	if s.mute {
+	if s.mute || s.far {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)

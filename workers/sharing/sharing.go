@@ -24,9 +24,9 @@ type Use struct {
 	Auto           bool
 	Memory         gpumux.Size
 	Threads        Percent
-	// OtherUser says that processes may run as another user than the worker's.
-	OtherUser bool
-	Devices   []gpu.Device
+	// OtherUser says that processes may run as another user than the worker's, ByIndex that some want their device's number.
+	OtherUser, ByIndex bool
+	Devices            []gpu.Device
 }
 
 // Problem is what cannot work, with the field of the pool that is to change.

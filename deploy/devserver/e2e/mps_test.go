@@ -175,3 +175,34 @@ func TestMPS_ADaemonThatDies(t *testing.T) {
 	require.NotEmpty(t, daemons(folder))
 	squared("second")
 }
+
+// A worker that is killed leaves neither a daemon nor its folder, although a client is in the middle of a kernel.
+func TestMPS_NothingOutlivesAKilledWorker(t *testing.T) {
+	t.Parallel()
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	folder, err := os.MkdirTemp("", "m")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
+	h := newHost(t)
+	h.server()
+	h.write("kernels.py", kernelsPy)
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: gpu, sharing: mps, slots: 2, memory: 2GiB}]\n"+
+		"tasks: {endless: {python: \"kernels.py:endless\"}}\n", h.path("store")))
+	h.env = append(h.env, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "TMPDIR="+folder, "CUDA_MPS_PIPE_DIRECTORY=")
+	w := h.worker()
+	h.begin("map", "endless", "--range", "0:20", "--pool", "gpu", "--out", "r.jsonl", "--store", "file://"+h.path("store"))
+	wait.For(t, func() bool {
+		_, err := os.Stat(h.path("spins"))
+		return err == nil
+	}, time.Minute, 5*time.Millisecond)
+	require.GreaterOrEqual(t, len(daemons(folder)), 2, "a daemon and its server")
+	made := func() []string {
+		found, err := filepath.Glob(filepath.Join(folder, "gpumux-mps-*"))
+		require.NoError(t, err)
+		return found
+	}
+	require.Len(t, made(), 1)
+	require.NoError(t, w.Process.Kill())
+	require.Equal(t, -1, w.code())
+	wait.For(t, func() bool { return len(daemons(folder)) == 0 && len(made()) == 0 }, time.Minute, 5*time.Millisecond)
+}

@@ -24,6 +24,7 @@ func Contract(t *testing.T, h Host) {
 func noDaemon(t *testing.T, _ Host) {
 	d := mps.Daemon{Pipe: t.TempDir()}
 	require.False(t, mps.Listens(d.Pipe))
+	require.False(t, d.Near())
 	_, err := d.Servers(t.Context())
 	require.ErrorIs(t, err, mps.ErrNone)
 	require.ErrorContains(t, err, d.Pipe)
@@ -41,6 +42,7 @@ func server(t *testing.T, d mps.Daemon) int {
 func clients(t *testing.T, h Host) {
 	d := h.Start(t)
 	require.True(t, mps.Listens(d.Pipe))
+	require.True(t, d.Near())
 	list, err := d.Servers(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, list, "no server before the first client")
