@@ -72,7 +72,7 @@ type PoolInfo struct {
 	// MaxSlots is the most that Slots becomes where the worker finds their number by measurement, else 0.
 	MaxSlots int  `json:"maxSlots,omitempty"`
 	Memory   Size `json:"memory,omitempty"`
-	// Means are what keeps a slot within Memory, strongest first: "MIG", "cgroup", "framework caps", "watch every 100ms".
+	// Means are what keeps a slot within Memory, strongest first: "MIG", "MPS", "cgroup", "framework caps", "watch every 100ms".
 	Means   []string `json:"means,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Devices []string `json:"devices"`

@@ -34,8 +34,8 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
 				d, d.UUID)
 		case processes+served > 1 && status.ComputeMode == "exclusive_process":
-			r.add(at+".slots", "%d on %s, which is in compute mode exclusive_process and lets one process in; use slots: 1, sharing: mps in all pools"+
-				" on it, or set nvidia-smi -i %s -c DEFAULT", processes+served, d, d.UUID)
+			r.add(at+".slots", "%d on %s, which is in compute mode exclusive_process and lets one process in; use slots: 1, sharing: mps in all"+
+				" pools on it, or set nvidia-smi -i %s -c DEFAULT", processes+served, d, d.UUID)
 		}
 	}
 }

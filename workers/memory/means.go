@@ -49,6 +49,9 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Instances() {
 		m.list = append(m.list, "MIG")
 	}
+	if limits := p.Strategy().Limits(); limits != "" {
+		m.list = append(m.list, limits)
+	}
 	m.list = append(m.list, meansCaps)
 	if m.lack = e.unwatched(p); m.lack == "" {
 		m.list = append(m.list, rounds)

@@ -17,6 +17,7 @@ type timeSliced struct{}
 
 func (timeSliced) Check(u Use) []Problem   { return noThreads(u) }
 func (timeSliced) Alone() bool             { return false }
+func (timeSliced) Limits() string          { return "" }
 func (timeSliced) Processes(slots int) int { return slots }
 
 // Prepare hands on what the worker was given of an MPS daemon: without it the processes would miss a daemon that they have to use.

@@ -20,6 +20,7 @@ func (exclusive) Check(u Use) []Problem {
 }
 
 func (exclusive) Alone() bool             { return true }
+func (exclusive) Limits() string          { return "" }
 func (exclusive) Processes(slots int) int { return slots }
 
 func (exclusive) Prepare(_ context.Context, _ *Host, u Use) (Share, error) {

@@ -83,14 +83,14 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 		return nil, fmt.Errorf("sharing: mps: %w, although it has a socket; remove that folder, or start the daemon again", err)
 	case errors.Is(err, exec.ErrNotFound):
 		s.mute = true
-		s.log.Warn("the MPS daemon that is there cannot be asked, so busy processes are killed without its word, and its recovery is not awaited",
+		s.log.Warn("the MPS daemon that is there cannot be asked: busy processes are killed without its word, its recovery is not awaited",
 			zap.String(logkey.Advice, "install "+mps.Program+" beside the worker"))
 	case err != nil:
 		return nil, fmt.Errorf("sharing: mps: %w", err)
 	}
 	if s.far = !s.daemon.Near(); s.far {
-		s.log.Warn("the MPS daemon that is there runs in another container, so busy processes are killed without its word",
-			zap.String(logkey.Advice, "give pods that share a daemon the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
+		s.log.Warn("the MPS daemon that is there runs in another container, so busy processes are killed without its word", zap.String(
+			logkey.Advice, "give the pods that share it the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
 	}
 	s.log.Info("slots share devices by the MPS daemon that is there")
 	return s, nil

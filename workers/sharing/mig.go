@@ -22,6 +22,7 @@ func (instances) Check(u Use) []Problem {
 }
 
 func (instances) Alone() bool             { return false }
+func (instances) Limits() string          { return "" }
 func (instances) Processes(slots int) int { return slots }
 
 func (instances) Prepare(context.Context, *Host, Use) (Share, error) { return apart{}, nil }

@@ -24,6 +24,7 @@ type served struct{}
 
 func (served) Alone() bool       { return false }
 func (served) Processes(int) int { return 0 }
+func (served) Limits() string    { return "MPS" }
 
 func (served) Check(u Use) (list []Problem) {
 	add := func(field, format string, args ...any) {
@@ -56,9 +57,11 @@ func (served) Check(u Use) (list []Problem) {
 	case runtime.GOOS != "linux":
 		add("sharing", "mps, which exists on Linux only; %s", instead)
 	case given && !mps.Listens(pipe):
-		add("sharing", "mps, but %s=%s has no daemon; start it, or take the variable away so that the worker starts its own", mps.PipeVariable, pipe)
+		add("sharing", "mps, but %s=%s has no daemon; start it, or take the variable away so that the worker starts its own",
+			mps.PipeVariable, pipe)
 	case lacking != nil && !mps.Listens(pipe):
-		add("sharing", "mps, but %s is not in PATH; install it with the driver (Debian, Ubuntu: nvidia-compute-utils), or %s", mps.Program, instead)
+		add("sharing", "mps, but %s is not in PATH; install it with the driver (Debian, Ubuntu: nvidia-compute-utils), or %s",
+			mps.Program, instead)
 	}
 	return list
 }

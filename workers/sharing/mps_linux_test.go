@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -136,7 +135,7 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	require.Len(t, servers, 1)
 	require.NoError(t, h.Close())
 	require.NoDirExists(t, filepath.Dir(filepath.Dir(d.Pipe)))
-	wait.For(t, func() bool { p, _ := os.FindProcess(servers[0]); return p.Signal(syscall.Signal(0)) != nil }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return !mpstest.Runs(servers[0]) }, time.Minute, time.Millisecond)
 }
 
 func TestMPS_Limits(t *testing.T) {

@@ -40,6 +40,8 @@ type Strategy interface {
 	Alone() bool
 	// Processes is how many processes of their own so many slots have on a device. Clients of a server have none: the server is it.
 	Processes(slots int) int
+	// Limits names what keeps a process to its memory beside what every GPU has, or nothing.
+	Limits() string
 	// Prepare makes a slot's devices ready for processes.
 	Prepare(ctx context.Context, h *Host, u Use) (Share, error)
 }
@@ -100,7 +102,8 @@ func noThreads(u Use) []Problem {
 	if u.Threads == 0 {
 		return nil
 	}
-	return []Problem{{"threads", fmt.Sprintf("%d%% without sharing: mps; nothing else keeps a process to a share of the multiprocessors", u.Threads)}}
+	const text = "%d%% without sharing: mps; nothing else keeps a process to a share of the multiprocessors"
+	return []Problem{{"threads", fmt.Sprintf(text, u.Threads)}}
 }
 
 // apart is the share of processes that have nothing in common: no fault of one reaches another.

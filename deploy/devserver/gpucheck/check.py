@@ -38,7 +38,7 @@ FACTS = os.path.join(HERE, "facts.py")
 # The tests in the order in which they are worth running: what is asked of the driver, what needs no framework, what does.
 ORDER = (
     "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Health", "Probe", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs", "CostOfALook",
-    "GPUsCommand", "DoctorCommand", "SlotsSideBySide", "BudgetOverrun", "AnotherDevice", "RecycledProcessGivesBack",
+    "GPUsCommand", "DoctorCommand", "MPS", "SlotsSideBySide", "BudgetOverrun", "AnotherDevice", "RecycledProcessGivesBack",
     "MapOfEachFramework", "Caps", "PeaksAreWhatWasLive", "ContextAfterItems", "ManagedMemory", "Packing",
     "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
 )

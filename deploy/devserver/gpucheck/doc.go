@@ -2,7 +2,7 @@
 //
 // It owns the tests TestGPU_… and what runs them where there is no Go: bundle.py, which packs the program and the compiled tests,
 // and check.py, which unpacks and runs them, then measures, and ends with one table.
-// It never changes a setting of a GPU, and starts no daemon.
+// It never changes a setting of a GPU. The one daemon that it starts, of MPS, ends with its test.
 // It stops with its tests; check.py ends every step at its time limit, with all that the step started.
 //
 // Without a GPU the TestGPU_ tests are skipped, and TestRehearsal runs them against stand-ins: the library of gputest in the place
@@ -13,6 +13,7 @@
 //	inventory_test.go   the driver's word beside nvidia-smi's
 //	memory_test.go      budgets, caps, what is given back
 //	faults_test.go      out-of-memory and ruined contexts
+//	mps_test.go         NVIDIA's MPS daemon
 //	commands_test.go    the command line
 //	rehearsal_test.go   all of these against the stand-ins
 //	check_test.go       the scripts

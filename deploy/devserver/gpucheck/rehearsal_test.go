@@ -29,7 +29,8 @@ func TestRehearsal(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command(self, "-test.run=^TestGPU_", "-test.v", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
-		skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
+		skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"),
+		"CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
 	said, err := cmd.CombinedOutput()
 	text := string(said)
 	require.NoError(t, err, "%s", text)

@@ -193,6 +193,7 @@ class Daemon:
                 self.lost()
         if self.server:
             os.kill(self.server, signal.SIGKILL)
+            os.waitpid(self.server, 0)
         os.unlink("control")
         os.unlink("nvidia-cuda-mps-control.pid")
 

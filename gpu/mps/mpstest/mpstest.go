@@ -61,6 +61,7 @@ func (h Host) Start(t testing.TB) mps.Daemon {
 	argv := d.Argv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = slices.Concat(os.Environ(), h.Env, d.Environ())
+	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
