@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,6 +89,13 @@ func TestMeans_OnAGPU(t *testing.T) {
 	whole.Memory = 4 << 30
 	list, _ = enforced(t, inventory, whole, nil)
 	require.NotContains(t, list, "MIG", "the instance is larger than the budget")
+
+	served := pool
+	served.Sharing = "mps"
+	t.Setenv("PATH", machine.Folder+":"+os.Getenv("PATH"))
+	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", "")
+	list, _ = enforced(t, inventory, served, nil)
+	require.Equal(t, []string{"MPS", "framework caps", "watch every 100ms"}, list)
 
 	small := pool
 	small.Memory = 1 << 30

@@ -90,11 +90,12 @@ func TestMPS_Siblings(t *testing.T) {
 		require.Equal(t, "running", culprit.Say("illegal"))
 		require.Equal(t, "error 700", culprit.Hear())
 		require.Equal(t, "error 700", sibling.Say("free"), "which tells nobody who did it")
-		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID, Wide: true, Suspect: true}
+		// In the second round the processes die without a word, and the server's state tells.
+		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID, Wide: round == 0, Suspect: true}
 		s.Siblings(t.Context(), turn, told)
 		require.True(t, told.Blameless)
 		require.False(t, told.Suspect)
-		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.Client.PID, Wide: true}
+		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.Client.PID, Wide: round == 0}
 		s.Siblings(t.Context(), turn, did)
 		require.False(t, did.Blameless)
 		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.Client.PID, Blameless: true}
@@ -119,6 +120,18 @@ func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 	s.Siblings(t.Context(), 0, second)
 	require.False(t, first.Blameless)
 	require.True(t, second.Blameless)
+	turn, err := s.Await(t.Context())
+	require.NoError(t, err)
+
+	gone := &gpumux.Fault{Kind: gpumux.Crash, PID: 9, Wide: true, Blameless: true, Suspect: true}
+	s.Siblings(t.Context(), turn, gone)
+	require.True(t, gone.Blameless, "a server that is gone is no item's fault")
+	require.False(t, gone.Suspect, "nor the device's")
+	turn, err = s.Await(t.Context())
+	require.NoError(t, err)
+	lost := &gpumux.Fault{Kind: gpumux.DeviceLost, PID: 10, Wide: true, Blameless: true, Suspect: true}
+	s.Siblings(t.Context(), turn, lost)
+	require.True(t, lost.Suspect, "the device is looked at")
 }
 
 func TestMPS_DaemonsEndWithTheHost(t *testing.T) {

@@ -45,7 +45,7 @@ type server struct {
 // failure is one of the server's, which is over when done is closed.
 type failure struct {
 	done chan struct{}
-	// there are the processes that the device had then, first the one that was the first to tell of it in its own words.
+	// there are the processes that the device had then, first the one that was the first to tell of it.
 	there []int
 	first int
 }
@@ -114,16 +114,19 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	}
 	f := s.last
 	f.there = append(f.there, fault.PID)
-	if fault.Wide && f.first == 0 {
+	if f.first == 0 {
 		f.first = fault.PID
 	}
-	culprit := s.daemon.Culprit(s.logged)
-	if !slices.Contains(f.there, culprit) {
-		culprit = f.first // the log names nobody, or a descendant
-	}
+	named, first := s.daemon.Culprit(s.logged), f.first
+	known := slices.Contains(f.there, named) // else it names nobody, or a descendant
 	s.mu.Unlock()
-	if culprit == fault.PID {
+	switch {
+	case known && named == fault.PID:
 		fault.Blameless = false
+		return
+	case !known && first == fault.PID:
+		// That the server is gone is no sign of a sick device.
+		fault.Suspect = fault.Suspect && (!fault.Blameless || fault.Kind == gpumux.DeviceLost)
 		return
 	}
 	fault.Blameless, fault.Suspect = true, false
