@@ -56,6 +56,18 @@ func TestProber_ADeviceThatDoesNot(t *testing.T) {
 	}
 }
 
+// A probe is a process like a slot's, also where MPS serves those.
+func TestProber_ADaemonThatIsGone(t *testing.T) {
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Mode: 3}}})
+	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	p := Prober{Python: os.Getenv("GPUMUX_TEST_PYTHON")}
+	require.True(t, p.Try(t.Context(), uuid).OK)
+	p.Env = map[string]string{"CUDA_MPS_PIPE_DIRECTORY": t.TempDir()}
+	found := p.Try(t.Context(), uuid)
+	require.Equal(t, 805, found.Code, "%+v", found)
+	require.Contains(t, found.Hint(), "CUDA_MPS_PIPE_DIRECTORY")
+}
+
 func TestProber_ADeviceThatHangs(t *testing.T) {
 	p, _ := try(t, 500*time.Millisecond, gputest.GPU{Sick: gputest.Sick{Context: gputest.Hangs}})
 	require.True(t, p.Sick())

@@ -103,18 +103,20 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 	require.Equal(t, 2, logs.FilterMessage("the MPS server keeps processes to their memory").Len(), "%v", logs.All())
 	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "%v", logs.All())
 
-	sum, err := s.run(gpumux.MapInput{Task: "limits", Range: &gpumux.Range{End: 8}, Ladder: []string{"gpu"}, Output: "limits"})
-	require.NoError(t, err)
-	for _, r := range s.results(sum) {
-		require.Nil(t, r.Fault, "%v", r.Fault)
-		var got []json.RawMessage
-		require.NoError(t, json.Unmarshal(r.Value, &got))
-		require.JSONEq(t, fmt.Sprint(2<<30-528<<20), string(got[0]), "less the context")
-		require.JSONEq(t, fmt.Sprint(16<<30), string(got[1]))
-		require.Contains(t, string(got[2]), `"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE":"50"`)
+	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		sum, err := s.run(gpumux.MapInput{Task: "limits", Range: &gpumux.Range{End: 8}, Ladder: []string{"gpu"}, Mode: mode, Output: string(mode)})
+		require.NoError(t, err)
+		for _, r := range s.results(sum) {
+			require.Nil(t, r.Fault, "%v", r.Fault)
+			var got []json.RawMessage
+			require.NoError(t, json.Unmarshal(r.Value, &got))
+			require.JSONEq(t, fmt.Sprint(2<<30-528<<20), string(got[0]), "less the context")
+			require.JSONEq(t, fmt.Sprint(16<<30), string(got[1]))
+			require.Contains(t, string(got[2]), `"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE":"50"`)
+		}
 	}
 
-	sum, err = s.run(gpumux.MapInput{Task: "faulty", Range: &gpumux.Range{End: 400}, Ladder: []string{"gpu"}, Output: "out"})
+	sum, err := s.run(gpumux.MapInput{Task: "faulty", Range: &gpumux.Range{End: 400}, Ladder: []string{"gpu"}, Output: "out"})
 	require.NoError(t, err)
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
 	results := s.results(sum)
