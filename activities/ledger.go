@@ -283,30 +283,6 @@ func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
 	return -1, 0, false
 }
 
-// spare counts a failure of the worker or its device, and reports whether the chunk is to be tried again for it.
-func (l *ledger) spare() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memo.Spared++
-	return l.memo.Spared < mostSpared
-}
-
-// suspect notes the device of a fault that may be the device's.
-func (l *ledger) suspect(fault *gpumux.Fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if fault.Suspect && !slices.Contains(l.memo.Avoid, fault.Device) {
-		l.memo.Avoid = append(l.memo.Avoid, fault.Device)
-	}
-}
-
-// avoid are the devices to avoid.
-func (l *ledger) avoid() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.memo.Avoid)
-}
-
 // blame books a death against the first item that ran and has no result. If that decides about the item, it returns a verdict: the
 // fault became its result, or the item is escalated.
 func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
