@@ -61,11 +61,11 @@ store                          . internal/contract
 internal/skip
 gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait
-gpu/mps
 store/s3test
 internal/contract              .
 codec
-gpu                            .
+gpu                            . gpu/mps
+gpu/mps
 gpu/gputest
 .
 `

@@ -1,9 +1,9 @@
 package gpu
 
 import (
-	"cmp"
-	"os"
 	"path/filepath"
+
+	"github.com/gpumux/gpumux/gpu/mps"
 )
 
 // shared fills in how the processes of a device share it.
@@ -33,7 +33,4 @@ func (s *Status) shared(daemon bool) {
 }
 
 // mpsDaemon reports whether an MPS control daemon is where CUDA looks for it.
-func mpsDaemon() bool {
-	_, err := os.Stat(filepath.Join(cmp.Or(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "/tmp/nvidia-mps"), "control"))
-	return err == nil
-}
+func mpsDaemon() bool { return mps.Listens(mps.Pipe()) }

@@ -6,6 +6,7 @@ package mps
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,9 @@ type Daemon struct {
 	// Device is the UUID of the GPU that a daemon serves which is to be started.
 	Device string
 }
+
+// Pipe is the pipe directory in which CUDA looks for a daemon.
+func Pipe() string { return cmp.Or(os.Getenv(PipeVariable), DefaultPipe) }
 
 // Listens reports whether a folder is the pipe directory of a daemon; it may have died.
 func Listens(pipe string) bool {

@@ -84,7 +84,7 @@ func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every 
 // Add guards a pool's groups of devices. Call it before Run.
 func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
 	for _, group := range groups {
-		if !isCPU(group.Devices[0]) {
+		if group.Devices[0].Kind != gpu.KindCPU {
 			g.groups = append(g.groups, guarded{p, group})
 		}
 	}

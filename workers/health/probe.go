@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -156,6 +155,3 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 	found.Device = uuid
 	return found
 }
-
-// isCPU reports whether a device has no driver that could be asked.
-func isCPU(d gpu.Device) bool { return d.Kind == gpu.KindCPU }

@@ -26,7 +26,7 @@ func (timeSliced) Prepare(_ context.Context, h *Host, u Use) (Share, error) {
 	if d.Kind != gpu.KindGPU {
 		return apart{handedOn(d)}, nil
 	}
-	if pipe := presentPipe(); mps.Listens(pipe) {
+	if pipe := mps.Pipe(); mps.Listens(pipe) {
 		h.Log.Warn("an MPS daemon is there, so processes that share a device share its faults too; sharing: mps knows that and handles them",
 			zap.String(logkey.Device, d.UUID), zap.String("pipe", pipe))
 	} else if u.Slots > 1 {

@@ -51,7 +51,7 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	if h.servers == nil {
 		h.servers, h.own = map[string]*server{}, map[string]*server{}
 	}
-	if pipe := presentPipe(); mps.Listens(pipe) {
+	if pipe := mps.Pipe(); mps.Listens(pipe) {
 		return h.foreign(ctx, pipe)
 	}
 	if s := h.own[d.UUID]; s != nil {

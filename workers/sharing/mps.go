@@ -1,7 +1,6 @@
 package sharing
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,7 +50,7 @@ func (served) Check(u Use) (list []Problem) {
 	if u.ByIndex {
 		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
 	}
-	pipe, given := presentPipe(), os.Getenv(mps.PipeVariable) != ""
+	pipe, given := mps.Pipe(), os.Getenv(mps.PipeVariable) != ""
 	_, lacking := exec.LookPath(mps.Program)
 	switch {
 	case runtime.GOOS != "linux":
@@ -65,9 +64,6 @@ func (served) Check(u Use) (list []Problem) {
 	}
 	return list
 }
-
-// presentPipe is where a process of the worker's environment looks for a daemon.
-func presentPipe() string { return cmp.Or(os.Getenv(mps.PipeVariable), mps.DefaultPipe) }
 
 func (served) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	d := u.Devices[0]
