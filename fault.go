@@ -27,11 +27,13 @@ const (
 	BadInput Kind = "bad_input"
 	// Canceled: the map was cancelled while the item ran.
 	Canceled Kind = "canceled"
+	// SlotLost: a lease has no slot any more, or lost what lay in its process.
+	SlotLost Kind = "slot_lost"
 )
 
 // Kinds are all kinds of faults.
 func Kinds() []Kind {
-	return []Kind{DeviceOOM, Budget, HostOOM, Crash, Timeout, DeviceLost, TaskError, BadInput, Canceled}
+	return []Kind{DeviceOOM, Budget, HostOOM, Crash, Timeout, DeviceLost, TaskError, BadInput, Canceled, SlotLost}
 }
 
 // Memory reports whether the fault is about memory, so that a larger budget can help.

@@ -67,8 +67,10 @@ type Describe struct {
 type PoolInfo struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
-	// Busy is how many of the slots run items.
-	Busy int `json:"busy"`
+	// Busy is how many of the slots run items or are leased, Leased how many are leased, Leases how many may be at a time.
+	Busy   int `json:"busy"`
+	Leased int `json:"leased,omitempty"`
+	Leases int `json:"leases,omitempty"`
 	// MaxSlots is the most that Slots becomes where the worker finds their number by measurement, else 0.
 	MaxSlots int  `json:"maxSlots,omitempty"`
 	Memory   Size `json:"memory,omitempty"`

@@ -102,39 +102,69 @@ func (w *Worker) ownQueue() queue {
 
 // poolQueues are the pool's own queue and one per device. They share the pool's slots through one supplier.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
-	groups := map[string]string{}
+	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(gpumux.PoolQueue(p.Name)): true}
 	for _, g := range p.Groups {
-		groups[gpumux.DeviceQueue(p.Name, w.host, g.Name)] = g.Name
+		queue := gpumux.DeviceQueue(p.Name, w.host, g.Name)
+		lease := contract.LeaseQueue(queue)
+		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
-	s := newSupplier(pl, groups)
+	s := newSupplier(pl, groups, leases)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
 
-	serve := func(name, group string, groups int) queue {
+	serve := func(name, group string, groups int) []queue {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
 		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
 		o.Tuner = newTuner(s)
 		run := &runner{
+			host: w.host, identity: w.identity,
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 			examine: func(ctx context.Context, group string, fault *gpumux.Fault) string {
 				return guard.Examine(ctx, pl, group, fault.Kind == gpumux.DeviceLost)
 			},
 		}
-		return queue{name, o, func(r worker.Registry) {
+		calls := queue{name, o, func(r worker.Registry) {
 			(&activities.Pool{
 				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
 				Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
 				Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
 			}).Register(r)
 		}}
+		watch := w.watchQueue(name, pl, group)
+		if pl.Leases == 0 {
+			return []queue{calls, watch}
+		}
+		lease := contract.LeaseQueue(name)
+		o = w.options(lease)
+		o.DisableWorkflowWorker = true
+		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, mostPolls)
+		o.Tuner = newTuner(s)
+		leases := queue{lease, o, func(r worker.Registry) {
+			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
+		}}
+		return []queue{calls, watch, leases, w.watchQueue(lease, pl, group)}
 	}
-	out := []queue{serve(gpumux.PoolQueue(p.Name), "", len(p.Groups)), w.watchQueue(gpumux.PoolQueue(p.Name), pl, "")}
-	for name, group := range groups {
-		out = append(out, serve(name, group, 1), w.watchQueue(name, pl, group))
+	out := serve(gpumux.PoolQueue(p.Name), "", len(p.Groups))
+	for _, g := range p.Groups {
+		out = append(out, serve(gpumux.DeviceQueue(p.Name, w.host, g.Name), g.Name, 1)...)
 	}
 	return out
+}
+
+// serveLease serves the queue of a lease until stop is called.
+func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
+	o := w.options(name)
+	o.DisableWorkflowWorker = true
+	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
+	o.WorkerStopTimeout = 0 // when it is stopped, nothing runs any more
+	served := worker.New(w.client, name, o)
+	register(served)
+	if err := served.Start(); err != nil {
+		return nil, err
+	}
+	return served.Stop, nil
 }
 
 // watchQueue is the queue beside a pool's, or a device's, on which maps ask whether anybody serves it.

@@ -24,9 +24,11 @@ import (
 
 // runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.
 type runner struct {
-	pool  *pool.Pool
-	group string // empty: any device of the pool
-	tasks *config.Catalog
+	// host and identity are the worker's.
+	host, identity string
+	pool           *pool.Pool
+	group          string // empty: any device of the pool
+	tasks          *config.Catalog
 	// user is whom tasks without a user of their own run as.
 	user *process.User
 	// halt ends with pool.ErrStopped when running calls must end.
@@ -48,25 +50,53 @@ type runner struct {
 // Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
 // process died or no device is left, and ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call activities.Call) error {
-	task, err := r.tasks.Find(call.Task)
+	task, err := r.task(call.Task)
 	if err != nil {
 		return err
 	}
-	if task.User == nil {
-		task.User = r.user
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	held := r.contact.Held()
-	for _, end := range []context.Context{r.halt, held} {
-		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
-	}
+	ctx, cancel := r.within(ctx, held)
+	defer cancel()
 
 	h, err := r.pool.Acquire(ctx, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid})
 	if err != nil {
 		return err
 	}
 	defer r.pool.Release(h)
+	if err := r.contact.Check(held); err != nil {
+		return err
+	}
+	stint := r.sizing.Begin(h, task.Name, call.Whole)
+	defer stint.End()
+	return r.runIn(ctx, held, h, task, call, stint)
+}
+
+// task finds a task, with the user that it runs as here.
+func (r *runner) task(name string) (launch.Task, error) {
+	task, err := r.tasks.Find(name)
+	if err == nil && task.User == nil {
+		task.User = r.user
+	}
+	return task, err
+}
+
+// within is a context that also ends when running calls must end, and when the server hands on what the worker had while it was held.
+func (r *runner) within(ctx, held context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ends := []func() bool{}
+	for _, end := range []context.Context{r.halt, held} {
+		ends = append(ends, context.AfterFunc(end, func() { cancel(context.Cause(end)) }))
+	}
+	return ctx, func() {
+		for _, stop := range ends {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// runIn runs a call in the slot that it has.
+func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Task, call activities.Call, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
 	turn, err := share.Await(ctx)
 	if err != nil {
@@ -75,8 +105,6 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
-	stint := r.sizing.Begin(h, task.Name, call.Whole)
-	defer stint.End()
 	in := r.slotCall(call, task, h, stint)
 	in.Held = func() error { return r.contact.Check(held) }
 	if call.Whole {
@@ -109,7 +137,7 @@ func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle
 	took := r.metrics.Items(r.pool.Name)
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Items: call.Items, Done: func(d slot.Done) {
+		Lease: call.Lease, Rebuilt: call.Rebuilt, Target: call.Target, Items: call.Items, Done: func(d slot.Done) {
 			if d.Peak > 0 && h.Peak != nil {
 				h.Peak.Take(d.Peak)
 			}

@@ -13,8 +13,8 @@ import (
 // queue may use the same free slot.
 const young = 50 * time.Millisecond
 
-// supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue and its devices'
-// queues, whose workers share the slots. (Temporal calls slot and permit what is here a slot and a poll.)
+// supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue, its devices' queues and
+// those of leases, whose workers share the slots. (Temporal calls slot and permit what is here a slot and a poll.)
 //
 // Temporal wants a permit for the whole of a long poll, so a naive supplier lets one queue's idle polls keep every slot from
 // the others for a minute. Here an idle poll holds nothing: the slot is taken when work begins and returned when it ends. A
@@ -24,8 +24,9 @@ const young = 50 * time.Millisecond
 // starves.
 type supplier struct {
 	pool vacancies
-	// groups has the device of each device's queue; the pool's own queue is not in it.
+	// groups has the device of each device's queue; the pool's own queue is not in it. leases are the queues of leases.
 	groups map[string]string
+	leases map[string]bool
 	now    func() time.Time
 
 	mu      sync.Mutex // guards what follows
@@ -41,8 +42,9 @@ type supplier struct {
 type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
-	// Free is how many of them are not in use.
+	// Free is how many of them are not in use, Leasable how many of these leases may have.
 	Free(group string) int
+	Leasable(group string) int
 }
 
 // ask is a poller that waits for its permit.
@@ -60,8 +62,8 @@ type poll struct {
 
 var _ worker.SlotSupplier = (*supplier)(nil)
 
-func newSupplier(v vacancies, groups map[string]string) *supplier {
-	return &supplier{pool: v, groups: groups, now: time.Now, used: map[string]int{}}
+func newSupplier(v vacancies, groups map[string]string, leases map[string]bool) *supplier {
+	return &supplier{pool: v, groups: groups, leases: leases, now: time.Now, used: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -185,14 +187,16 @@ func (s *supplier) grant() {
 	}
 	waits := false
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
-		room := free
-		if group := s.groups[a.queue]; group != "" {
+		room, most := free, free
+		if group := s.groups[a.queue]; s.leases[a.queue] {
+			room, most = s.pool.Leasable(group), s.pool.Leasable("")
+		} else if group != "" {
 			room = min(room, s.pool.Free(group), s.pool.Slots(group)-s.used[a.queue])
 		}
 		if open[a.queue] >= room {
 			return false
 		}
-		if recent >= free {
+		if recent >= most {
 			waits = true
 			return false
 		}

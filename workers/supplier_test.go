@@ -40,6 +40,9 @@ type fakeVacancies struct {
 func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
 func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
 
+// Leasable is 0: these slots are not leased.
+func (f *fakeVacancies) Leasable(string) int { return 0 }
+
 func (f *fakeVacancies) sum(of map[string]int, group string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +59,7 @@ const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/
 
 func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
 	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	return newSupplier(fake, map[string]string{queueA: "A", queueB: "B"}), fake
+	return newSupplier(fake, map[string]string{queueA: "A", queueB: "B"}, nil), fake
 }
 
 // reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
@@ -243,19 +246,23 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	})
 }
 
-// Pollers of three queues over one pool, with work that comes at random: at no time runs more than the slots hold and the
-// open polls can have brought, the slots themselves are never overbooked, and at the end nothing is left over.
+// Pollers of four queues over one pool, with work that comes at random: at no time runs more than the slots hold and the
+// open polls can have brought, the slots themselves are never overbooked, leases have no more than they may, none of the queues
+// starves, and at the end nothing is left over.
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perDevice, pollers = 2, 3
 		p, _, _ := testPool(perDevice, "A", "B")
 		groups := map[string]string{queueA: "A", queueB: "B"}
-		s := newSupplier(p, groups)
+		const leaseQueue = "gpumux.gpu.lease"
+		p.Leases = 2
+		s := newSupplier(p, groups, map[string]bool{leaseQueue: true})
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		var begun, held, most, mostHeld, finished atomic.Int32
-		counted := map[string]*atomic.Int32{poolQueue: {}, queueA: {}, queueB: {}}
+		counted := map[string]*atomic.Int32{poolQueue: {}, queueA: {}, queueB: {}, leaseQueue: {}}
+		var leased, mostLeased atomic.Int32
 		raise := func(to *atomic.Int32, n int32) {
 			for old := to.Load(); n > old && !to.CompareAndSwap(old, n); old = to.Load() {
 			}
@@ -279,14 +286,20 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 							defer s.done(permit)
 							raise(&most, begun.Add(1))
 							defer begun.Add(-1)
-							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Group: groups[queue]})
+							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Group: groups[queue], Lease: queue == leaseQueue})
 							if err != nil {
 								t.Error(err)
 								return
 							}
+							if queue == leaseQueue {
+								raise(&mostLeased, leased.Add(1))
+							}
 							raise(&mostHeld, held.Add(1))
 							time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
 							held.Add(-1)
+							if queue == leaseQueue {
+								leased.Add(-1)
+							}
 							p.Release(pl)
 							count.Add(1)
 							finished.Add(1)
@@ -299,7 +312,8 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		slots := int32(2 * perDevice)
 		require.LessOrEqual(t, mostHeld.Load(), slots)
 		// Each queue may have as many polls open as it has slots when the last slot is taken.
-		require.LessOrEqual(t, most.Load(), slots+slots+2*perDevice)
+		require.LessOrEqual(t, most.Load(), slots+slots+2*perDevice+2)
+		require.LessOrEqual(t, mostLeased.Load(), int32(2))
 		for queue, count := range counted {
 			require.Greater(t, count.Load(), int32(20), queue)
 		}

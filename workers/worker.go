@@ -311,7 +311,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 		}
 	}
 	opened := w.ledger.New(p.Name, handles)
-	opened.Log, opened.Pack = w.log, p.Placement == config.Pack
+	opened.Log, opened.Pack, opened.Leases = w.log, p.Placement == config.Pack, p.LeaseLimit()
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened
@@ -348,7 +348,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Handle{Slot: runs, Group: g.Name, Devices: devices, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
 func (w *Worker) serveMetrics() error {
@@ -382,7 +382,7 @@ func (w *Worker) Describe() gpumux.Describe {
 			}
 		}
 		if i < len(w.pools) {
-			info.Busy = w.pools[i].Busy("")
+			info.Busy, info.Leased, info.Leases = w.pools[i].Busy(""), w.pools[i].Leased(""), w.pools[i].Leases
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)

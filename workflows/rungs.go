@@ -101,13 +101,16 @@ func (e *engine) watch(ctx workflow.Context, at int) {
 
 // watchPool waits until a worker has answered, or until none has begun to for so long.
 func (e *engine) watchPool(ctx workflow.Context, at int, in contract.WatchInput, limit time.Duration) error {
-	name := e.in.Rungs()[at]
-	options := workflow.ActivityOptions{
-		TaskQueue: contract.WatchQueue(e.rungs[at].queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,
+	return workflow.ExecuteActivity(watching(ctx, e.in.Rungs()[at], e.rungs[at].queue, limit), contract.WatchPool, in).Get(ctx, nil)
+}
+
+// watching is for an activity beside a queue that ends if no worker has begun to run it for so long.
+func watching(ctx workflow.Context, name, queue string, limit time.Duration) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: contract.WatchQueue(queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,
 		HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain("watch " + name),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
-	}
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), contract.WatchPool, in).Get(ctx, nil)
+	})
 }
 
 // unserved reports whether an activity ended because nobody took it.

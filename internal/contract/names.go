@@ -20,6 +20,9 @@ const (
 	FindEdition = "gpumux.FindEdition"
 	// WatchPool runs for as long as a worker has a healthy device in a pool; see WatchInput.
 	WatchPool = "gpumux.WatchPool"
+	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile; CallSlot is what that queue carries.
+	HoldSlot = "gpumux.HoldSlot"
+	CallSlot = "gpumux.CallSlot"
 	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.

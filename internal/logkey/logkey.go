@@ -20,4 +20,6 @@ const (
 	Memory = "memory"
 	Took   = "took"
 	Advice = "advice"
+	// Workflow is the ID of the workflow that has a lease.
+	Workflow = "workflow"
 )

@@ -70,8 +70,11 @@ func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logge
 func (s *Sizing) resize(open, kept int) {
 	s.open, s.kept = open, kept
 	s.pool.Resize(open, kept)
-	s.meter.reset(s.pool.Slots(""))
+	s.meter.reset(s.slots())
 }
+
+// slots is how many slots may run calls.
+func (s *Sizing) slots() int { return s.pool.Slots("") - s.pool.Leased("") }
 
 // Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
 func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
@@ -108,7 +111,7 @@ func (s *Sizing) Run(ctx context.Context) {
 			s.overflow(task)
 		case <-tick.C:
 			// A device may have been cordoned, or have come back.
-			s.meter.reset(s.pool.Slots(""))
+			s.meter.reset(s.slots())
 		}
 	}
 }

@@ -33,6 +33,8 @@ type Pool struct {
 	// Reserve is the memory of each device that stays free for others than the worker, for whom what they hold already counts. Default:
 	// none.
 	Reserve gpumux.Size `yaml:"reserve"`
+	// Leases is the most slots of the pool that leases may have at a time. Default: half of them, so none of a single slot.
+	Leases *int `yaml:"leases"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Hygiene is on or off, for tasks that don't say. Default on.
@@ -99,6 +101,15 @@ func (p Placement) Least() int {
 		return 1
 	}
 	return int(p.Slots)
+}
+
+// LeaseLimit is the most slots that leases may have at a time.
+func (p Placement) LeaseLimit() int {
+	all := p.Most * len(p.Groups)
+	if p.Leases != nil {
+		return min(*p.Leases, all)
+	}
+	return all / 2
 }
 
 // Devices are those of all placements, each once.
@@ -195,6 +206,9 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".max_slots", "%d is outside 1 to %d", p.MaxSlots, maxSlots)
 	case p.Slots != AutoSlots:
 		r.add(at+".max_slots", "%d goes with slots: auto; without it slots says the number", p.MaxSlots)
+	}
+	if p.Leases != nil && *p.Leases < 0 {
+		r.add(at+".leases", "%d is negative; 0 offers none", *p.Leases)
 	}
 	if p.GPUsPerSlot < 0 {
 		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)

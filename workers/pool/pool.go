@@ -20,6 +20,8 @@ type Slot interface {
 	Clear(ctx context.Context) error
 	State() slot.State
 	Task() string
+	PID() int
+	Stats() slot.Stats
 	Stop(ctx context.Context) error
 }
 
@@ -35,6 +37,8 @@ type Pool struct {
 	Log     *zap.Logger
 	// Pack sends calls to the device that does most among those with a free slot. Default: to the one that does least.
 	Pack bool
+	// Leases is the most slots that leases may have at a time. They come on top of the number that Resize allows.
+	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
 	handles  []*Handle
@@ -49,11 +53,15 @@ type Pool struct {
 // Handle is a slot in its pool.
 type Handle struct {
 	Slot
+	// Name is pool/number, Budget what a call may hold; 0 means no budget.
+	Name   string
+	Budget gpumux.Size
 	// Group names what its calls may be pinned to, Devices are its devices. Default: the group's name.
 	Group   string
 	Devices []string
 	pool    *Pool
 	busy    bool
+	leased  bool   // busy with a lease
 	evicted bool   // its surplus process ends
 	warm    string // the task of the last item that finished here, unless the pool has ended the process since
 	// Peak, where there is one, observes what items held.
@@ -77,6 +85,8 @@ type Want struct {
 	Whole bool
 	// Avoid are groups that are taken only where no other is healthy.
 	Avoid []string
+	// Lease asks for a slot for several calls; its process ends with Release.
+	Lease bool
 }
 
 // waiter is a call that waits for a slot.
@@ -147,13 +157,13 @@ func (p *Pool) update(change func()) {
 // Release frees a slot.
 func (p *Pool) Release(h *Handle) {
 	p.update(func() {
-		freed := append([]*Handle{h}, h.Beside...)
+		freed, leased := append([]*Handle{h}, h.Beside...), h.leased
 		h.release()
 		for _, each := range freed {
 			// One that still reclaims waits for a killed process that does not end.
 			of := each.pool
 			reclaims := each.State() == slot.Reclaiming || of.isCordoned(each.Group) && each.State() != slot.Vacant
-			if of.stopped == nil && reclaims || each == h && p.surplus(h) {
+			if of.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
 				of.evict(each)
 			}
 		}
@@ -162,7 +172,7 @@ func (p *Pool) Release(h *Handle) {
 
 // release frees a slot and those beside it; the caller holds the pool's lock.
 func (h *Handle) release() {
-	h.busy, h.evicted = false, false
+	h.busy, h.leased, h.evicted = false, false, false
 	for _, other := range h.Beside {
 		other.busy = false
 	}
@@ -202,7 +212,7 @@ func (p *Pool) grant() {
 			if h == nil {
 				return false
 			}
-			h.busy = true
+			h.busy, h.leased = true, w.Lease
 			w.give(answer{handle: h})
 			return true
 		})
@@ -233,16 +243,22 @@ func (p *Pool) refusal(group string) error {
 // choose picks a free slot: one whose process has the task, then one without a process, then one with another task; among equals the
 // one on the least busy device, or with Pack on the busiest.
 func (p *Pool) choose(w *waiter) *Handle {
-	load := map[string]int{}
+	if w.Lease && p.leasedSlots("") >= p.Leases {
+		return nil
+	}
+	load, calls := map[string]int{}, map[string]int{}
 	for _, h := range p.handles {
 		if h.busy && !h.evicted {
 			load[h.Group]++
+			if !h.leased {
+				calls[h.Group]++
+			}
 		}
 	}
 	var best *Handle
 	var least [2]int
 	for _, h := range p.handles {
-		if h.busy || load[h.Group] >= p.open || p.ledger.claimed(h) || !p.suits(h, w) {
+		if h.busy || !w.Lease && calls[h.Group] >= p.open || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
@@ -319,7 +335,37 @@ func (p *Pool) isCordoned(group string) bool {
 	return cordoned
 }
 
-// Slots is the number of slots that may be used: of a group, or of all.
+// Leased is how many slots of a group, or of all, leases have.
+func (p *Pool) Leased(group string) int {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	return p.leasedSlots(group)
+}
+
+// leasedSlots is Leased for a caller with the lock.
+func (p *Pool) leasedSlots(group string) (n int) {
+	for _, h := range p.handles {
+		if h.leased && (group == "" || h.Group == group) {
+			n++
+		}
+	}
+	return n
+}
+
+// Leasable is how many more slots of a group, or of all, leases may have now.
+func (p *Pool) Leasable(group string) int {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	n := 0
+	for _, h := range p.handles {
+		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && (group == "" || h.Group == group) {
+			n++
+		}
+	}
+	return max(0, min(n, p.Leases-p.leasedSlots("")))
+}
+
+// Slots is the number of slots that may be used, leased ones included: of a group, or of all.
 func (p *Pool) Slots(group string) int {
 	slots, _ := p.count(group)
 	return slots
@@ -335,7 +381,7 @@ func (p *Pool) Free(group string) int {
 func (p *Pool) count(group string) (slots, free int) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	all, busy, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
+	all, busy, leased, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, h := range p.handles {
 		if p.isCordoned(h.Group) || group != "" && h.Group != group {
 			continue
@@ -343,6 +389,8 @@ func (p *Pool) count(group string) (slots, free int) {
 		all[h.Group]++
 		claimed[h.Group] = p.ledger.claimed(h)
 		switch {
+		case h.leased:
+			leased[h.Group]++
 		case !h.busy:
 			unused[h.Group]++
 		case !h.evicted:
@@ -350,8 +398,8 @@ func (p *Pool) count(group string) (slots, free int) {
 		}
 	}
 	for g, n := range all {
-		n = min(n, p.open)
-		slots += n
+		n = min(n-leased[g], p.open)
+		slots += n + leased[g]
 		if !claimed[g] {
 			free += min(unused[g], max(0, n-busy[g]))
 		}

@@ -21,12 +21,12 @@ func (p *Pool) Resize(open, kept int) {
 
 // surplus reports whether a slot has a process above the number that its group keeps; the caller holds the lock.
 func (p *Pool) surplus(h *Handle) bool {
-	if p.kept >= len(p.handles) || p.stopped != nil || h.State() == slot.Vacant {
+	if p.kept >= len(p.handles) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
 		return false
 	}
 	held := 0
 	for _, other := range p.handles {
-		if other.Group == h.Group && !other.evicted && (other.busy || other.State() != slot.Vacant) {
+		if other.Group == h.Group && !other.evicted && !other.leased && (other.busy || other.State() != slot.Vacant) {
 			held++
 		}
 	}

@@ -28,6 +28,13 @@ type Call struct {
 	Memory gpumux.Size
 	Room   gpumux.Size
 	Env    map[string]string
+	// Lease names the lease that the call belongs to. All its calls run in one process, which keeps what they leave and ends with Clear,
+	// or with a call of anybody else. Their tasks must be alike in all but their functions. Rebuilt says that handles of the lease's
+	// earlier processes stand for what is kept under the same keys. Default: no lease.
+	Lease   string
+	Rebuilt bool
+	// Target is the function to call in place of the task's, in the process of a lease. Default: the task's.
+	Target string
 	// Held says nil for as long as nobody else may run the items, and why not otherwise, with ErrLapsed in the error's chain. It is
 	// asked before a result counts and before a death is anybody's fault: this program may have been stopped until a moment
 	// ago. Default: for ever.

@@ -22,6 +22,9 @@ func (s *Slot) current(ctx context.Context, task launch.Task, modules []string) 
 // ready returns a process that may run an item of the call: the present one where it suits, else a new one. Its code has the
 // edition that the call is for, and the files still have it, so that what the process imports later is of it, too.
 func (s *Slot) ready(ctx context.Context, f *flow) (*occupant, error) {
+	if p, err := s.leased(f.call); p != nil || err != nil {
+		return p, err
+	}
 	for range unsteady {
 		var modules []string
 		if s.process != nil && f.call.Task.Same(s.process.Task) {
@@ -53,6 +56,31 @@ func (s *Slot) ready(ctx context.Context, f *flow) (*occupant, error) {
 		return nil, err
 	}
 	return nil, s.outdated(f.call, now, nil)
+}
+
+// leased returns the process of the call's lease, if there is one. It runs the code that it has loaded.
+func (s *Slot) leased(call Call) (*occupant, error) {
+	p := s.process
+	if call.Lease == "" || p == nil || p.lease != call.Lease {
+		return nil, nil
+	}
+	select {
+	case <-p.Exited:
+		return nil, nil
+	default:
+	}
+	if !call.Task.Joins(p.Task) {
+		fault := &gpumux.Fault{
+			Kind:    gpumux.BadInput,
+			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.Task.Name, call.Task.Name),
+			Hint:    "in one lease call tasks of the same folder, interpreter, environment and user, or use a lease for each",
+		}
+		s.locate(fault, call.Task)
+		fault.Op = "start"
+		return nil, fault
+	}
+	p.Task = call.Task
+	return p, nil
 }
 
 // useEdition asks for the edition before a command starts, which has to be the call's.

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -90,6 +91,9 @@ func (f *flow) frame(p *occupant) wire.Run {
 		size = min(size, p.limit-p.sent)
 	}
 	run := wire.Run{Run: p.runs + 1, Attempts: f.call.attempts()}
+	if target := cmp.Or(f.call.Target, f.call.Task.Python); p.lease != "" && target != p.target {
+		run.Target = target
+	}
 	if f.fresh {
 		run.Attempts = 1
 	}

@@ -27,6 +27,8 @@ type occupant struct {
 	// edition is that of its code, modules are the files that it says it has loaded.
 	edition string
 	modules []string
+	// lease is that which it belongs to, target the function that it was loaded with.
+	lease, target string
 	// limit is how many items it may run, 0 without limit; sent and ran are how many it was given and has finished.
 	limit, sent, ran int
 	// given is how many items it was last to be given ahead, pace the time that one takes, of late.
@@ -52,7 +54,7 @@ func newOccupant(p *session.Session, limit int) *occupant {
 
 // recycle lets the process end when it has run the items that it was given.
 func (p *occupant) recycle(why hygiene.Reason, text string) {
-	if p.why == "" {
+	if p.why == "" && p.lease == "" {
 		p.why, p.text, p.limit = why, text, p.sent
 	}
 }

@@ -103,6 +103,7 @@ func (s *Slot) retire(kindly bool, why string) {
 	s.process = nil
 	s.mu.Lock()
 	s.task, s.pid = "", 0
+	s.stats.Residents, s.stats.ResidentBytes = 0, 0
 	s.mu.Unlock()
 	s.enter(Vacant, why)
 }

@@ -225,7 +225,7 @@ func (s *Slot) drain(ctx context.Context, p *occupant, f *flow, why string) {
 				if s.hear(p, f, h) == nil {
 					continue
 				}
-			case wire.Cap:
+			case wire.Cap, wire.Kept:
 				continue
 			}
 		case <-over:
@@ -278,6 +278,8 @@ func (s *Slot) hear(p *occupant, f *flow, h session.Heard) error {
 		if !p.Capped(m) {
 			return s.fail(p, deaf(), "")
 		}
+	case wire.Kept:
+		s.keep(m)
 	default:
 		if h.Err == nil {
 			return s.fail(p, diagnosis.Broken("a message out of turn: %T", h.Message), "")

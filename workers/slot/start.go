@@ -44,6 +44,8 @@ func (s *Slot) unfit(p *occupant, call Call, edition string) string {
 	}
 	fresh := s.fresh(call)
 	switch {
+	case p.lease != call.Lease:
+		return "of another lease"
 	case !call.Task.Same(p.Task):
 		return "another task"
 	case p.edition != edition:
@@ -154,7 +156,10 @@ func (s *Slot) spawn(ctx context.Context, call Call, mayFork bool) (*occupant, *
 	if s.fresh(call) {
 		limit = 1
 	}
-	o.Single = limit == 1
+	if call.Lease != "" {
+		limit, o.Lease, o.Host, o.Rebuilt = 0, call.Lease, s.o.Host, call.Rebuilt
+	}
+	o.Single = limit == 1 || call.Lease != ""
 	if err := call.Task.Reach(ctx, o.StartLimit); err != nil {
 		return nil, nil, s.unanswered(call.Task, err)
 	}
@@ -169,7 +174,9 @@ func (s *Slot) spawn(ctx context.Context, call Call, mayFork bool) (*occupant, *
 	p, err := session.Start(ctx, call.Task, o, nil)
 	switch {
 	case err == nil:
-		return newOccupant(p, limit), nil, nil
+		o := newOccupant(p, limit)
+		o.lease, o.target = call.Lease, call.Task.Python
+		return o, nil, nil
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
 // Further reasons for which a process is recycled: it ran as many items as its task allows, or got as old.
@@ -31,6 +32,9 @@ type Stats struct {
 	Freed    int64
 	// Recycled counts processes that were replaced although they could go on, by reason: items, age, leak, full.
 	Recycled map[string]int64
+	// Residents are how many values the present process keeps for a lease, ResidentBytes the bytes of their arrays.
+	Residents     int
+	ResidentBytes int64
 }
 
 // Stats is what the slot has done so far.
@@ -46,6 +50,11 @@ func (s *Slot) tally(change func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.stats)
+}
+
+// keep takes down what the process keeps for its lease.
+func (s *Slot) keep(m wire.Kept) {
+	s.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 }
 
 // recycled counts and logs that a process which could go on is replaced.

@@ -68,5 +68,16 @@ type Task struct {
 // Same reports whether a process of the task can serve the other.
 func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
 
+// Joins reports whether a process of the other task can call this one's function too.
+func (t Task) Joins(other Task) bool {
+	if t.own() || other.own() {
+		return t.Same(other)
+	}
+	for _, each := range []*Task{&t, &other} {
+		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.RecycleItems, each.RecycleAge = "", "", "", "", 0, 0, 0
+	}
+	return t.Same(other)
+}
+
 // own reports whether the task brings a program of its own instead of running in a Python.
 func (t Task) own() bool { return len(t.Command) > 0 || len(t.Program) > 0 }

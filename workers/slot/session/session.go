@@ -23,8 +23,11 @@ type Options struct {
 	Slot, Device string
 	Memory, Room gpumux.Size
 	Mode         gpumux.Mode
-	// Single says that it runs one item.
+	// Single says that it runs one item at a time and needs no board.
 	Single bool
+	// Lease names the lease that it belongs to on a host; Rebuilt is wire.Hello's. Default: no lease.
+	Lease, Host string
+	Rebuilt     bool
 	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py.
 	Env           map[string]string
 	Home, Runtime string
@@ -119,7 +122,7 @@ func connected(task launch.Task, o Options) (p *Session, files []*os.File, err e
 	}
 	files = []*os.File{theirs}
 	if o.Single {
-		// One result needs no board.
+		// Single results need no board.
 		return p, files, nil
 	}
 	memory, file, err := boardMemory()

@@ -15,6 +15,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Python, Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Slot,
 		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
+		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
 	}
 	if p.Board != nil {
 		hello.Board = wire.BoardSize
@@ -76,7 +77,7 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 		select {
 		case h := <-p.Heard:
 			switch m := h.Message.(type) {
-			case wire.ProgressReport, wire.Posted:
+			case wire.ProgressReport, wire.Posted, wire.Kept:
 			case wire.Cap:
 				if !p.Capped(m) {
 					return Trimmed{}, fmt.Errorf("it asked for more than it read while it trimmed")

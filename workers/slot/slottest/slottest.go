@@ -47,6 +47,12 @@ func (f *Slot) State() slot.State { f.mu.Lock(); defer f.mu.Unlock(); return f.s
 // Task is slot.Slot's.
 func (f *Slot) Task() string { f.mu.Lock(); defer f.mu.Unlock(); return f.task }
 
+// PID is slot.Slot's: there is no process.
+func (f *Slot) PID() int { return 0 }
+
+// Stats is slot.Slot's: nothing is counted.
+func (f *Slot) Stats() slot.Stats { return slot.Stats{} }
+
 // Clear is slot.Slot's.
 func (f *Slot) Clear(context.Context) error { f.Load("", slot.Vacant); return nil }
 

@@ -44,6 +44,11 @@ type header struct {
 	Error     string          `json:"error"`
 	Reserved  int64           `json:"reserved"`
 	Modules   []string        `json:"modules"`
+	Lease     string          `json:"lease"`
+	Host      string          `json:"host"`
+	Rebuilt   bool            `json:"rebuilt"`
+	Count     int             `json:"count"`
+	Bytes     int64           `json:"bytes"`
 
 	Allocators *Allocators `json:"allocators"`
 }
@@ -114,11 +119,12 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	switch h.Type {
 	case "hello":
 		return Hello{Version: h.Version, Task: h.Task, Target: h.Target, Dir: h.Dir, Own: h.Own, Slot: h.Slot, Device: h.Device,
-			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Room: h.Room}, h.empty(body)
+			Memory: h.Memory, Mode: h.Mode, Board: int64(h.Board), Room: h.Room, Lease: h.Lease, Host: h.Host,
+			Rebuilt: h.Rebuilt}, h.empty(body)
 	case "run":
 		items, err1 := h.split(body)
 		attempts, err2 := optional[int](h, "attempts", h.Attempts)
-		return Run{Run: h.Run, Attempts: attempts, Items: items}, cmp.Or(err1, err2, h.checkPosition())
+		return Run{Run: h.Run, Attempts: attempts, Items: items, Target: h.Target}, cmp.Or(err1, err2, h.checkPosition())
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
@@ -149,13 +155,18 @@ func fromProcess(h *header, body []byte) (Message, error) {
 			return nil, broken("progress: has no value")
 		}
 		return ProgressReport{Run: h.Run, N: h.N, Value: h.Value, Board: h.Board}, cmp.Or(h.empty(body), h.checkPosition())
+	case "kept":
+		if h.Count < 0 || h.Bytes < 0 {
+			return nil, broken("kept: %d residents of %d bytes", h.Count, h.Bytes)
+		}
+		return Kept{Count: h.Count, Bytes: h.Bytes}, h.empty(body)
 	case "trimmed":
 		busy, err := optional[float64](h, "busy", h.Busy)
 		return Trimmed{Busy: busy, Allocators: h.Allocators}, cmp.Or(err, h.empty(body), h.checkMemory())
 	case "cap":
 		return Cap{Framework: h.Framework, Error: h.Error, Reserved: h.Reserved, Wait: h.Wait}, h.empty(body)
 	}
-	return nil, broken("a task process cannot say %q; it says hello, ready, results, posted, fault, progress, trimmed and cap", h.Type)
+	return nil, broken("a task process cannot say %q; it says hello, ready, results, posted, fault, progress, kept, trimmed and cap", h.Type)
 }
 
 func (h *header) results(body []byte) (Message, error) {
@@ -210,6 +221,13 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		b = appendField(b, "run", m.Run)
 		b = appendSizes(b, m.Items)
 		b = appendField(b, "attempts", max(1, m.Attempts))
+		if m.Target != "" {
+			target, err := marshal(m.Target)
+			if err != nil {
+				return nil, nil, broken("run: target: %v", err)
+			}
+			b = append(appendName(b, "target"), target...)
+		}
 		return append(b, "}\n"...), m.Items, checkValues(m, m.Items)
 	case Results:
 		if err := m.check(); err != nil {

@@ -17,7 +17,7 @@ const (
 )
 
 // Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Posted, Fault,
-// ProgressReport, Trimmed and Cap (from the task process).
+// ProgressReport, Kept, Trimmed and Cap (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -39,6 +39,11 @@ type Hello struct {
 	Board int64 `json:"board,omitempty"`
 	// Room is how many bytes of each device the budget leaves for a framework's allocations; 0 means that nothing limits them.
 	Room int64 `json:"room,omitempty"`
+	// Lease names the lease that the process belongs to, whose calls may keep residents; Host is for their handles. Empty: no lease.
+	// Rebuilt says that a handle of an earlier process of the lease stands for the resident with the same key.
+	Lease   string `json:"lease,omitempty"`
+	Host    string `json:"host,omitempty"`
+	Rebuilt bool   `json:"rebuilt,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next. After a Fault it waits
@@ -49,6 +54,8 @@ type Run struct {
 	// Attempts is how often an item that raises is tried; 0 means once.
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items"`
+	// Target is the function to call, found as that of Hello. Empty: that of Hello. Only the process of a lease is told another.
+	Target string `json:"target,omitempty"`
 }
 
 // Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also
@@ -166,6 +173,12 @@ type ProgressReport struct {
 	Board uint64 `json:"board,omitempty"`
 }
 
+// Kept says how many residents the process has now, and their bytes. It comes before the answer of the item that changed them.
+type Kept struct {
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
 // Trimmed answers a Trim.
 type Trimmed struct {
 	// Busy is how many seconds it took.
@@ -197,6 +210,7 @@ func (Results) kind() string        { return "results" }
 func (Posted) kind() string         { return "posted" }
 func (Fault) kind() string          { return "fault" }
 func (ProgressReport) kind() string { return "progress" }
+func (Kept) kind() string           { return "kept" }
 func (Trimmed) kind() string        { return "trimmed" }
 func (Cap) kind() string            { return "cap" }
 

@@ -1,4 +1,4 @@
-"""What a task may use of gpumux: batch, resident, slot and progress. A task needs none of them.
+"""What a task may use of gpumux: batch, resident, slot, progress, keep and drop. A task needs none of them.
 
 Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
 slot() knows nothing and progress() does nothing.
@@ -7,9 +7,12 @@ slot() knows nothing and progress() does nothing.
 from __future__ import annotations
 
 import threading as _threading
-from typing import Any, Callable, Hashable, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional, TypeVar
 
-__all__ = ["Slot", "batch", "progress", "resident", "slot"]
+if TYPE_CHECKING:
+    from .handle import Handle
+
+__all__ = ["Slot", "batch", "drop", "keep", "progress", "resident", "slot"]
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -73,6 +76,25 @@ def resident(key: Hashable, build: Callable[[], _T]) -> _T:
                 raise TypeError(f"resident({key!r}): build returned an awaitable; give a plain function")
             _residents[key] = value
         return _residents[key]
+
+
+def keep(value: Any, key: Optional[str] = None) -> Handle:
+    """Keep value on this slot for later calls of the same lease, and return a handle that names it.
+
+    Return the handle, alone or within another value; where it is part of a later call's item, that call gets the value. A value
+    that is kept under a key which is taken replaces the one before. It is kept until drop, or until the lease or its process ends.
+    Raises RuntimeError in a slot that no lease holds.
+    """
+    from . import handle
+
+    return handle.keep(value, key)
+
+
+def drop(handle: Any) -> None:
+    """Let go of a resident, named by its handle or its key. Raises LookupError when there is none."""
+    from . import handle as handles
+
+    handles.drop(handle)
 
 
 def batch(function: Optional[_F] = None, *, max: int = 64) -> Any:

@@ -30,26 +30,31 @@ _MOST_PATIENCE = 256
 
 
 class Caller:
-    """Runs items with one task. Only the main thread uses it."""
+    """Runs items with the function that it was told to use. Only the main thread uses it."""
 
-    def __init__(self, function: Callable[..., Any], wire: Wire, peak: Peak) -> None:
-        self.batch = int(getattr(function, "__gpumux_batch__", 0))
+    def __init__(self, wire: Wire, peak: Peak) -> None:
+        self.target = ""
+        self.batch = 0
+        self.loaded: dict[str, Callable[..., Any]] = {}
+        """The functions that it used, by target."""
         self.ended: Callable[[], None] = lambda: None
         """Raises SystemExit when the worker has told the process to end."""
-        self._function = function
+        self._function: Callable[..., Any] = lambda item: item
         self._wire = wire
         self._peak = peak
         self._forked = _fork_mark()
         self._main = threading.get_ident()
         self._loop: Any = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
-        self._limit = self.batch
-        self._good = 0
-        self._grown = False
-        self._patience = _PATIENCE
         self._run = 0
         self._n = 0
         gpumux._report = self._progress
+
+    def use(self, target: str, function: Callable[..., Any]) -> None:
+        """Call function, which target names, for the items of the next runs."""
+        self.target, self._function, self.loaded[target] = target, function, function
+        self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
+        self._good, self._grown, self._patience = 0, False, _PATIENCE
 
     def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
         """Run the items of one run, whose JSON lies one after the other in body."""

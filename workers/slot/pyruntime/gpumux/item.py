@@ -33,11 +33,17 @@ def read(raw: memoryview) -> Any:
         raise _not_json(raw, error) from None
     if type(item) not in _BOUNDED and _endless(item):
         _exact(text)
+    if _HANDLE in text:
+        from . import handle
+
+        return handle.resolve(item)
     return item
 
 
 # Types without a float, and the bytes of the infinities.
 _BOUNDED = frozenset((int, str, bool, type(None)))
+# What an item with a handle of a resident contains.
+_HANDLE = '"gpumux.handle"'
 _INFINITY, _MINUS_INFINITY = struct.pack("<d", math.inf), struct.pack("<d", -math.inf)
 
 

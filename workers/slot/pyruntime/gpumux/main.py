@@ -77,6 +77,10 @@ def _greet(wire):
     gpumux._slot = gpumux.Slot(
         hello.get("slot") or None, hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
+    if hello.get("lease"):
+        from gpumux import handle
+
+        handle.begin(hello["lease"], hello.get("host"), hello.get("rebuilt") is True, wire.kept)
     return hello
 
 
@@ -123,7 +127,8 @@ def _serve(wire, ended, forks) -> int:
             return 0
         modules = []  # the template has reported them
     on_host = gpumux.slot().device == "CPU"
-    caller = call.Caller(function, wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
+    caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
+    caller.use(hello.get("target"), function)
     caller.ended = ended
     wire.ready(caller.batch, trim=True, modules=modules)
     try:
@@ -151,10 +156,27 @@ def _serve(wire, ended, forks) -> int:
                 raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
             # The worker waits for results, so it reads the report.
             memory.prove()
-            caller.run(run, sizes, body, attempts)
+            if _choose(caller, header.get("target") or hello.get("target"), hello, wire, run):
+                caller.run(run, sizes, body, attempts)
             del message, body
     finally:
         caller.close()
+
+
+def _choose(caller, target: str, hello: dict, wire, run: int) -> bool:
+    """Let the next items go to the function that target names; False after the fault of a run whose function cannot be loaded."""
+    if target == caller.target:
+        return True
+    from gpumux import task
+
+    try:
+        own = hello.get("own") is True and not target.startswith("gpumux.")
+        caller.use(target, caller.loaded.get(target) or task.load(target, hello.get("dir") or "", own))
+    except task.LoadError as error:
+        wire.fault(error.fault, run)
+        wire.await_next()
+        return False
+    return True
 
 
 def _positive(numbers: list) -> bool:

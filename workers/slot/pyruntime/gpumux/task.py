@@ -68,6 +68,8 @@ def _file(where: str, folder: str) -> ModuleType:
         raise LoadError(plain("FileNotFoundError", f"{there}; {parent} has: {_files(parent)}"))
     stem = base[: -len(".py")]
     loaded = sys.modules.get(stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == path:
+        return loaded
     if loaded is not None:
         message = f"{where} has the name of the module {stem}, which is loaded already; rename the file"
         raise LoadError(plain("ImportError", message))

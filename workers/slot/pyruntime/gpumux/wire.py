@@ -213,6 +213,11 @@ class Wire:
         field, self._allocators = self._allocators, ""
         return field
 
+    def kept(self, count: int, size: int) -> None:
+        """This process has so many residents of so many bytes. Any thread may call it."""
+        head = b'{"type":"kept","count":%d,"bytes":%d}\n' % (count, size)
+        self._say(head)
+
     def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
         """A framework begins to use the device, and its own limit holds, or error says why not. With reserved, the bytes of the
         allocators, the main thread waits until the worker has measured what the process holds beside them. Any thread may call it.
@@ -230,9 +235,7 @@ class Wire:
             if "wait" in header:
                 self.await_next()
             return
-        head = _dumps(header).encode() + b"\n"
-        with self._lock:
-            self._sock.sendall(_length.pack(len(head)) + head)
+        self._say(_dumps(header).encode() + b"\n")
 
     def result(
         self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0
@@ -339,11 +342,7 @@ class Wire:
     def progress(self, run: int, n: int, value: bytes) -> None:
         """How far an item is. Any thread may call it."""
         head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._board_field().encode())
-        if threading.get_ident() == self._main:
-            self._send(head, b"")
-        else:
-            with self._lock:
-                self._sock.sendall(_length.pack(len(head)) + head)
+        self._say(head)
 
     def _new_output(self) -> int:
         """The size of the output, or 0 when that has not changed since the last answer."""
@@ -359,6 +358,14 @@ class Wire:
             return 0
         self._printed = size
         return size
+
+    def _say(self, head: bytes) -> None:
+        """A message without a body, from any thread."""
+        if threading.get_ident() == self._main:
+            self._send(head, b"")
+        else:
+            with self._lock:
+                self._sock.sendall(_length.pack(len(head)) + head)
 
     def _header(self, header: dict) -> None:
         self._send(_dumps(header).encode() + b"\n", b"")

@@ -1,0 +1,319 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+// Holder gives slots to leases.
+type Holder interface {
+	// Hold waits for a slot and keeps it from everybody else until it is released.
+	Hold(ctx context.Context, lease contract.Lease) (Seat, error)
+}
+
+// Seat is a slot that a lease has.
+type Seat interface {
+	Runner
+	// Held ends when the worker must let go of the slot.
+	Held() context.Context
+	// Where says which slot it is, and what its process keeps now.
+	Where() contract.Seat
+	// Lost says why the slot, or what its process kept, is lost, or nil. It says so once of a process.
+	Lost() *gpumux.Fault
+	// Scratch is an empty file that processes of a task may read and write.
+	Scratch(task string) (*os.File, error)
+	// Release ends the process and gives the slot back.
+	Release()
+}
+
+// Leases serves the queue on which leases ask for slots of a pool.
+type Leases struct {
+	Holder Holder
+	Store  *store.Store
+	// Serve serves a lease's own queue until stop is called.
+	Serve func(queue string, register func(worker.Registry)) (stop func(), err error)
+}
+
+// Register registers HoldSlot.
+func (l *Leases) Register(r worker.ActivityRegistry) {
+	r.RegisterActivityWithOptions(checked(l.HoldSlot), activity.RegisterOptions{Name: contract.HoldSlot})
+}
+
+// errClosed ends a lease whose workflow needs it no more.
+var errClosed = errors.New("the lease was closed")
+
+// HoldSlot holds a slot for a lease and serves the lease's queue, until the lease is closed or cancelled, its time is over, or the worker
+// stops. Its error is final: the workflow decides what comes next.
+func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
+	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
+	ctx, h.end = context.WithCancelCause(ctx)
+	defer h.end(nil)
+	stop := every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, h.now()) })
+	defer stop()
+	seat, err := l.Holder.Hold(ctx, in)
+	if err != nil {
+		return contract.Seat{}, lost(err)
+	}
+	defer seat.Release()
+	held := seat.Held()
+	defer context.AfterFunc(held, func() { h.end(context.Cause(held)) })()
+	ttl := time.Duration(in.TTL)
+	h.begin(seat, time.Now().Add(ttl))
+	ctx, cancel := context.WithTimeoutCause(ctx, ttl, &gpumux.Fault{
+		Kind: gpumux.SlotLost, Op: "run", Message: fmt.Sprintf("the time to live of the lease, %s, is over", ttl), Hint: "give it a longer TTL, or fewer calls",
+	})
+	defer cancel()
+	h.life = ctx
+	closeQueue, err := l.Serve(in.Queue, func(r worker.Registry) {
+		r.RegisterActivityWithOptions(checked(h.CallSlot), activity.RegisterOptions{Name: contract.CallSlot})
+	})
+	if err != nil {
+		return contract.Seat{}, lost(fmt.Errorf("serve the queue of the lease: %w", err))
+	}
+	defer closeQueue()
+	h.await(ctx, activity.GetWorkerStopChannel(ctx))
+	if err := context.Cause(ctx); !errors.Is(err, errClosed) {
+		return h.now(), lost(err)
+	}
+	return h.now(), nil
+}
+
+// await returns when the lease is over and no call runs. A worker that stops lets the call that runs go on to its end.
+func (h *holding) await(ctx context.Context, stop <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-stop:
+		select {
+		case h.turn <- struct{}{}:
+			h.end(errors.New("the worker that held the slot stops"))
+			return
+		case <-ctx.Done():
+		}
+	}
+	h.turn <- struct{}{}
+}
+
+// lost is the error of a lease that has no slot any more.
+func lost(err error) error {
+	var fault *gpumux.Fault
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if !errors.As(err, &fault) {
+		fault = &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Message: err.Error(), Blameless: true}
+	}
+	return final(fault)
+}
+
+// holding is a lease that has a slot.
+type holding struct {
+	*Leases
+	lease contract.Lease
+	seat  Seat
+	// life ends with the lease.
+	life context.Context
+	end  context.CancelCauseFunc
+	// turn is full while a call runs.
+	turn chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	where contract.Seat
+}
+
+func (h *holding) begin(seat Seat, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seat, h.where = seat, seat.Where()
+	h.where.Since, h.where.Until = time.Now(), until
+}
+
+// now is what people see of the lease.
+func (h *holding) now() contract.Seat {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seat != nil {
+		now := h.seat.Where()
+		h.where.Residents, h.where.ResidentBytes = now.Residents, now.ResidentBytes
+	}
+	return h.where
+}
+
+// CallSlot does one call, or what belongs to a lease besides. One runs at a time.
+func (h *holding) CallSlot(ctx context.Context, in contract.SlotCall) (contract.SlotAnswer, error) {
+	switch {
+	case in.Close:
+		defer h.end(errClosed)
+		return contract.SlotAnswer{Seat: h.now()}, nil
+	case in.Open:
+		return contract.SlotAnswer{Seat: h.now()}, nil
+	}
+	defer heartbeat(ctx)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.life, func() { cancel(lost(context.Cause(h.life))) })()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return contract.SlotAnswer{}, context.Cause(ctx)
+	}
+	h.note(in.Task)
+	defer h.note("")
+	if fault := h.seat.Lost(); fault != nil {
+		return contract.SlotAnswer{}, final(fault)
+	}
+	result, err := h.run(ctx, in)
+	var fault *gpumux.Fault
+	switch {
+	case ctx.Err() != nil:
+		return contract.SlotAnswer{}, context.Cause(ctx)
+	case errors.As(err, &fault):
+		return contract.SlotAnswer{}, final(fault)
+	case err != nil:
+		return contract.SlotAnswer{}, classify(err)
+	case result.Fault != nil:
+		return contract.SlotAnswer{}, final(result.Fault)
+	case len(result.Value) > largestResult:
+		return contract.SlotAnswer{}, final(&gpumux.Fault{
+			Kind: gpumux.TaskError, Op: "run", Task: in.Task,
+			Message: fmt.Sprintf("the value has %s, more than the %s that a call returns", gpumux.Size(len(result.Value)), gpumux.Size(largestResult)),
+			Hint:    "keep it on the slot and return its handle (gpumux.keep), or write it to a file and return its path",
+		})
+	}
+	return contract.SlotAnswer{Value: result.Value, Output: result.Output, Seat: h.now()}, nil
+}
+
+// note takes down which call runs; "" says that one has ended.
+func (h *holding) note(task string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.where.Task = task; task == "" {
+		h.where.Calls++
+	}
+}
+
+func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result, error) {
+	switch {
+	case in.Save != nil:
+		return gpumux.Result{}, h.save(ctx, in)
+	case in.Load != nil:
+		return h.load(ctx, in)
+	case len(in.Drop) > 0:
+		return h.drop(ctx, in.Drop)
+	}
+	return h.call(ctx, Call{Task: in.Task, Timeout: time.Duration(in.Timeout), Attempts: in.Attempts}, in.Item)
+}
+
+// call runs one item in the lease's process.
+func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
+	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.Persistent
+	call.Items = func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: item}, nil) }
+	call.Done = func(r gpumux.Result) { result = r }
+	err = h.seat.Run(ctx, call)
+	return result, err
+}
+
+// Functions of the Python runtime for what belongs to a lease.
+const (
+	saveTarget = "gpumux.handle:_save"
+	loadTarget = "gpumux.handle:_load"
+	dropTarget = "gpumux.handle:_drop"
+)
+
+// aside has a function of the runtime do something with a file that it and the worker share.
+func (h *holding) aside(ctx context.Context, task, target string, item map[string]any, file *os.File) (gpumux.Result, error) {
+	item["path"] = file.Name()
+	raw, err := json.Marshal(item)
+	if err != nil {
+		return gpumux.Result{}, err
+	}
+	result, err := h.call(ctx, Call{Task: task, Target: target}, raw)
+	if err == nil && result.Fault != nil {
+		err = result.Fault
+	}
+	return result, err
+}
+
+// save puts a resident into the store.
+func (h *holding) save(ctx context.Context, in contract.SlotCall) error {
+	file, err := h.scratch(in.Save.Task)
+	if err != nil {
+		return err
+	}
+	defer discard(file)
+	if _, err := h.aside(ctx, in.Save.Task, saveTarget, map[string]any{"value": in.Save}, file); err != nil {
+		return err
+	}
+	to, err := h.Store.Create(ctx, in.Object)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, file); err != nil {
+		to.Abort()
+		return fmt.Errorf("store what is to move: %w", err)
+	}
+	return to.Close()
+}
+
+// load keeps what is in the store as a resident.
+func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result, error) {
+	file, err := h.scratch(in.Load.Task)
+	if err != nil {
+		return gpumux.Result{}, err
+	}
+	defer discard(file)
+	from, err := h.Store.Read(ctx, in.Object, 0, -1)
+	if err != nil {
+		return gpumux.Result{}, err
+	}
+	_, err = io.Copy(file, from)
+	from.Close()
+	if err != nil {
+		return gpumux.Result{}, fmt.Errorf("fetch what is to move: %w", err)
+	}
+	result, err := h.aside(ctx, in.Load.Task, loadTarget, map[string]any{"key": in.Load.Key}, file)
+	if err == nil {
+		err = h.Store.Delete(ctx, in.Object)
+	}
+	return result, err
+}
+
+func (h *holding) scratch(task string) (*os.File, error) {
+	file, err := h.seat.Scratch(task)
+	if err != nil {
+		return nil, fmt.Errorf("make a file for what is to move: %w", err)
+	}
+	return file, nil
+}
+
+func discard(file *os.File) {
+	file.Close()
+	os.Remove(file.Name())
+}
+
+// drop lets go of residents.
+func (h *holding) drop(ctx context.Context, handles []gpumux.Handle) (gpumux.Result, error) {
+	// As handles they would become their values.
+	list := make([]map[string]string, len(handles))
+	for i, each := range handles {
+		list[i] = map[string]string{"key": each.Key, "process": each.Process, "lease": each.Lease}
+	}
+	raw, err := json.Marshal(map[string]any{"handles": list})
+	if err != nil {
+		return gpumux.Result{}, err
+	}
+	return h.call(ctx, Call{Task: handles[0].Task, Target: dropTarget}, raw)
+}

@@ -1,0 +1,67 @@
+package gpumux
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Handle names a resident: a value that a task has kept in the process of a lease. In JSON it is an object with the one field
+// "gpumux.handle". Where it is part of the item of a later call on the lease, the task gets the value in its place.
+type Handle struct {
+	Host string `json:"host,omitempty"`
+	// Device is the slot's device, Slot pool/number, Lease the lease, Process the process on Host, Task the task that kept the value.
+	Device  string `json:"device,omitempty"`
+	Slot    string `json:"slot,omitempty"`
+	Lease   string `json:"lease,omitempty"`
+	Process string `json:"process"`
+	Task    string `json:"task,omitempty"`
+	// Key is the resident's name in the process.
+	Key string `json:"key"`
+	// Place is the framework's name of the device within the process, such as "cuda:1" or "gpu:0"; empty where it has none.
+	Place string `json:"place,omitempty"`
+	// Type and Shape are those of an array; Shape is nil for any other value. Bytes are those of the arrays in the value.
+	Type  string  `json:"type,omitempty"`
+	Shape []int64 `json:"shape,omitempty"`
+	Bytes int64   `json:"bytes"`
+	// To is a place in the same process where the value is to be when a call uses it; see On.
+	To string `json:"to,omitempty"`
+}
+
+// On is the handle of the same resident for a call that needs it on another device of its process, such as "cuda:1". The value moves
+// there, from device to device where the driver can, and stays.
+func (h Handle) On(place string) Handle {
+	h.To = place
+	return h
+}
+
+// String names the resident for people.
+func (h Handle) String() string {
+	shape := ""
+	if h.Shape != nil {
+		shape = fmt.Sprint(h.Shape)
+	}
+	return fmt.Sprintf("%q (%s%s, %s) in process %s on %s of %s", h.Key, h.Type, shape, Size(h.Bytes), h.Process, h.Device, h.Host)
+}
+
+// handleFields are those of a Handle without its methods.
+type handleFields Handle
+
+// wrapped is how a Handle is written.
+type wrapped struct {
+	Handle *handleFields `json:"gpumux.handle"`
+}
+
+// MarshalJSON writes what a task process takes for a handle.
+func (h Handle) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wrapped{(*handleFields)(&h)})
+}
+
+// UnmarshalJSON reads what a task process wrote. Anything else is an error.
+func (h *Handle) UnmarshalJSON(data []byte) error {
+	var w wrapped
+	if err := json.Unmarshal(data, &w); err != nil || w.Handle == nil || w.Handle.Key == "" {
+		return fmt.Errorf("%.200s is no handle; a task that returns gpumux.keep(value) gives one", data)
+	}
+	*h = Handle(*w.Handle)
+	return nil
+}

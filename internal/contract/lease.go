@@ -1,0 +1,115 @@
+package contract
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// MaxLease is the longest time to live of a lease.
+const MaxLease = 24 * time.Hour
+
+// LeaseQueue carries HoldSlot beside the queue of a pool or a device. So calls and leases do not stand in each other's way.
+func LeaseQueue(queue string) string { return queue + ".lease" }
+
+// Lease is the input of the activity HoldSlot.
+type Lease struct {
+	// ID names the lease, whatever slots it has held. Queue is the task queue that its holder is to serve.
+	ID    string `json:"id"`
+	Queue string `json:"queue"`
+	// Workflow is the ID of the workflow that has the lease, for people.
+	Workflow string `json:"workflow"`
+	// TTL is how long it may last, from when it has the slot.
+	TTL gpumux.Duration `json:"ttl"`
+	// Rebuilt says that a handle of an earlier process stands for the resident with its key.
+	Rebuilt bool `json:"rebuilt,omitempty"`
+}
+
+// Seat is where a lease has its slot, and what HoldSlot's heartbeats say.
+type Seat struct {
+	Worker string `json:"worker"`
+	Host   string `json:"host"`
+	Slot   string `json:"slot"`
+	Device string `json:"device"`
+	// Memory is the slot's budget; 0 means none.
+	Memory gpumux.Size `json:"memory,omitempty"`
+	Since  time.Time   `json:"since"`
+	Until  time.Time   `json:"until"`
+	// Calls is how many have ended, Task the one that runs now.
+	Calls int    `json:"calls"`
+	Task  string `json:"task,omitempty"`
+	// Residents is how many values its process keeps, ResidentBytes the bytes of their arrays.
+	Residents     int   `json:"residents,omitempty"`
+	ResidentBytes int64 `json:"residentBytes,omitempty"`
+}
+
+// SlotCall is the input of the activity CallSlot on the queue of a lease. Exactly one of Task, Save, Load, Drop, Open and Close is given.
+type SlotCall struct {
+	// Task is called with Item.
+	Task     string          `json:"task,omitempty"`
+	Item     json.RawMessage `json:"item,omitempty"`
+	Timeout  gpumux.Duration `json:"timeout,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	// Save writes a resident to Object in the store, Load keeps what is there as a resident, and removes the object.
+	Save   *gpumux.Handle `json:"save,omitempty"`
+	Load   *gpumux.Handle `json:"load,omitempty"`
+	Object string         `json:"object,omitempty"`
+	// Drop lets go of residents.
+	Drop []gpumux.Handle `json:"drop,omitempty"`
+	// Open only asks for the seat. Close ends the lease.
+	Open  bool `json:"open,omitempty"`
+	Close bool `json:"close,omitempty"`
+}
+
+// SlotAnswer is what CallSlot returns.
+type SlotAnswer struct {
+	Value json.RawMessage `json:"value,omitempty"`
+	// Output is what the call printed.
+	Output string `json:"output,omitempty"`
+	Seat   Seat   `json:"seat"`
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (l Lease) Validate() error {
+	var bad mistakes
+	for field, name := range map[string]string{"id": l.ID, "queue": l.Queue, "workflow": l.Workflow} {
+		if name == "" {
+			bad.Add(field, "is missing")
+		}
+		bad.name(field, name)
+	}
+	if !strings.HasPrefix(l.Queue, l.ID) {
+		bad.Add("queue", "%.200q is not of the lease %.200q", l.Queue, l.ID)
+	}
+	if l.TTL <= 0 || time.Duration(l.TTL) > MaxLease {
+		bad.Add("ttl", "%s is outside 0 to %s", l.TTL, MaxLease)
+	}
+	return bad.err("lease")
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (c SlotCall) Validate() error {
+	var bad mistakes
+	given := 0
+	for _, each := range []bool{c.Task != "", c.Save != nil, c.Load != nil, len(c.Drop) > 0, c.Open, c.Close} {
+		if each {
+			given++
+		}
+	}
+	if given != 1 {
+		bad.Add("task", "give exactly one of task, save, load, drop, open and close")
+	}
+	if c.Task != "" {
+		bad.asInMap(gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts})
+		if !json.Valid(c.Item) {
+			bad.Add("item", "is not JSON: %.80q", c.Item)
+		}
+	}
+	if (c.Save != nil || c.Load != nil) && c.Object == "" {
+		bad.Add("object", "is missing")
+	}
+	bad.key("object", c.Object)
+	return bad.err("call")
+}

@@ -1,0 +1,178 @@
+package workflows
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// lease is a lease and the activity that holds its slot.
+type lease struct {
+	o      LeaseOptions
+	rungs  []string
+	queues []string // of the rungs
+	id     string
+	tries  int
+	// hold ends with the slot; letGo ends it.
+	hold  workflow.Future
+	letGo workflow.CancelFunc
+	queue string
+	seat  contract.Seat
+	// deadline is when its time is over; zero before it has a slot.
+	deadline time.Time
+	// losses counts those since the last finished call, lost is what a Rebuild met.
+	losses int
+	lost   *gpumux.Fault
+	// over is why no call can work any more.
+	over error
+}
+
+func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	in := gpumux.MapInput{Task: "any", Range: &gpumux.Range{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience),
+		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts}
+	if err := in.Validate(); err != nil {
+		return nil, invalid(err)
+	}
+	if o.TTL < 0 || o.TTL > contract.MaxLease {
+		return nil, invalid(fmt.Errorf("lease: TTL %s is outside 0 to %s", o.TTL, contract.MaxLease))
+	}
+	l := &lease{o: o, rungs: in.Rungs()}
+	for _, rung := range l.rungs {
+		queue, err := gpumux.RungQueue(rung)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		l.queues = append(l.queues, contract.LeaseQueue(queue))
+	}
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return "gpumux.lease." + newID() }).Get(&l.id)
+	return l, err
+}
+
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// acquire waits for a slot of the first pool of the ladder that offers leases.
+func (l *lease) acquire(ctx workflow.Context) error {
+	for at := 0; ; {
+		served, fault, err := l.ask(ctx, at)
+		switch {
+		case err != nil:
+			return err
+		case fault == nil && served:
+			return nil
+		case fault != nil:
+			if l.losses++; !fault.Blameless || l.losses > mostLosses {
+				return faultError(fault.Error(), fault)
+			}
+		case at+1 < len(l.rungs):
+			at++
+		default:
+			fault := &gpumux.Fault{
+				Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("no worker has offered a lease of pool %s for %s", l.rungs[at], l.patience()),
+				Hint: "start a worker that serves the pool; a worker leases half of a pool's slots, so none of a single one, or as many as leases says " +
+					"in its file, and none of a cordoned device (gpumux workers, gpumux gpus)",
+			}
+			return faultError(fault.Error(), fault)
+		}
+	}
+}
+
+func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPatience) }
+
+// ask asks for a slot of one pool. It is not served where nobody offers one; the fault is that of the worker that took it.
+func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
+	l.tries++
+	l.queue = fmt.Sprintf("%s.%d", l.id, l.tries)
+	left := l.o.TTL
+	if !l.deadline.IsZero() {
+		left = l.deadline.Sub(workflow.Now(ctx))
+	}
+	if left <= 0 {
+		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
+	}
+	holding, letGo := workflow.WithCancel(ctx)
+	l.letGo = letGo
+	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
+		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: gpumux.Plain("lease of " + l.rungs[at]),
+	}), contract.HoldSlot, contract.Lease{
+		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
+	})
+	waiting, stop := workflow.WithCancel(ctx)
+	defer stop()
+	opened := workflow.ExecuteActivity(workflow.WithActivityOptions(waiting, workflow.ActivityOptions{
+		TaskQueue: l.queue, StartToCloseTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain("wait for the slot"),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
+	}), contract.CallSlot, contract.SlotCall{Open: true})
+	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
+	unoffered := false
+	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
+		s := workflow.NewSelector(ctx)
+		for _, each := range []workflow.Future{opened, l.hold} {
+			s.AddFuture(each, func(workflow.Future) {})
+		}
+		if !watched.IsReady() {
+			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(f.Get(ctx, nil)) })
+		}
+		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+		s.Select(ctx)
+	}
+	switch {
+	case opened.IsReady():
+		var answer contract.SlotAnswer
+		if err := opened.Get(ctx, &answer); err == nil {
+			if l.seat = answer.Seat; l.deadline.IsZero() {
+				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
+			}
+			return true, nil, nil
+		}
+		letGo()
+		return false, l.ended(ctx), ctx.Err()
+	case l.hold.IsReady():
+		return false, l.ended(ctx), ctx.Err()
+	}
+	letGo()
+	return false, nil, ctx.Err()
+}
+
+// callOptions are those of an activity on the lease's queue.
+func (l *lease) callOptions(ctx workflow.Context, in contract.SlotCall) workflow.Context {
+	what := in.Task
+	switch {
+	case in.Save != nil:
+		what = "move " + in.Save.Key + " away"
+	case in.Load != nil:
+		what = "bring " + in.Load.Key
+	case len(in.Drop) > 0:
+		what = "drop residents"
+	case in.Close:
+		what = "end the lease"
+	}
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain(what),
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+}
+
+// close gives the slot back, also for a workflow that was cancelled.
+func (l *lease) close(ctx workflow.Context) {
+	if l.hold.IsReady() {
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	in := contract.SlotCall{Close: true}
+	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.HeartbeatTimeout)
+	if workflow.ExecuteActivity(closing, contract.CallSlot, in).Get(ctx, nil) != nil {
+		l.letGo()
+	}
+	_ = l.hold.Get(ctx, nil)
+}

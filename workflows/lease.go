@@ -1,0 +1,272 @@
+package workflows
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// LeaseOptions of WithSlot. The zero value is right for most leases.
+type LeaseOptions struct {
+	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
+	Ladder []string
+	// Patience is how long a pool may lack a worker that offers leases before the next one of the ladder is asked. After the last one
+	// WithSlot fails. A pool that is busy is waited for. Default 1 min.
+	Patience time.Duration
+	// TTL is how long the lease may last, from when it has a slot. At most 24 h; default 10 min.
+	TTL time.Duration
+	// Timeout bounds a call. Default: the task's own. Attempts is how often a call that raises is tried. Default 1.
+	Timeout  time.Duration
+	Attempts int
+	// Rebuild keeps anew what calls need, when the process or the slot of the lease was lost: it runs before the next call, on another
+	// slot where need be. A handle from before then stands for the resident that Rebuild kept under the same key, so give the keys in
+	// the task: gpumux.keep(value, key="model"). Default: what is lost is the error of the call.
+	Rebuild func(ctx workflow.Context, s *Slot) error
+}
+
+// defaultTTL is how long a lease lasts that doesn't say.
+const defaultTTL = 10 * time.Minute
+
+// mostLosses is how often in a row a lease may lose what it has without a finished call.
+const mostLosses = 5
+
+// Seat says where a lease has its slot.
+type Seat struct {
+	// Host is the worker's host name, Slot is pool/number, Device the device's UUID or "CPU".
+	Host, Slot, Device string
+	// Memory is the slot's budget; 0 means none.
+	Memory gpumux.Size
+	// Until is when the lease ends.
+	Until time.Time
+}
+
+// Slot is a slot that a lease has, for the calls of one function given to WithSlot.
+type Slot struct {
+	lease *lease
+	// last is the call behind which the next one comes.
+	last workflow.Future
+	// rebuilds says that it is Rebuild's: what is lost is an error for the lease to judge.
+	rebuilds bool
+}
+
+// Seat is where the slot is now. It changes when the lease begins again elsewhere.
+func (s *Slot) Seat() Seat {
+	at := s.lease.seat
+	return Seat{Host: at.Host, Slot: at.Slot, Device: at.Device, Memory: at.Memory, Until: at.Until}
+}
+
+// WithSlot holds a slot while f runs: all calls of f run in one task process, in order, so what a call keeps there (gpumux.keep) is
+// there for the next one. The slot is free again when f has returned and the calls that it began have ended; an error of f cancels them.
+//
+// A lease ends with its TTL, with its worker or host, and with the workflow. A call then fails with a gpumux.Fault of the kind
+// slot_lost, which FaultOf finds, unless Rebuild is given. A pool leases only some of its slots, so that maps go on.
+func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
+	l, err := newLease(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := l.acquire(ctx); err != nil {
+		return err
+	}
+	defer l.close(ctx)
+	within, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	s := &Slot{lease: l}
+	err = f(within, s)
+	if err != nil {
+		cancel()
+	}
+	if s.last != nil {
+		_ = s.last.Get(ctx, nil) // its caller has its error
+	}
+	return err
+}
+
+// Future is a call that runs, or waits for those before it.
+type Future[Out any] struct{ raw workflow.Future }
+
+// Get waits for the call's value. The error has a fault where the call failed (FaultOf).
+func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
+	var answer contract.SlotAnswer
+	if err := f.raw.Get(ctx, &answer); err != nil {
+		return out, err
+	}
+	result := decode[Out](gpumux.Result{Value: answer.Value})
+	if result.Fault != nil {
+		return out, faultError(result.Fault.Error(), result.Fault)
+	}
+	return result.Value, nil
+}
+
+// IsReady reports whether Get returns at once.
+func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
+
+// Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the item becomes its value there.
+func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
+	return CallAsync[Out](ctx, s, task, item).Get(ctx)
+}
+
+// CallAsync is Call that doesn't wait. Calls on a slot run in the order in which they were made; those on several slots side by side.
+func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Future[Out] {
+	in := contract.SlotCall{Task: task, Timeout: gpumux.Duration(s.lease.o.Timeout), Attempts: s.lease.o.Attempts}
+	var err error
+	if in.Item, err = encodeItem(task, item); err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		future, settable := workflow.NewFuture(ctx)
+		settable.SetError(invalid(err))
+		return Future[Out]{future}
+	}
+	return Future[Out]{s.call(ctx, in)}
+}
+
+// encodeItem is the JSON of an item for a call.
+func encodeItem(task string, item any) (json.RawMessage, error) {
+	encoded, err := json.Marshal(item)
+	if err != nil {
+		return nil, fmt.Errorf("the item for task %s is not JSON: %w", task, err)
+	}
+	if len(encoded) > largestItem {
+		return nil, fmt.Errorf("the item for task %s has %s, more than the %s that travel inline; put it in a file, and give its path",
+			task, gpumux.Size(len(encoded)), gpumux.Size(largestItem))
+	}
+	return encoded, nil
+}
+
+// Move copies a resident from one slot to another, through the memory of their hosts and the workers' store, and returns the handle of
+// the copy. The original stays until Drop. The value has to be one that Python's pickle takes, as arrays and modules are.
+func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle, error) {
+	var object string
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return "leases/" + newID() }).Get(&object)
+	if err != nil {
+		return gpumux.Handle{}, err
+	}
+	if err := from.call(ctx, contract.SlotCall{Save: &h, Object: object}).Get(ctx, nil); err != nil {
+		return gpumux.Handle{}, err
+	}
+	return Future[gpumux.Handle]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
+}
+
+// Drop lets go of residents of the slot, so their memory is free. All go when the lease ends.
+func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Handle) error {
+	if len(residents) == 0 {
+		return nil
+	}
+	return s.call(ctx, contract.SlotCall{Drop: residents}).Get(ctx, nil)
+}
+
+// call does a call behind those that were made before it.
+func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future {
+	before := s.last
+	future, settable := workflow.NewFuture(ctx)
+	s.last = future
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if before != nil {
+			_ = before.Get(ctx, nil)
+		}
+		settable.Set(s.lease.call(ctx, in, s.rebuilds))
+	})
+	return future
+}
+
+// call does a call, on another slot or with another process where those before are lost and can be rebuilt.
+func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) (answer contract.SlotAnswer, err error) {
+	for {
+		if l.over != nil || ctx.Err() != nil {
+			return answer, cmp.Or(ctx.Err(), l.over)
+		}
+		fault, err := l.try(ctx, in, &answer)
+		if fault == nil {
+			return answer, err
+		}
+		if rebuilds {
+			l.lost = fault
+			return answer, faultError(fault.Error(), fault)
+		}
+		if err := l.recover(ctx, fault); err != nil {
+			return answer, err
+		}
+	}
+}
+
+// try does a call once. The fault says that something is lost that is not the call's doing.
+func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract.SlotAnswer) (*gpumux.Fault, error) {
+	within, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	call := workflow.ExecuteActivity(l.callOptions(within, in), contract.CallSlot, in)
+	hold := l.hold
+	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(hold, func(workflow.Future) {}).Select(ctx)
+	if !call.IsReady() {
+		return l.ended(ctx), nil
+	}
+	err := call.Get(ctx, answer)
+	fault := FaultOf(err)
+	var timeout *temporal.TimeoutError
+	switch {
+	case err == nil:
+		l.losses, l.seat = 0, answer.Seat
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.As(err, &timeout):
+		// The worker is gone; the server says so of the slot at about the same time.
+		_ = hold.Get(ctx, nil)
+		return l.ended(ctx), nil
+	case fault != nil && (fault.Kind == gpumux.SlotLost || fault.Blameless):
+		return fault, nil
+	}
+	return nil, unwrapFault(err)
+}
+
+// ended is why the slot is not held any more.
+func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
+	err := l.hold.Get(ctx, nil)
+	if fault := FaultOf(err); fault != nil {
+		return fault
+	}
+	at := l.seat
+	fault := &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true}
+	fault.Message = fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
+		contract.HeartbeatTimeout)
+	if temporal.IsCanceledError(err) || err == nil {
+		fault.Message = "the slot was let go of"
+	}
+	return fault
+}
+
+// recover finds a slot again and rebuilds what calls need there. An error is that of the call which met the loss.
+func (l *lease) recover(ctx workflow.Context, fault *gpumux.Fault) error {
+	for {
+		gone := l.hold.IsReady() || fault.Kind == gpumux.DeviceLost
+		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > mostLosses {
+			err := faultError(fault.Error(), fault)
+			if gone {
+				l.over = err
+			}
+			return err
+		}
+		workflow.GetLogger(ctx).Warn("a lease lost its slot or its process and is built anew", "fault", fault.Error())
+		if gone {
+			l.close(ctx)
+			if err := l.acquire(ctx); err != nil {
+				l.over = err
+				return err
+			}
+		}
+		l.lost = nil
+		err := l.o.Rebuild(ctx, &Slot{lease: l, rebuilds: true})
+		if l.lost == nil {
+			return err
+		}
+		fault = l.lost
+	}
+}
