@@ -82,7 +82,7 @@ func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 	}
 	info := answer.GetWorkflowExecutionInfo()
 	if name := info.GetType().GetName(); name != gpumux.MapWorkflow {
-		return nil, fmt.Errorf("%q is a workflow of type %s, no map; give another --id", id, name)
+		return nil, &NotMap{ID: id, Type: name}
 	}
 	r := s.runOf(info)
 	r.Pending, r.Children = answer.GetPendingActivities(), answer.GetPendingChildren()

@@ -37,7 +37,7 @@ func (w *Worker) health() error {
 	w.state.mu.Lock()
 	reasons := append([]error(nil), w.state.ended...)
 	w.state.mu.Unlock()
-	if silent := w.contact.Silence(); silent > contact.Lease {
+	if silent := w.contact.Silence(); silent > contact.Limit {
 		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
 	}
 	return errors.Join(reasons...)

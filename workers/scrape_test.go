@@ -140,7 +140,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "the worker is starting")
 	w.state.serving.Store(true)
 	expect(http.StatusOK, "ok")
-	now += contact.Lease + 2*time.Second
+	now += contact.Limit + 2*time.Second
 	w.state.addEnded(errors.New("queue gpumux is served no more: gone"))
 	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
 	w.state.stopping.Store(true)

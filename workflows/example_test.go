@@ -185,3 +185,48 @@ func ExampleRegister() {
 		log.Fatal(err)
 	}
 }
+
+// Several calls on one slot share what the first one leaves there. Its test needs no worker and no server.
+func ExampleWithSlot() {
+	score := func(ctx workflow.Context, texts []string) (total int, err error) {
+		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu", "cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+			model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", "tiny")
+			if err != nil {
+				return err
+			}
+			var scores []workflows.Future[int]
+			for _, text := range texts {
+				scores = append(scores, workflows.CallAsync[int](ctx, s, "model:score", map[string]any{"model": model, "text": text}))
+			}
+			for _, each := range scores {
+				n, err := each.Get(ctx)
+				if err != nil {
+					return err
+				}
+				total += n
+			}
+			return nil
+		})
+		return total, err
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	tasks := workflowstest.New(env)
+	workflowstest.Handle(tasks, "model:load", func(name string) (gpumux.Handle, error) { return gpumux.Handle{Key: name}, nil })
+	workflowstest.Handle(tasks, "model:score", func(item struct {
+		Model gpumux.Handle
+		Text  string
+	}) (int, error) {
+		return len(item.Text) * len(item.Model.Key), nil
+	})
+	env.ExecuteWorkflow(score, []string{"one", "three"})
+	var total int
+	if err := env.GetWorkflowResult(&total); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(total)
+	// Output:
+	// 32
+}

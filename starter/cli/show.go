@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,13 +20,16 @@ func (a *app) showCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "show ID",
-		Short:   "Show how a map stands: progress, faults, chunks in flight",
+		Short:   "Show how a map stands: progress, faults, chunks in flight; or which leases a workflow has",
 		Example: "  gpumux show embed-3fa92c01d4e5",
 		Args:    oneID,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
 		d, err := conn.Show(ctx, args[0])
+		if errors.As(err, new(*starter.NotMap)) {
+			return a.showLeases(ctx, conn, args[0], asJSON)
+		}
 		if err != nil {
 			return err
 		}
@@ -42,6 +46,49 @@ func (a *app) showCommand() *cobra.Command {
 		printDetail(a.Stdout, d, causes, conn.link(d.ID), time.Now())
 		return nil
 	})
+}
+
+// showLeases shows a workflow of somebody's own.
+func (a *app) showLeases(ctx context.Context, conn *connection, id string, asJSON bool) error {
+	l, err := conn.Leases(ctx, id)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(a.Stdout, l)
+	}
+	to := screen.Visible(a.Stdout)
+	screen.Field(to, "workflow", "%s", l.ID)
+	screen.Field(to, "type", "%s", l.Type)
+	screen.Field(to, "status", "%s", string(l.Status))
+	screen.Field(to, "started", "%s (%s)", l.Started.Local().Format(time.DateTime), screen.Ago(time.Now(), l.Started))
+	screen.Field(to, "web UI", "%s", conn.link(l.ID))
+	if len(l.Leases) == 0 {
+		fmt.Fprint(to, "\nno lease\n")
+		return nil
+	}
+	fmt.Fprint(to, "\nleases\n")
+	for _, each := range l.Leases {
+		fmt.Fprintf(to, "  %s\n", leaseLine(each, time.Now()))
+	}
+	return nil
+}
+
+func leaseLine(l starter.Lease, now time.Time) string {
+	switch {
+	case l.Worker == "":
+		return "waits for a slot"
+	case l.Slot == "":
+		return "a slot at " + l.Worker
+	}
+	parts := []string{fmt.Sprintf("%s on %s at %s", l.Slot, l.Device, l.Worker), fmt.Sprintf("%d calls", l.Calls)}
+	if l.Task != "" {
+		parts = append(parts, "runs "+l.Task)
+	}
+	if l.Residents > 0 {
+		parts = append(parts, fmt.Sprintf("residents: %d of %s", l.Residents, gpumux.Size(l.ResidentBytes)))
+	}
+	return strings.Join(append(parts, "ends within "+screen.Span(l.Until.Sub(now))), ", ")
 }
 
 // pendingShown is how many chunks in flight are shown to people.

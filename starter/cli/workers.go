@@ -89,7 +89,11 @@ func printWorkers(to io.Writer, all []starter.Worker, now time.Time) error {
 			if p.Memory > 0 {
 				memory = p.Memory.String()
 			}
-			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
+			slots := fmt.Sprintf("%d/%d", p.Busy, p.Slots)
+			if p.Leased > 0 {
+				slots += fmt.Sprintf(", %d leased", p.Leased)
+			}
+			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
 				screen.Count(int64(len(w.Offer.Tasks))), w.Offer.Version, screen.Ago(now, w.Seen)})
 		}
 	}

@@ -110,7 +110,7 @@ pools:
 task: {}
 `, `3 mistakes in FILE
   FILE:4: pools[0].memroy: unknown field; did you mean "memory"?
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, max_slots, memory, mode, name, placement, reserve, sharing, slots, threads, user
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, placement, reserve, sharing, slots, threads, user
   FILE:6: task: unknown field; did you mean "tasks"?`},
 		"wrong shapes": {`
 temporal: here

@@ -1,6 +1,6 @@
 // Package contact ends calls before the Temporal server gives their chunks to another worker.
 //
-// It owns the worker's lease, which the server renews with each answer, and the contexts that end with it. It never touches a process
+// It owns how long the worker counts as in contact, which each answer of the server prolongs, and the contexts that end with it. It never touches a process
 // and never ends the worker: calls run again when the server is back. Run stops with its context.
 package contact
 
@@ -20,11 +20,11 @@ import (
 // heartbeat was at most contract.HeartbeatEvery old: the SDK holds one back for so long after another. So calls must end
 // contract.HeartbeatTimeout - contract.HeartbeatEvery after the last answer, less a second for the end itself.
 const (
-	// Lease is how long calls run on after the server last answered.
-	Lease = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
+	// Limit is how long calls run on after the server last answered.
+	Limit = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
 	// askEvery is the pause between two questions to the server, askLimit the longest wait for an answer.
 	askEvery = time.Second
-	askLimit = Lease / 4
+	askLimit = Limit / 4
 	// pause is the time without a sign of this program from which it was stopped, rather than the server away.
 	pause = askEvery + askLimit + time.Second
 	// steady is the age of the last answer up to which the connection counts as good: a chunk arrived at once.
@@ -34,7 +34,7 @@ const (
 	openPoll = 70 * time.Second
 )
 
-// errSilence ends calls with the lease.
+// errSilence ends calls with contact.
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives this chunk to "+
 	"another worker, so it ends here: %w", slot.ErrLapsed)
 
@@ -51,7 +51,7 @@ type Contact struct {
 	// answered is when the last answered question was asked, awake when this program last ran.
 	answered, awake time.Duration
 	lost            bool
-	// lapsed is when the lease last ended, late when an answer last came after more than steady; 0 before.
+	// lapsed is when contact last ended, late when an answer last came after more than steady; 0 before.
 	lapsed, late time.Duration
 }
 
@@ -104,8 +104,8 @@ func (k *Contact) Doubt() bool {
 func (k *Contact) Run(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	// The lease may end during the wait for an answer.
-	deadline := time.NewTimer(Lease)
+	// Contact may end during the wait for an answer.
+	deadline := time.NewTimer(Limit)
 	defer deadline.Stop()
 	answers := make(chan error)
 	asking, asked := false, time.Duration(0)
@@ -148,13 +148,13 @@ func (k *Contact) touch() (now time.Duration) {
 	return k.awake
 }
 
-// renew renews the lease if a question of this time was answered, and returns how long calls may run on.
+// renew prolongs contact if a question of this time was answered, and returns how long calls may run on.
 func (k *Contact) renew(asked time.Duration, err error) (left time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
 	k.awake = k.now()
-	left = asked + Lease - k.awake
+	left = asked + Limit - k.awake
 	if err != nil || left <= 0 {
 		return 0
 	}
@@ -169,11 +169,11 @@ func (k *Contact) renew(asked time.Duration, err error) (left time.Duration) {
 	return left
 }
 
-// expire ends the contexts of Held when the lease is over; the caller holds the lock.
+// expire ends the contexts of Held when contact is over; the caller holds the lock.
 func (k *Contact) expire() {
 	now := k.now()
 	silent := now - k.answered
-	if k.lost || silent <= Lease {
+	if k.lost || silent <= Limit {
 		return
 	}
 	k.lost, k.lapsed = true, now

@@ -55,7 +55,7 @@ func TestContact_AShortOutageEndsNothing(t *testing.T) {
 		s.down.Store(true)
 		time.Sleep(2 * askEvery)
 		require.True(t, s.Doubt(), "nobody can tell how old what comes now is")
-		time.Sleep(Lease - 3*askEvery)
+		time.Sleep(Limit - 3*askEvery)
 		s.down.Store(false)
 		time.Sleep(5 * askEvery)
 		synctest.Wait()
@@ -120,7 +120,7 @@ func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
 func TestContact_AShortPauseEndsNothing(t *testing.T) {
 	watching(t, func(s *sight) {
 		held := s.Held()
-		s.jumped.Store(int64(Lease - 2*askEvery))
+		s.jumped.Store(int64(Limit - 2*askEvery))
 		require.NoError(t, s.Check(held))
 		time.Sleep(2 * askEvery)
 		synctest.Wait()

@@ -194,6 +194,8 @@ var (
 	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
 	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
+	descLeased    = prometheus.NewDesc("gpumux_slots_leased", "Slots that leases have at this moment.", []string{"pool"}, nil)
+	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
 	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
 	descTrims     = prometheus.NewDesc("gpumux_trims_total", "Clean-ups between items.", []string{"pool", "slot"}, nil)
@@ -238,6 +240,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.Pool, c.Name, reason)
 		}
+		value(descResidents, prometheus.GaugeValue, float64(stats.ResidentBytes), c.Pool, c.Name)
 		value(descPeak, prometheus.GaugeValue, float64(c.Peak.Bytes()), c.Pool, c.Name)
 	}
 	for a, n := range states {
@@ -245,6 +248,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, p := range pools {
 		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
+		value(descLeased, prometheus.GaugeValue, float64(p.Leased("")), p.Name)
 		for _, kind := range gpumux.Kinds() {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}

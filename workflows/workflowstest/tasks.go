@@ -28,13 +28,15 @@ type Tasks struct {
 	sources map[string][]json.RawMessage
 	results map[string][]gpumux.Result
 	inputs  []gpumux.MapInput
+	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
-// New registers the stand-ins for workflows.Map and workflows.MapSource with the environment. They know no task before Handle.
+// New registers the stand-ins for workflows.Map, workflows.MapSource and workflows.WithSlot with the environment. They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
-		results: map[string][]gpumux.Result{}}
+		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
+	t.registerLeases(env)
 	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }

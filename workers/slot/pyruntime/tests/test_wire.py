@@ -62,7 +62,7 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "progress", "trimmed", "cap"})
+        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "progress", "kept", "trimmed", "cap"})
 
     def say(self, kind, m, output, frame):
         self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
@@ -78,6 +78,8 @@ class TestGolden(Ends):
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
             self.wire.ready(m["batch"], m.get("trim", False), m.get("modules"))
+        elif kind == "kept":
+            self.wire.kept(m["count"], m["bytes"])
         elif kind == "trimmed":
             self.wire.trimmed(m["busy"])
         elif kind == "cap":
