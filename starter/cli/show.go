@@ -20,7 +20,7 @@ func (a *app) showCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "show ID",
-		Short:   "Show how a map stands: progress, faults, chunks in flight; or which leases a workflow has",
+		Short:   "Show how a map stands, or which leases a workflow has",
 		Example: "  gpumux show embed-3fa92c01d4e5",
 		Args:    oneID,
 	}
