@@ -28,6 +28,11 @@ $(VENV)/ready: examples/requirements.txt
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r examples/requirements.txt
 	@touch $@
 
+# What only tests import.
+$(VENV)/tests: $(VENV)/ready examples/pmap/requirements.txt
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r examples/pmap/requirements.txt
+	@touch $@
+
 venv: $(VENV)/ready ## .venv with NumPy and what else the demo and the tests use
 
 demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there is one
@@ -45,14 +50,14 @@ $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
 	$(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
 	@touch $@
 
-test-root: $(VENV)/ready $(GOTESTSUM)
+test-root: $(VENV)/tests $(GOTESTSUM)
 	$(GOTEST)
 
-test-server: $(VENV)/ready $(GOTESTSUM)
+test-server: $(VENV)/tests $(GOTESTSUM)
 	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
 	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST)
 
-race: $(VENV)/ready ## all tests under the race detector
+race: $(VENV)/tests ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
 
 lint: ## gofmt, vet, staticcheck, workflowcheck, in both modules
