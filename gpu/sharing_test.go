@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,9 +38,17 @@ func TestStatus_Shared(t *testing.T) {
 }
 
 func TestMPSDaemon(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "m") // paths of sockets are short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", dir)
 	require.False(t, mpsDaemon())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "control"), nil, 0o600))
+	at := &net.UnixAddr{Name: filepath.Join(dir, "control"), Net: "unix"}
+	listener, err := net.ListenUnix("unix", at)
+	require.NoError(t, err)
 	require.True(t, mpsDaemon())
+	listener.SetUnlinkOnClose(false)
+	require.NoError(t, listener.Close())
+	require.FileExists(t, at.Name)
+	require.False(t, mpsDaemon(), "it was killed")
 }

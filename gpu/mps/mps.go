@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -32,9 +35,6 @@ const (
 	LimitVariable   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 	ThreadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
-
-// MostClients is how many contexts a server has on a device of the Volta generation or later.
-const MostClients = 48
 
 // ErrNone says that no daemon answers in the pipe directory.
 var ErrNone = errors.New("no MPS control daemon answers")
@@ -62,10 +62,18 @@ type Daemon struct {
 // Pipe is the pipe directory in which CUDA looks for a daemon.
 func Pipe() string { return cmp.Or(os.Getenv(PipeVariable), DefaultPipe) }
 
-// Listens reports whether a folder is the pipe directory of a daemon; it may have died.
+// LongestPipe is the most bytes that a pipe directory's path may have. A daemon cannot bind its sockets below a longer one, ends, and
+// does not say why.
+const LongestPipe = 107 - len("/control_privileged")
+
+// Listens reports whether a daemon takes connections in a pipe directory. One that was killed leaves its socket behind, which CUDA
+// passes over.
 func Listens(pipe string) bool {
-	_, err := os.Stat(filepath.Join(pipe, "control"))
-	return err == nil
+	c, err := net.DialTimeout("unix", filepath.Join(pipe, "control"), time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil || errors.Is(err, syscall.EPROTOTYPE) || errors.Is(err, syscall.EAGAIN)
 }
 
 // Near reports whether the daemon runs here and its process numbers are ours, and not in another container.
@@ -212,12 +220,26 @@ func (d Daemon) Quit(ctx context.Context) error {
 	return err
 }
 
+func (d Daemon) serverLog() string { return filepath.Join(d.Log, "server.log") }
+
 // LogSize is how long the log of the servers is, for a later Culprit.
 func (d Daemon) LogSize() int64 {
-	if info, err := os.Stat(filepath.Join(d.Log, "server.log")); d.Log != "" && err == nil {
+	if info, err := os.Stat(d.serverLog()); d.Log != "" && err == nil {
 		return info.Size()
 	}
 	return 0
+}
+
+// logLimit is how long a log may become before EmptyLogs, and how much of its end Culprit reads at most.
+const logLimit = 4 << 20
+
+// EmptyLogs empties logs that have become long: every client is worth some lines, and a process per item is a client per item.
+func (d Daemon) EmptyLogs() {
+	for _, path := range []string{d.serverLog(), filepath.Join(d.Log, "control.log")} {
+		if info, err := os.Stat(path); d.Log != "" && err == nil && info.Size() > logLimit {
+			_ = os.Truncate(path, 0) // it grows on
+		}
+	}
 }
 
 // The log has a line for each client's state too, which blames nobody. That it names the client of a fault is NVIDIA's word; how, is
@@ -230,12 +252,17 @@ var (
 
 // Culprit is the process number of the client whose fault the log tells of behind an offset, or 0 where it names none, or several.
 func (d Daemon) Culprit(from int64) int {
-	text, err := os.ReadFile(filepath.Join(d.Log, "server.log"))
+	file, err := os.Open(d.serverLog())
 	if d.Log == "" || err != nil {
 		return 0
 	}
+	defer file.Close()
+	text, err := io.ReadAll(io.NewSectionReader(file, max(from, d.LogSize()-logLimit), logLimit))
+	if err != nil {
+		return 0
+	}
 	var named []int
-	for line := range bytes.Lines(text[min(from, int64(len(text))):]) {
+	for line := range bytes.Lines(text) {
 		if m := client.FindSubmatch(line); m != nil && blames.Match(line) && !statuses.Match(line) {
 			if pid, err := strconv.Atoi(string(m[1])); err == nil && !slices.Contains(named, pid) {
 				named = append(named, pid)

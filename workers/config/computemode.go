@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 // checkComputeModes reports devices that do not let as many processes in as there are slots: CUDA refuses those above with error 46,
@@ -17,19 +18,22 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 		if err != nil {
 			continue // its health is looked at when the worker starts
 		}
-		processes, served, at := 0, 0, ""
+		processes, clients, at := 0, 0, ""
 		for _, p := range placements {
 			if !p.uses(d) {
 				continue
 			}
 			at = fmt.Sprintf("pools[%d]", p.index)
-			if n := p.Strategy().Processes(p.Most); n > 0 {
-				processes += n
-			} else {
-				served = 1 // the server is one process, whosever clients it has
+			own := p.Strategy().Processes(p.Most)
+			processes += own
+			if own == 0 {
+				clients += p.Most
 			}
 		}
+		served := min(clients, 1) // the server is one process, whosever clients it has
 		switch {
+		case clients > sharing.MostClients:
+			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MostClients)
 		case status.ComputeMode == "prohibited":
 			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
 				d, d.UUID)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,9 +36,13 @@ func TestConfig_ComputeModes(t *testing.T) {
 		return Config{Tasks: map[string]Task{"t": {Command: []string{"cat"}}}, Pools: pools}.Validate(inventory)
 	}
 	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
-	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "control"), nil, 0o600))
+	listener, err := net.Listen("unix", filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "control"))
+	require.NoError(t, err)
+	defer listener.Close()
 	require.NoError(t, check(served, also), "the server is the one process")
 	require.ErrorContains(t, check(served, beside), "pools[1].slots: 2 on 1 (")
+	also.Slots = 45
+	require.ErrorContains(t, check(served, also), "pools[1].slots: 49 with sharing: mps on 1 (")
 }
 
 func TestConfig_SharingThatCannotWork(t *testing.T) {

@@ -79,12 +79,11 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	switch _, err := s.daemon.Servers(ctx); {
-	case errors.Is(err, mps.ErrNone):
-		return nil, fmt.Errorf("sharing: mps: %w, although it has a socket; remove that folder, or start the daemon again", err)
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, mps.ErrNone): // it takes connections, so it may answer its own user alone
 		s.mute = true
 		s.log.Warn("the MPS daemon that is there cannot be asked: busy processes are killed without its word, its recovery is not awaited",
-			zap.String(logkey.Advice, "install "+mps.Program+" beside the worker"))
+			zap.String(logkey.Why, err.Error()),
+			zap.String(logkey.Advice, "install "+mps.Program+" beside the worker, and run the worker as the daemon's user"))
 	case err != nil:
 		return nil, fmt.Errorf("sharing: mps: %w", err)
 	}
@@ -96,13 +95,19 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	return s, nil
 }
 
-// makeFolder makes the worker's folder for daemons, which only its user can enter. Its path is short, since paths of sockets are.
+// makeFolder makes the worker's folder for daemons, which only its user can enter, in /tmp where paths of sockets elsewhere are too long.
 func (h *Host) makeFolder() (err error) {
 	if h.folder != "" {
 		return nil
 	}
-	if h.folder, err = os.MkdirTemp("", "gpumux-mps-"); err != nil {
-		return fmt.Errorf("make a folder for MPS daemons: %w", err)
+	const name, rest = "gpumux-mps-", "/1234567890/123/pipe"
+	within := os.TempDir()
+	if len(within)+len(name)+len(rest) > mps.LongestPipe {
+		within = "/tmp"
+	}
+	if h.folder, err = os.MkdirTemp(within, name); err != nil {
+		return fmt.Errorf("make a folder for MPS daemons: %w; let TMPDIR name one of at most %d bytes that the worker can write to",
+			err, mps.LongestPipe-len(name)-len(rest))
 	}
 	return h.Sweeper.Remove(h.folder)
 }

@@ -41,9 +41,6 @@ func (served) Check(u Use) (list []Problem) {
 	if u.PerSlot > 1 {
 		add("gpus_per_slot", "%d with sharing: mps, whose server is one per GPU; leave gpus_per_slot out, or %s", u.PerSlot, instead)
 	}
-	if u.Slots > mps.MostClients {
-		add("slots", "%d with sharing: mps, whose server has %d clients at most; lower it", u.Slots, mps.MostClients)
-	}
 	if u.OtherUser {
 		add("sharing", "mps with tasks of another user, whom the worker's server does not serve; run the worker as that user, or %s", instead)
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,6 +217,81 @@ func TestMPS_ADaemonThatIsThere(t *testing.T) {
 	require.NoError(t, h.Close())
 	_, err = d.Servers(t.Context())
 	require.NoError(t, err)
+}
+
+// CUDA passes over what a daemon leaves that was killed, so the worker starts its own.
+func TestMPS_LeftoversOfADaemon(t *testing.T) {
+	h, clients := onMachine(t)
+	d := clients.Start(t)
+	pid, err := os.ReadFile(filepath.Join(d.Pipe, mps.Program+".pid"))
+	require.NoError(t, err)
+	n, err := strconv.Atoi(string(pid))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
+	wait.For(t, func() bool { return !mpstest.Runs(n) }, time.Minute, time.Millisecond)
+	require.FileExists(t, filepath.Join(d.Pipe, "control"))
+	t.Setenv(mps.PipeVariable, d.Pipe)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	require.NotEqual(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
+	members(t, clients, s, 1)
+}
+
+// A daemon may answer its own user alone and still serve this one.
+func TestMPS_ADaemonThatDoesNotAnswer(t *testing.T) {
+	h, clients := onMachine(t)
+	d := clients.Start(t)
+	t.Setenv(mps.PipeVariable, d.Pipe)
+	deaf := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte("#!/bin/sh\necho Cannot find MPS control daemon process\nexit 1\n"), 0o755))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", deaf+":"+path)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	t.Setenv("PATH", path)
+	require.Equal(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
+	members(t, clients, s, 1)
+}
+
+func TestMPS_PathsTooLongForSockets(t *testing.T) {
+	h, clients := onMachine(t)
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	require.NoError(t, os.Mkdir(long, 0o700))
+	t.Setenv("TMPDIR", long)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(s.Env(0, false)[mps.PipeVariable]), mps.LongestPipe)
+	members(t, clients, s, 1)
+}
+
+func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
+	h, _ := onMachine(t)
+	t.Setenv("TMPDIR", "/nonexistent")
+	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.ErrorContains(t, err, "make a folder for MPS daemons: ")
+	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
+}
+
+// What the kernel kills in the middle of a kernel spoils the server, which then stays in fault.
+func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
+	h, clients := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	turn, err := s.Await(t.Context())
+	require.NoError(t, err)
+	all := members(t, clients, s, 2)
+	require.Equal(t, "running", all[0].Say("spin"))
+	d := mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]}
+	all[0].Kill()
+	wait.For(t, func() bool {
+		ready, err := d.Ready(t.Context())
+		return err == nil && !ready
+	}, time.Minute, 10*time.Millisecond)
+	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: gpumux.HostOOM, PID: all[0].Client.PID})
+	_, err = s.Await(t.Context())
+	require.NoError(t, err)
+	require.True(t, all[1].ended.Load())
+	members(t, clients, s, 2)
 }
 
 // The numbers of a daemon in another container are those of strangers here.

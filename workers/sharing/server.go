@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,8 +19,10 @@ import (
 const (
 	// endLimit is how long the server may take to let go of a process that is to be killed.
 	endLimit = 2 * time.Second
-	// recoveryLimit is how long a server may take to come back.
+	// recoveryLimit is how long a server may take to come back, stuckLimit how long the worker's own may stay in fault without clients
+	// before its daemon is replaced.
 	recoveryLimit = time.Minute
+	stuckLimit    = 5 * time.Second
 )
 
 // server is an MPS server with those who use it. Its daemon has one at a time.
@@ -77,6 +80,7 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 		turn, last := s.turn, s.last
 		s.mu.Unlock()
 		if last.over() {
+			s.emptyLogs()
 			return turn, nil
 		}
 		select {
@@ -85,6 +89,14 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 			return 0, context.Cause(ctx)
 		}
 	}
+}
+
+// emptyLogs keeps the logs of the worker's own daemon short.
+func (s *server) emptyLogs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.daemon.EmptyLogs()
+	s.logged = min(s.logged, s.daemon.LogSize())
 }
 
 // End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
@@ -105,7 +117,8 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	s.mu.Lock()
 	told := s.turn > turn
 	s.mu.Unlock()
-	if !told && !fault.Wide && (fault.Kind != gpumux.Crash || s.ready(ctx)) {
+	killed := fault.Kind == gpumux.Crash || fault.Kind == gpumux.HostOOM // perhaps in the middle of a kernel
+	if !told && !fault.Wide && (!killed || s.ready(ctx)) {
 		return
 	}
 	s.mu.Lock()
@@ -167,14 +180,18 @@ func (s *server) recover(f *failure, siblings []Sibling) {
 		all.Go(func() { _ = other.Recycle(ctx, "the MPS server that processes on the device share has failed") }) // it may stop
 	}
 	all.Wait()
-	for !s.back(ctx) {
+	stuck := time.After(stuckLimit)
+	for err := s.back(ctx); err != nil; err = s.back(ctx) {
 		select {
 		case <-s.life.Done():
 			return
 		case <-ctx.Done():
 			s.log.Error("the MPS server has not come back; new processes are tried anyway", zap.Duration("waited", time.Since(began)),
+				zap.Error(err),
 				zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
 			return
+		case <-stuck:
+			s.replace()
 		case <-time.After(askEvery):
 		}
 	}
@@ -184,8 +201,8 @@ func (s *server) recover(f *failure, siblings []Sibling) {
 	s.log.Info("the MPS server is back", zap.Duration("after", time.Since(began)))
 }
 
-// back reports whether the server takes clients, and starts the daemon again if it is gone.
-func (s *server) back(ctx context.Context) bool {
+// back says why the server takes no clients, and starts the daemon again if it is gone.
+func (s *server) back(ctx context.Context) error {
 	s.mu.Lock()
 	p := s.process
 	s.mu.Unlock()
@@ -193,13 +210,25 @@ func (s *server) back(ctx context.Context) bool {
 		select {
 		case <-p.Exited:
 			if err := s.start(ctx); err != nil {
-				s.log.Error("the MPS daemon could not be started again", zap.Error(err))
-				return false
+				return err
 			}
 		default:
 		}
 	}
-	return s.ready(ctx)
+	if !s.ready(ctx) {
+		return errors.New("it is not active")
+	}
+	return nil
+}
+
+// replace kills the worker's own daemon with its server, so that back starts another.
+func (s *server) replace() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		s.log.Warn("the MPS server stays in fault although it has no clients; its daemon is replaced")
+		s.process.Signal(syscall.SIGKILL)
+	}
 }
 
 // ended is called when the worker's own daemon has ended, after which processes would run without it.

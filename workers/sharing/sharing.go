@@ -32,6 +32,9 @@ type Use struct {
 // Problem is what cannot work, with the field of the pool that is to change.
 type Problem struct{ Field, Text string }
 
+// MostClients is how many processes an MPS server has on a device of the Volta generation or later.
+const MostClients = 48
+
 // Strategy is one way to share.
 type Strategy interface {
 	// Check lists what cannot work. It starts nothing.

@@ -342,7 +342,11 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
 	return module ? OK : INVALID;
 }
 
-int cuLaunchKernel(void *function) { kernel = (int)(long)function; return current ? OK : NO_CONTEXT; }
+int cuLaunchKernel(void *function)
+{
+	kernel = (int)(long)function;
+	return !current ? NO_CONTEXT : kernel == SPIN && mps >= 0 ? mps_ask("busy\n") : OK;
+}
 
 int cuCtxSynchronize(void)
 {
@@ -353,7 +357,7 @@ int cuCtxSynchronize(void)
 	if (!code && kernel == SPIN && mps < 0)
 		code = failure(SPIN);
 	else if (!code && kernel == SPIN)
-		for (code = mps_ask("busy\n"); !code; code = mps_status())
+		for (; !code; code = mps_status())
 			usleep(2000);
 	kernel = 0;
 	return code;

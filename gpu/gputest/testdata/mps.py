@@ -20,11 +20,10 @@ NOT_READY, MOST_CLIENTS, RPC, TERMINATED = 807, 808, 806, 810
 
 
 def connected():
-    """A connection to the daemon, or None. Paths of sockets are short, so it is named from its folder."""
+    """A connection to the daemon, or None. Paths of sockets are short, and a long one is an OSError."""
     link = socket.socket(socket.AF_UNIX)
     try:
-        os.chdir(PIPE)
-        link.connect("control")
+        link.connect(os.path.join(PIPE, "control"))
     except OSError:
         return None
     return link
@@ -53,7 +52,7 @@ class Daemon:
     def __init__(self):
         self.selector = selectors.DefaultSelector()
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind("control")
+        self.listener.bind(os.path.join(PIPE, "control"))
         self.listener.listen(64)
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.clients, self.read = {}, {}
@@ -209,7 +208,11 @@ def main():
     os.chdir(PIPE)
     if os.path.exists("control"):
         os.unlink("control")
-    daemon = Daemon()
+    try:
+        daemon = Daemon()
+    except OSError:
+        print("Cannot find MPS control daemon process")
+        return 1
     if "-d" in sys.argv and os.fork():
         return 0
     if "-d" in sys.argv:
