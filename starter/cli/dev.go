@@ -51,6 +51,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.Func("slots", slotsUsage, f.parseSlots)
 	flags.StringSliceVar(&f.devices, "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
+	flags.StringVar(&f.sharing, "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
@@ -78,7 +79,7 @@ func (f *devFlags) check(c *cobra.Command) error {
 	f.local = true
 	f.taskFlags.check(&m, func(string) bool { return false })
 	if f.noWorker {
-		for _, name := range []string{"tasks", "slots", "devices", "memory", "python", "pass-env"} {
+		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
 			if c.Flags().Changed(name) {
 				m.add("--%s does not go with --no-worker", name)
 			}

@@ -62,6 +62,7 @@ type localFlags struct {
 	slots   config.Slots
 	devices []string
 	memory  string
+	sharing string
 	data    string
 	python  string
 	passEnv []string
@@ -80,6 +81,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	flags.Func("slots", "with --local: "+slotsUsage, f.parseSlots)
 	flags.StringSliceVar(&f.devices, "devices", nil, "with --local: the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
+	flags.StringVar(&f.sharing, "sharing", "", "with --local: "+sharingUsage)
 	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
 	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
@@ -89,6 +91,9 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 
 // devicesUsage is the help of --devices.
 const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
+
+// sharingUsage is the help of --sharing.
+const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 
 // slotsUsage is the help of --slots.
 const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
@@ -190,7 +195,7 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if f.output != "" && f.output != "json" && f.output != "text" {
 		m.add("--output %q is unknown; use json or text", f.output)
 	}
-	for _, name := range []string{"slots", "devices", "memory", "data", "python", "pass-env", "fresh", "output"} {
+	for _, name := range []string{"slots", "devices", "memory", "sharing", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}

@@ -77,6 +77,8 @@ func inFlags(err error) error {
 			flag = "--slots"
 		case strings.HasSuffix(field, ".devices"):
 			flag = "--devices"
+		case strings.HasSuffix(field, ".sharing"):
+			flag = "--sharing"
 		case strings.HasPrefix(field, "pools"):
 			flag = "--pool"
 		case strings.HasSuffix(field, ".interpreter"):
@@ -88,7 +90,7 @@ func inFlags(err error) error {
 		case strings.HasSuffix(field, ".command"):
 			flag = "the command"
 		}
-		m.add("%s: %s", flag, p.Message)
+		m.add("%s: %s", flag, strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
 	}
 	return m.err()
 }
@@ -152,5 +154,5 @@ func (f *taskFlags) pool() config.Pool {
 	if f.on != "" {
 		devices = gpu.Selection{f.on}
 	}
-	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Mode: gpumux.Mode(f.mode)}
+	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Sharing: f.sharing, Mode: gpumux.Mode(f.mode)}
 }

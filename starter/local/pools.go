@@ -31,7 +31,12 @@ func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string)
 		}
 		if name == "cpu" || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			slots = min(runtime.GOMAXPROCS(0), mostCPUSlots)
+			if slots = min(runtime.GOMAXPROCS(0), mostCPUSlots); like.Sharing == "exclusive" {
+				slots = 1
+			}
+			if noGPU == "" && len(names) > 1 {
+				pool.Sharing = "" // it is meant for GPUs
+			}
 		}
 		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))
 		pools = append(pools, pool)

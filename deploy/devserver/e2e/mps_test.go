@@ -208,3 +208,27 @@ func TestMPS_NothingOutlivesAKilledWorker(t *testing.T) {
 	require.Equal(t, -1, w.code())
 	wait.For(t, func() bool { return len(daemons(folder)) == 0 && len(made()) == 0 }, time.Minute, 5*time.Millisecond)
 }
+
+// A map without a server of its own shares by MPS as a worker's file would let it.
+func TestMPS_Local(t *testing.T) {
+	t.Parallel()
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	folder, err := os.MkdirTemp("", "m")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
+	s := newShell(t)
+	s.write("kernels.py", kernelsPy)
+	args := []string{"map", "kernels.py:limits", "--range", "0:8", "--local", "--slots", "2", "--out", "r.jsonl", "--sharing"}
+	require.Contains(t, s.run(2, append(args, "mps")...).stderr.String(), "--sharing: mps, but cpu (")
+	s.env = append(s.env, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "TMPDIR="+folder, "CUDA_MPS_PIPE_DIRECTORY=")
+	require.Contains(t, s.run(2, append(args, "wild")...).stderr.String(), `--sharing: "wild" is unknown; use default, exclusive, mig, mps`)
+	require.Contains(t, s.run(2, append(args, "exclusive")...).stderr.String(), "--slots: 2 slots with --sharing exclusive; ")
+	require.Contains(t, s.run(2, append(args, "mig")...).stderr.String(), "is no MIG instance; ")
+	s.run(0, append(args, "mps", "--memory", "2GiB", "--pool", "gpu,cpu")...)
+	for _, line := range s.lines(s.file("r.jsonl")) {
+		require.Contains(t, string(line["value"]), `"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT":"0=2048M"`)
+	}
+	require.Empty(t, daemons(folder))
+	s.run(2, "map", "kernels.py:limits", "--range", "0:8", "--sharing", "mps")
+	s.run(2, "dev", "--sharing", "wild")
+}
