@@ -30,7 +30,7 @@ print(json.dumps({"version": module.__version__, "why": why}))
 def read_test(step, text):
     """Figures and skips of `go test -v`."""
     marks = re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.M)
-    step.figures = re.findall(r"_test\.go:\d+: figure: (.*)", text)
+    step.figures = re.findall(r"\.go:\d+: figure: (.*)", text)
     skips = list(dict.fromkeys(re.findall(r"_test\.go:\d+: skip: (.*)", text)))
     parents = {name.rpartition("/")[0] for _, name in marks}
     leaves = [mark for mark, name in marks if name not in parents]

@@ -16,7 +16,7 @@ import (
 // Contract holds a daemon to what gpumux builds on.
 func Contract(t *testing.T, h Host) {
 	for name, test := range map[string]func(*testing.T, Host){
-		"NoDaemon": noDaemon, "Clients": clients, "Terminate": terminate, "Limits": limits, "Fault": fault, "Quit": quit,
+		"NoDaemon": noDaemon, "Clients": clients, "Terminate": terminate, "Limits": limits, "Fault": fault, "Quit": quit, "Wording": wording,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
