@@ -24,6 +24,7 @@ const (
 	StandIn   Reason = "not in the rehearsal"
 	Staged    Reason = "cannot be staged"
 	GPU       Reason = "no NVIDIA GPU"
+	MIG       Reason = "no MIG instance"
 	SMI       Reason = "nothing of nvidia-smi to compare with"
 	Unlisted  Reason = "the driver lists no process of ours"
 	Small     Reason = "the device is too small"

@@ -2,14 +2,20 @@ package gpucheck
 
 import (
 	"context"
+	"encoding/json"
+	"iter"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/memory"
@@ -41,30 +47,8 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	m := onGPU(t)
 	m.needs("torch")
 	m.seen()
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
-	require.NoError(t, err)
-	placements, _, err := config.Config{
-		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "gpu", Devices: gpu.Selection{m.device.UUID}, Memory: 8 * gib}},
-		Tasks: map[string]config.Task{"convolve": {Python: m.tasks + ":convolve"}},
-	}.Plan(m.inventory)
-	require.NoError(t, err)
-	keeper := memory.New(placements, m.inventory, process.NewSweeper(zap.NewNop()), zap.NewNop())
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { keeper.Run(ctx); close(done) }()
-	defer func() { cancel(); <-done }()
-	o := slot.Options{Name: "gpu/0", Device: m.device.UUID, Memory: 8 * gib, Room: 7 * gib, Runtime: runtime,
-		Env: map[string]string{"CUDA_VISIBLE_DEVICES": m.device.UUID}}
-	keeper.Confine(&o, placements[0], placements[0].Groups[0])
 	var contexts []int64
-	note := o.Capped
-	o.Capped = func(c session.Cap) {
-		contexts = append(contexts, c.Context)
-		note(c)
-	}
-	s := slot.New(o)
-	defer func() { require.NoError(t, s.Stop(context.Background())) }()
-	task := launch.Task{Name: "convolve", Python: m.tasks + ":convolve", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}
+	s, task, keeper := m.watched("convolve", 8*gib, 7*gib, func(c session.Cap) { contexts = append(contexts, c.Context) })
 	for range 4 {
 		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one([]byte("null")), Done: func(d slot.Done) { require.Nil(t, d.Fault) }}))
 	}
@@ -74,6 +58,107 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	require.GreaterOrEqual(t, last, first)
 	require.GreaterOrEqual(t, int64(keeper.Allowance(memory.Model(m.device), "convolve")), first*7/8)
 	m.figure("beside PyTorch's allocator the process held %s at CUDA's start, and %s after convolutions", gpumux.Size(first), gpumux.Size(last))
+}
+
+// watched is a slot on the device whose budget is watched, and a task of tasks.py for it. told hears what caps its frameworks.
+func (m *machine) watched(function string, budget, room gpumux.Size, told func(session.Cap)) (*slot.Slot, launch.Task, *memory.Enforcer) {
+	m.t.Helper()
+	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	require.NoError(m.t, err)
+	placements, _, err := config.Config{
+		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "gpu", Devices: gpu.Selection{m.device.UUID}, Memory: budget}},
+		Tasks: map[string]config.Task{function: {Python: m.tasks + ":" + function}},
+	}.Plan(m.inventory)
+	require.NoError(m.t, err)
+	keeper := memory.New(placements, m.inventory, process.NewSweeper(zap.NewNop()), zap.NewNop())
+	ctx, cancel := context.WithCancel(m.t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { keeper.Run(ctx) })
+	m.t.Cleanup(func() { cancel(); watching.Wait() })
+	o := slot.Options{Name: "gpu/0", Device: m.device.UUID, Memory: budget, Room: room, Runtime: runtime,
+		Env: map[string]string{"CUDA_VISIBLE_DEVICES": m.device.UUID}}
+	keeper.Confine(&o, placements[0], placements[0].Groups[0])
+	note := o.Capped
+	o.Capped = func(c session.Cap) {
+		told(c)
+		note(c)
+	}
+	s := slot.New(o)
+	m.t.Cleanup(func() { require.NoError(m.t, s.Stop(context.Background())) })
+	return s, launch.Task{Name: function, Python: m.tasks + ":" + function, Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}, keeper
+}
+
+// A process that fills its budget nearly, and needs all of it, goes on: it is neither ended nor told to clean up all the time.
+func TestGPU_NearlyFull(t *testing.T) {
+	const budget, count = 4 * gib, 300
+	for _, framework := range []string{"driver", "torch"} {
+		t.Run(framework, func(t *testing.T) {
+			m := onGPU(t)
+			if framework != "driver" {
+				m.needs(framework)
+			}
+			m.seen()
+			before := m.used()
+			context := (&health.Prober{Python: python()}).Try(t.Context(), m.device.UUID).Context
+			require.Positive(t, context)
+			s, task, _ := m.watched("full", budget, budget, func(session.Cap) {})
+			item, err := json.Marshal(object{"framework": framework, "upto": budget * 97 / 100})
+			require.NoError(t, err)
+			var held []int64
+			pids := map[int]bool{}
+			began := time.Now()
+			err = s.Run(t.Context(), slot.Call{Task: task, Items: many(item, count), Done: func(d slot.Done) {
+				got := value[struct{ PID, Held int64 }](t, d.Result)
+				pids[int(got.PID)] = true
+				held = append(held, got.Held)
+			}})
+			require.NoError(t, err)
+			stats := s.Stats()
+			require.Len(t, held, count)
+			require.Len(t, pids, 1, "%+v", stats)
+			require.Empty(t, stats.Recycled)
+			require.Greater(t, slices.Min(held), int64(budget)*95/100)
+			require.Less(t, slices.Max(held), int64(budget))
+			require.LessOrEqual(t, stats.TrimTime, time.Since(began)/10, "%+v", stats)
+			require.Less(t, stats.Trims, int64(count/10))
+			m.figure("%s: %d items at %.0f %% of the budget, %d clean-ups of %d ms in all, in %.1f s", framework, count,
+				100*float64(slices.Max(held))/budget, stats.Trims, stats.TrimTime.Milliseconds(), time.Since(began).Seconds())
+			require.NoError(t, s.Clear(t.Context()))
+			m.returns(before)
+		})
+	}
+}
+
+// A MIG instance is a device of its own: it has its memory and no more, and processes on it are found there.
+func TestGPU_MIG(t *testing.T) {
+	m := onGPU(t)
+	if m.device.Kind != gpu.KindMIG {
+		skip.Because(t, skip.MIG, "devices are ", m.device)
+	}
+	before := m.used()
+	probe := (&health.Prober{Python: python()}).Try(t.Context(), m.device.UUID)
+	require.True(t, probe.OK, "%+v", probe)
+	require.InDelta(t, m.device.Memory, probe.Total, float64(m.device.Memory)/20, "CUDA sees the instance alone")
+	results := m.mapped(1, "hold", []object{
+		{"framework": "driver", "bytes": m.device.Memory / 4}, {"framework": "driver", "bytes": m.device.Memory * 2},
+	}, "--sharing", "mig", "--slots", "1", "--devices", m.device.UUID)
+	value[struct{}](t, results[0])
+	require.NotNil(t, results[1].Fault, "twice the instance: %s", results[1].Value)
+	require.Equal(t, m.device.UUID, results[1].Fault.Device)
+	m.figure("%s has %s; a context takes %s; twice the instance: %s", m.device.Name, gpumux.Size(m.device.Memory), gpumux.Size(probe.Context),
+		results[1].Fault.Message)
+	m.seen()
+	m.returns(before)
+}
+
+func many(item json.RawMessage, count int) iter.Seq2[gpumux.Item, error] {
+	return func(yield func(gpumux.Item, error) bool) {
+		for i := range count {
+			if !yield(gpumux.Item{Index: int64(i), Value: item}, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Memory that CUDA moves between host and device by itself: what the driver lists of it.

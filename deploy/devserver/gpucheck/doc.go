@@ -12,6 +12,7 @@
 //	machine_test.go     the machine that the tests run on
 //	inventory_test.go   the driver's word beside nvidia-smi's
 //	memory_test.go      budgets, caps, what is given back
+//	device_test.go      probes, contexts, a budget nearly full, MIG
 //	faults_test.go      out-of-memory and ruined contexts
 //	mps_test.go         NVIDIA's MPS daemon
 //	commands_test.go    the command line

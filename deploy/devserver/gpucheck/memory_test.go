@@ -182,9 +182,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 		gpumux.Size(m.used()-before))
 }
 
-func one(item json.RawMessage) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: item}, nil) }
-}
+func one(item json.RawMessage) iter.Seq2[gpumux.Item, error] { return many(item, 1) }
 
 // Nothing of a thousand fresh processes stays on the device.
 func TestGPU_FreshItemsLeaveNothing(t *testing.T) {

@@ -21,27 +21,33 @@ func TestRehearsal(t *testing.T) {
 	}
 	path, err := programtest.Binary()
 	require.NoError(t, err)
-	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib}}})
 	imitation, err := filepath.Abs("testdata/imitation")
 	require.NoError(t, err)
-
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "-test.run=^TestGPU_", "-test.v", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
-		skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"),
-		"CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000000")
-	said, err := cmd.CombinedOutput()
-	text := string(said)
-	require.NoError(t, err, "%s", text)
-	for _, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "--- ") || strings.Contains(line, "figure: ") {
-			t.Log(line)
+	// rehearse runs tests on a machine whose device has such a UUID, and counts those that are left out.
+	rehearse := func(tests, uuid string, gpus gputest.GPU) (skipped int, env []string) {
+		m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{gpus}})
+		cmd := exec.Command(self, "-test.run="+tests, "-test.v", "-test.timeout=10m")
+		cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
+			skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES="+uuid)
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		for line := range strings.Lines(string(said)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "--- ") || strings.Contains(line, "figure: ") {
+				t.Log(line)
+			}
 		}
+		return strings.Count(string(said), "--- SKIP"), cmd.Env
 	}
-	require.Equal(t, 4, strings.Count(text, "--- SKIP"), "only the comparisons with nvidia-smi and the packing of networks are left out:\n%s", text)
-	rehearseFacts(t, cmd.Env)
+	skipped, env := rehearse("^TestGPU_", "GPU-00000000-0000-0000-0000-000000000000",
+		gputest.GPU{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib})
+	require.Equal(t, 5, skipped, "only the comparisons with nvidia-smi, the packing of networks and MIG are left out")
+	rehearseFacts(t, env)
+	instances := []gputest.Instance{{GI: 1, Total: 20 * gib, Free: 20 * gib}, {Number: 1, GI: 2, Total: 20 * gib, Free: 20 * gib}}
+	skipped, _ = rehearse("^TestGPU_MIG$", "MIG-00000000-0000-0000-0000-000000000000", gputest.GPU{Instances: instances})
+	require.Zero(t, skipped)
 }
 
 // What facts.py asks of the driver and of frameworks, the stand-ins can answer.

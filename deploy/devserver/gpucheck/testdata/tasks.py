@@ -166,6 +166,24 @@ def convolve(_):
     return float(torch.nn.functional.conv2d(*_kept["images"]).sum())
 
 
+def full(item):
+    """{"framework", "upto"}: takes memory for good until NVML lists so many bytes of this process, then works with 1 MiB more."""
+    backend = _backend(item["framework"])
+    blocks, size = _kept.setdefault("full", []), 128 * MIB
+    while not _kept.get("filled"):
+        backend.add_up(1) if item["framework"] != "driver" else None
+        size = min(size, (item["upto"] - _listed()) // MIB * MIB)
+        if size < 16 * MIB:
+            _kept["filled"] = True
+        else:
+            blocks.append(backend.allocate(size))
+    block = backend.allocate(MIB)
+    time.sleep(0.005)
+    if item["framework"] == "driver":
+        backend.free(block)
+    return {"pid": os.getpid(), "held": _listed()}
+
+
 def managed(item):
     """{"bytes"}: what NVML lists of this process with so many bytes of managed memory on the device."""
     backend, pointer = _backend("driver"), ctypes.c_uint64()
@@ -173,6 +191,11 @@ def managed(item):
         backend._do("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(item["bytes"]), ctypes.c_uint(1))
         backend._do("cuMemsetD8_v2", pointer, ctypes.c_ubyte(1), ctypes.c_size_t(item["bytes"]))
         backend._do("cuCtxSynchronize")
+    return _listed()
+
+
+def _listed():
+    """The bytes that NVML lists of this process on its device."""
     nvml, device, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), ctypes.c_uint(1024)
     rows = (ctypes.c_ulonglong * (3 * count.value))()
     for code in (
