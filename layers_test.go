@@ -26,8 +26,9 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/files starter/cli/screen starter/local store workers workers/config workers/health workers/slot/launch workers/slot/pyruntime
+starter/cli                    . codec gpu starter starter/bench starter/cli/devices starter/cli/files starter/cli/screen starter/local store workers workers/config workers/health workers/slot/launch workers/slot/pyruntime
 starter/cli/files              . starter starter/local store
+starter/cli/devices            . gpu starter/cli/screen
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config

@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/devices"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
@@ -102,14 +103,14 @@ func checkDevices(ctx context.Context, python string) []finding {
 }
 
 // probeDevices asks the driver about the GPUs of a list and tries each with a throw-away process, all at once.
-func probeDevices(ctx context.Context, inventory *gpu.Inventory, devices []gpu.Device, python string) []finding {
-	devices = slices.DeleteFunc(slices.Clone(devices), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
-	findings := make([]finding, len(devices))
+func probeDevices(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []finding {
+	list = slices.DeleteFunc(slices.Clone(list), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
+	findings := make([]finding, len(list))
 	var all sync.WaitGroup
-	for i, d := range devices {
+	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := checked("device "+selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+			f := checked("device "+devices.Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
 				fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total)))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
 // watched is what --watch prints of a host without GPU until it was interrupted after some looks.
@@ -21,14 +22,13 @@ func watched(t *testing.T, asJSON bool) string {
 	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	a := newApp(Options{Stdout: &out, Stderr: io.Discard})
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	looks := 0
-	err = a.watchDevices(ctx, time.Millisecond, asJSON, false, func() (*inventoryReport, error) {
+	err = devices.Watch(ctx, &out, time.Millisecond, asJSON, false, func() (*devices.Report, error) {
 		if looks++; looks == 3 {
 			interrupt(errInterrupted)
 		}
-		return inspect(inventory, false)
+		return devices.Inspect(inventory, false)
 	})
 	require.Equal(t, ExitInterrupted, exitCode(err))
 	return out.String()
@@ -52,7 +52,7 @@ func TestGpus_WatchPrintsALineOfJSONPerLook(t *testing.T) {
 	lines := strings.Split(strings.TrimRight(watched(t, true), "\n"), "\n")
 	require.GreaterOrEqual(t, len(lines), 3)
 	for _, line := range lines {
-		var r inventoryReport
+		var r devices.Report
 		require.NoError(t, json.Unmarshal([]byte(line), &r))
 		require.NotNil(t, r.Time)
 		require.Equal(t, gpu.CPU, r.Devices[0].UUID)

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -72,7 +73,7 @@ func TestShow_Running(t *testing.T) {
 }
 
 func TestGpus_Print(t *testing.T) {
-	r := &inventoryReport{Devices: []deviceReport{
+	r := &devices.Report{Devices: []devices.Device{
 		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
 				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
@@ -83,8 +84,7 @@ func TestGpus_Print(t *testing.T) {
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 64 << 30, Free: 32 << 30}, Utilization: -1, Temperature: -1}},
 	}, Links: []gpu.Link{{From: "GPU-aa", To: "GPU-bb", Kind: "nvlink", NVLinks: 12, P2P: true}}}
 	var b bytes.Buffer
-	require.NoError(t, printDevices(&b, r))
-	require.NoError(t, printLinks(&b, r))
+	require.NoError(t, r.Print(&b, true))
 	golden(t, "gpus", b.String())
 }
 

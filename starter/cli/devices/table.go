@@ -1,4 +1,4 @@
-package cli
+package devices
 
 import (
 	"cmp"
@@ -16,21 +16,20 @@ import (
 // tableWidth is what a row has room for.
 const tableWidth = 100
 
-// printInventory writes the devices, and how they are linked.
-func printInventory(to io.Writer, r *inventoryReport, topology bool) error {
-	if err := printDevices(to, r); err != nil || !topology {
+// Print writes a row per device and below what there is to say of some, who holds memory on them and, if asked, how they are linked.
+func (r *Report) Print(to io.Writer, links bool) error {
+	if err := r.printDevices(to); err != nil || !links {
 		return err
 	}
-	return printLinks(to, r)
+	return r.printLinks(to)
 }
 
-// printDevices writes a row per device and below what there is to say of some, and who holds memory on them.
-func printDevices(to io.Writer, r *inventoryReport) error {
+func (r *Report) printDevices(to io.Writer) error {
 	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "HEALTH", "UUID"}}
 	details := [][]string{{"DEVICE", "DETAIL"}}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
-		name := selector(d.Device)
+		name := Selector(d.Device)
 		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", shortUUID(d.UUID, r.Devices)}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
@@ -50,7 +49,7 @@ func printDevices(to io.Writer, r *inventoryReport) error {
 				details = append(details, []string{name, line})
 				name = ""
 			}
-			name = selector(d.Device)
+			name = Selector(d.Device)
 		}
 	}
 	for i, table := range [][][]string{rows, details, holders} {
@@ -81,7 +80,7 @@ func healthText(h *gpu.Health) string {
 }
 
 // detailsOf is what has to be said of a device beyond its row.
-func detailsOf(d deviceReport) (all []string) {
+func detailsOf(d Device) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if d.Error != "" {
 		say("%s", d.Error)
@@ -151,11 +150,11 @@ func wrapped(text string, width int) (lines []string) {
 }
 
 // shortUUID is the beginning of a UUID that is nobody else's; pools take it too.
-func shortUUID(uuid string, all []deviceReport) string {
+func shortUUID(uuid string, all []Device) string {
 	blocks := strings.Split(uuid, "-")
 	for n := 2; n < len(blocks); n++ {
 		short := strings.Join(blocks[:n], "-")
-		another := func(d deviceReport) bool { return d.UUID != uuid && strings.HasPrefix(d.UUID, short) }
+		another := func(d Device) bool { return d.UUID != uuid && strings.HasPrefix(d.UUID, short) }
 		if !slices.ContainsFunc(all, another) {
 			return short
 		}
@@ -164,7 +163,7 @@ func shortUUID(uuid string, all []deviceReport) string {
 }
 
 // printLinks writes the matrix of links.
-func printLinks(to io.Writer, r *inventoryReport) error {
+func (r *Report) printLinks(to io.Writer) error {
 	var gpus []gpu.Device
 	for _, d := range r.Devices {
 		if d.Kind == gpu.KindGPU {
@@ -177,10 +176,10 @@ func printLinks(to io.Writer, r *inventoryReport) error {
 	}
 	rows := [][]string{{"LINK"}}
 	for _, d := range gpus {
-		rows[0] = append(rows[0], selector(d))
+		rows[0] = append(rows[0], Selector(d))
 	}
 	for _, from := range gpus {
-		row := []string{selector(from)}
+		row := []string{Selector(from)}
 		for _, other := range gpus {
 			row = append(row, linkText(r.Links, from.UUID, other.UUID))
 		}
@@ -211,8 +210,8 @@ func linkText(links []gpu.Link, from, to string) string {
 	return text
 }
 
-// selector is the device as pools name it.
-func selector(d gpu.Device) string {
+// Selector is the device as pools name it.
+func Selector(d gpu.Device) string {
 	name, _, _ := strings.Cut(d.String(), " (")
 	return name
 }
