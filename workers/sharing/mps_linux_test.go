@@ -243,7 +243,8 @@ func TestMPS_ADaemonThatDoesNotAnswer(t *testing.T) {
 	d := clients.Start(t)
 	t.Setenv(mps.PipeVariable, d.Pipe)
 	deaf := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte("#!/bin/sh\necho Cannot find MPS control daemon process\nexit 1\n"), 0o755))
+	const nobody = "#!/bin/sh\necho Cannot find MPS control daemon process\nexit 1\n"
+	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte(nobody), 0o755))
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", deaf+":"+path)
 	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})

@@ -61,7 +61,9 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 }
 
 // watched is a slot on the device whose budget is watched, and a task of tasks.py for it. told hears what caps its frameworks.
-func (m *machine) watched(function string, budget, room gpumux.Size, told func(session.Cap)) (*slot.Slot, launch.Task, *memory.Enforcer) {
+func (m *machine) watched(function string, budget, room gpumux.Size, told func(session.Cap)) (
+	*slot.Slot, launch.Task, *memory.Enforcer,
+) {
 	m.t.Helper()
 	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
 	require.NoError(m.t, err)
@@ -85,7 +87,8 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 	}
 	s := slot.New(o)
 	m.t.Cleanup(func() { require.NoError(m.t, s.Stop(context.Background())) })
-	return s, launch.Task{Name: function, Python: m.tasks + ":" + function, Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}, keeper
+	return s, launch.Task{Name: function, Python: m.tasks + ":" + function, Interpreter: python(), Dir: filepath.Dir(m.tasks),
+		PassEnv: passed()}, keeper
 }
 
 // A process that fills its budget nearly, and needs all of it, goes on: it is neither ended nor told to clean up all the time.
