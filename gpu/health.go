@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,9 @@ func (a Action) Hint() string {
 		return "place no new work on the GPU, and look at: nvidia-smi -q -i <uuid>"
 	}
 }
+
+// HintFor is Hint with the UUID of a GPU in its commands.
+func (a Action) HintFor(uuid string) string { return strings.ReplaceAll(a.Hint(), "<uuid>", uuid) }
 
 // Health is what a device needs before it can be trusted, and what says so.
 type Health struct {

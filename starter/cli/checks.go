@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -115,7 +116,10 @@ func probeDevices(ctx context.Context, inventory *gpu.Inventory, list []gpu.Devi
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()
-				switch {
+				switch h := status.Health; {
+				case h != nil && h.Reason == gpu.ReasonRecovery && h.Action.Cordon():
+					f.Verdict, f.Detail = bad, fmt.Sprintf("%s, but the driver asks for: %s; no worker gives it work", f.Detail, h.Action)
+					f.Fix = h.Action.HintFor(cmp.Or(d.Parent, d.UUID))
 				case probe.Sick():
 					f.Verdict, f.Fix = bad, probe.Hint()
 				case probe.Untried != "":

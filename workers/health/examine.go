@@ -60,8 +60,10 @@ func (g *Guard) fault(ctx context.Context, group config.Group) (none sickness) {
 		case errors.Is(err, gpu.ErrSilent):
 			return sickness{uuid: d.UUID, reason: reasonSilent, why: err.Error()}
 		}
-		if action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID)); err == nil && action.Cordon() {
-			return sickness{uuid: d.UUID, reason: string(gpu.EventRecovery), why: "the driver asks for: " + string(action) + "; " + action.Hint()}
+		parent := cmp.Or(d.Parent, d.UUID)
+		if action, err := g.driver.Recovery(parent); err == nil && action.Cordon() {
+			return sickness{uuid: d.UUID, reason: string(gpu.EventRecovery),
+				why: "the driver asks for: " + string(action) + "; " + action.HintFor(parent)}
 		}
 		probe := g.probe(ctx, d.UUID)
 		if probe.Sick() {

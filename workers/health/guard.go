@@ -174,7 +174,7 @@ func (g *Guard) observe(e gpu.Event) {
 	if e.Xid != 0 {
 		why = fmt.Sprintf("Xid %d", e.Xid)
 	}
-	why += "; " + e.Action.Hint()
+	why += "; " + e.Action.HintFor(cmp.Or(e.GPU, e.UUID))
 	g.events.Lock()
 	defer g.events.Unlock()
 	g.mu.Lock()
@@ -222,6 +222,10 @@ func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 		delete(g.pauses, p.Name+" "+name)
 		g.mu.Unlock()
 		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
+		if p.Slots("") == 0 {
+			g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
+				zap.String(logkey.Pool, p.Name))
+		}
 	}
 }
 
@@ -276,7 +280,7 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 		g.mu.Unlock()
 		if untold && hardness(need) < hardness(gpu.ActionReset) && status.RemappedRows != nil && status.RemappedRows.Pending {
 			need = gpu.ActionReset
-			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+need.Hint())
+			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+need.HintFor(parent))
 		}
 		if untold && hardness(need) >= hardness(gpu.ActionReset) || !untold && (err != nil || action.Cordon()) {
 			return false

@@ -96,6 +96,21 @@ func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
 	<-done
 }
 
+func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
+	g, m, p := testGuard(t)
+	core, logs := observer.New(zap.ErrorLevel)
+	g.log = zap.New(core)
+	m.set("GPU-a", notReady)
+	told := func() int {
+		return logs.FilterMessage("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool").Len()
+	}
+	require.NotEmpty(t, g.Examine(t.Context(), p, "GPU-a", false))
+	require.Zero(t, told())
+	m.set("MIG-b", notReady)
+	require.NotEmpty(t, g.Examine(t.Context(), p, "MIG-b", false))
+	require.Equal(t, 1, told())
+}
+
 func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 	for name, test := range map[string]struct {
 		event    gpu.Action

@@ -241,7 +241,7 @@ func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
 
 func TestDevices_DoctorTriesThem(t *testing.T) {
 	t.Parallel()
-	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}, {Sick: gputest.Sick{Init: 802}}}})
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}, {Sick: gputest.Sick{Init: 802}}, {Recovery: 1}}})
 	path, err := programtest.Binary()
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -255,6 +255,7 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 			require.Error(t, err)
 			require.Regexp(t, `(?m)^ok +device 0 .*16GiB free of 16GiB; works; a context takes 528MiB and \d+\.\d\d s$`, string(said))
 			require.Regexp(t, `(?m)^FAILED +device 1 .*; cuInit failed: system not yet initialized \(CUDA error 802\)\n +-> .*nvidia-fabricmanager`, string(said))
+			require.Regexp(t, `(?m)^FAILED +device 2 .*, but the driver asks for: reset; .*\n +-> .*--gpu-reset -i `+device(2), string(said))
 		})
 	}
 }

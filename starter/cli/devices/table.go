@@ -93,7 +93,7 @@ func detailsOf(d Device) (all []string) {
 		return all
 	}
 	if h := s.Health; h != nil && h.Action.Cordon() && d.Kind == gpu.KindGPU {
-		hint := strings.ReplaceAll(h.Action.Hint(), "<uuid>", d.UUID)
+		hint := h.Action.HintFor(d.UUID)
 		switch h.Reason {
 		case gpu.ReasonRecovery:
 			say("the driver asks for: %s; %s", h.Action, hint)
