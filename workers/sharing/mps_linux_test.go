@@ -327,3 +327,22 @@ func TestMPS_ADaemonThatCannotStart(t *testing.T) {
 	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.ErrorContains(t, err, "nvidia-cuda-mps-control ended (exit status 1): no GPU for you")
 }
+
+// Asking it for each of many processes would hold up what it waits for.
+func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
+	h, _ := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	folder, path := t.TempDir(), os.Getenv("PATH")
+	asked := filepath.Join(folder, "asked")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, mps.Program), []byte("#!/bin/sh\n: > "+asked+"\n"), 0o755))
+	t.Setenv("PATH", folder+":"+path)
+	own, failed := s.(clients).server, &failure{done: make(chan struct{})}
+	own.last = failed
+	s.End(func(int) bool { return true })
+	require.NoFileExists(t, asked)
+	close(failed.done)
+	s.End(func(int) bool { return true })
+	require.FileExists(t, asked)
+	t.Setenv("PATH", path)
+}

@@ -100,9 +100,12 @@ func (s *server) emptyLogs() {
 }
 
 // End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
-// a fault of all.
+// a fault of all. One that has failed waits for the end of all, whatever ends them.
 func (s *server) End(ours func(pid int) bool) {
-	if s.mute || s.far {
+	s.mu.Lock()
+	failed := !s.last.over()
+	s.mu.Unlock()
+	if s.mute || s.far || failed {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
