@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -345,4 +346,31 @@ func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 	s.End(func(int) bool { return true })
 	require.FileExists(t, asked)
 	t.Setenv("PATH", path)
+}
+
+// Without its daemon CUDA would run processes beside it and without limits, so calls go elsewhere until it is there again.
+func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
+	h, on := onMachine(t)
+	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	require.NoError(t, err)
+	own, path := s.(clients).server, os.Getenv("PATH")
+	own.mu.Lock()
+	own.patience = time.Millisecond
+	own.mu.Unlock()
+	t.Setenv("PATH", t.TempDir())
+	own.process.Signal(syscall.SIGKILL)
+	var fault *gpumux.Fault
+	wait.For(t, func() bool {
+		_, err := s.Await(t.Context())
+		return errors.As(err, &fault)
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, gpumux.DeviceLost, fault.Kind)
+	require.True(t, fault.Blameless)
+	require.Equal(t, uuid, fault.Device)
+	t.Setenv("PATH", path)
+	wait.For(t, func() bool {
+		_, err := s.Await(t.Context())
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	members(t, on, s, 1)
 }

@@ -1,6 +1,7 @@
 package sharing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,6 +24,8 @@ const (
 	// before its daemon is replaced.
 	recoveryLimit = time.Minute
 	stuckLimit    = 5 * time.Second
+	// briefly is how long each later call has a daemon tried that could not be started again.
+	briefly = 5 * time.Second
 )
 
 // server is an MPS server with those who use it. Its daemon has one at a time.
@@ -40,9 +43,10 @@ type server struct {
 	process  *process.Process
 	siblings []Sibling
 	// turn counts the failures, of which last is the last one. logged is how long the server's log was before it.
-	turn   int
-	last   *failure
-	logged int64
+	turn     int
+	last     *failure
+	logged   int64
+	patience time.Duration // with a server that is to come back; 0 is recoveryLimit
 }
 
 // failure is one of the server's, which is over when done is closed.
@@ -73,13 +77,25 @@ func (s *server) Join(other Sibling) {
 	s.siblings = append(s.siblings, other)
 }
 
-// Await returns when the server has no failure to recover from. The turn is the number of those before.
+// Await returns when the server has no failure to recover from. The turn is the number of those before. Without the worker's own daemon
+// processes would run beside it, so calls go elsewhere then, and it is started again.
 func (s *server) Await(ctx context.Context) (turn int, err error) {
 	for {
 		s.mu.Lock()
 		turn, last := s.turn, s.last
 		s.mu.Unlock()
-		if last.over() {
+		switch {
+		case last.over() && s.gone():
+			s.mu.Lock()
+			if s.last == last {
+				s.patience = briefly
+				s.fail()
+			}
+			s.mu.Unlock()
+			return 0, &gpumux.Fault{Kind: gpumux.DeviceLost, Blameless: true, Suspect: true, Op: "start", Device: s.daemon.Device,
+				Message: "the MPS daemon of the device has ended and could not be started again",
+				Hint:    "see the worker's log for why; the item runs again elsewhere, and the daemon is tried again"}
+		case last.over():
 			s.emptyLogs()
 			return turn, nil
 		}
@@ -88,6 +104,22 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
+	}
+}
+
+// gone reports whether the worker's own daemon has ended by itself.
+func (s *server) gone() bool {
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.Exited:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -168,14 +200,14 @@ func (s *server) fail() {
 	}
 	s.turn++
 	s.last = f
-	go s.recover(f, slices.Clone(s.siblings))
+	go s.recover(f, slices.Clone(s.siblings), cmp.Or(s.patience, recoveryLimit))
 }
 
 // recover ends all processes of the device, since the server waits for that, and returns when it takes new ones.
-func (s *server) recover(f *failure, siblings []Sibling) {
+func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration) {
 	defer close(f.done)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(s.life, recoveryLimit)
+	ctx, cancel := context.WithTimeout(s.life, patience)
 	defer cancel()
 	s.log.Warn("the MPS server has failed; all slots on the device get new processes", zap.Int("slots", len(siblings)))
 	var all sync.WaitGroup
@@ -189,9 +221,11 @@ func (s *server) recover(f *failure, siblings []Sibling) {
 		case <-s.life.Done():
 			return
 		case <-ctx.Done():
-			s.log.Error("the MPS server has not come back; new processes are tried anyway", zap.Duration("waited", time.Since(began)),
-				zap.Error(err),
-				zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
+			what := "the MPS server has not come back; new processes are tried anyway"
+			if s.gone() {
+				what = "the MPS daemon could not be started again; calls go elsewhere, and later ones have it tried again"
+			}
+			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
 			return
 		case <-stuck:
 			s.replace()
@@ -199,23 +233,16 @@ func (s *server) recover(f *failure, siblings []Sibling) {
 		}
 	}
 	s.mu.Lock()
-	s.logged = s.daemon.LogSize()
+	s.logged, s.patience = s.daemon.LogSize(), 0
 	s.mu.Unlock()
 	s.log.Info("the MPS server is back", zap.Duration("after", time.Since(began)))
 }
 
 // back says why the server takes no clients, and starts the daemon again if it is gone.
 func (s *server) back(ctx context.Context) error {
-	s.mu.Lock()
-	p := s.process
-	s.mu.Unlock()
-	if p != nil {
-		select {
-		case <-p.Exited:
-			if err := s.start(ctx); err != nil {
-				return err
-			}
-		default:
+	if s.gone() {
+		if err := s.start(ctx); err != nil {
+			return err
 		}
 	}
 	if !s.ready(ctx) {
@@ -226,9 +253,10 @@ func (s *server) back(ctx context.Context) error {
 
 // replace kills the worker's own daemon with its server, so that back starts another.
 func (s *server) replace() {
+	gone := s.gone()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.process != nil {
+	if s.process != nil && !gone {
 		s.log.Warn("the MPS server stays in fault although it has no clients; its daemon is replaced")
 		s.process.Signal(syscall.SIGKILL)
 	}
