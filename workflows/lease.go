@@ -146,7 +146,7 @@ func encodeItem(task string, item any) (json.RawMessage, error) {
 // the copy. The original stays until Drop. The value has to be one that Python's pickle takes, as arrays and modules are.
 func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle, error) {
 	var object string
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return "leases/" + newID() }).Get(&object)
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }).Get(&object)
 	if err != nil {
 		return gpumux.Handle{}, err
 	}
@@ -218,9 +218,9 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.As(err, &timeout):
-		// The worker is gone; the server says so of the slot at about the same time.
-		_ = hold.Get(ctx, nil)
-		return l.ended(ctx), nil
+		// The worker is gone, or hangs; the server says so of the slot at about the same time.
+		l.close(ctx)
+		return l.silent(), nil
 	case fault != nil && (fault.Kind == gpumux.SlotLost || fault.Blameless):
 		return fault, nil
 	}
@@ -233,14 +233,19 @@ func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
 	if fault := FaultOf(err); fault != nil {
 		return fault
 	}
-	at := l.seat
-	fault := &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true}
-	fault.Message = fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
-		contract.HeartbeatTimeout)
+	fault := l.silent()
 	if temporal.IsCanceledError(err) || err == nil {
 		fault.Message = "the slot was let go of"
 	}
 	return fault
+}
+
+// silent is the fault of a worker that does not answer.
+func (l *lease) silent() *gpumux.Fault {
+	at := l.seat
+	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
+		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
+			contract.HeartbeatTimeout)}
 }
 
 // recover finds a slot again and rebuilds what calls need there. An error is that of the call which met the loss.

@@ -11,6 +11,9 @@ import (
 // MaxLease is the longest time to live of a lease.
 const MaxLease = 24 * time.Hour
 
+// ResidentsFolder is the folder of the store for values on their way from one slot to another.
+const ResidentsFolder = "leases/"
+
 // LeaseQueue carries HoldSlot beside the queue of a pool or a device. So calls and leases do not stand in each other's way.
 func LeaseQueue(queue string) string { return queue + ".lease" }
 
@@ -107,8 +110,8 @@ func (c SlotCall) Validate() error {
 			bad.Add("item", "is not JSON: %.80q", c.Item)
 		}
 	}
-	if (c.Save != nil || c.Load != nil) && c.Object == "" {
-		bad.Add("object", "is missing")
+	if (c.Save != nil || c.Load != nil) && !strings.HasPrefix(c.Object, ResidentsFolder) {
+		bad.Add("object", "%.200q is not in the folder %s", c.Object, ResidentsFolder)
 	}
 	bad.key("object", c.Object)
 	return bad.err("call")
