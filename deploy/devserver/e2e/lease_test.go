@@ -85,44 +85,77 @@ type inferred struct {
 	Value, PID int
 }
 
+// products makes calls in order on a slot, of which all but the first do not wait for those before.
+func products(ctx workflow.Context, seed int) (got []inferred, err error) {
+	err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", seed)
+		if err != nil {
+			return err
+		}
+		if s.Seat().Slot == "" || model.Slot != s.Seat().Slot || model.Bytes != 4000 {
+			return fmt.Errorf("the seat is %v, the handle %v", s.Seat(), model)
+		}
+		var futures []workflows.Future[inferred]
+		for x := range 5 {
+			futures = append(futures, workflows.CallAsync[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": x}))
+		}
+		for _, f := range futures {
+			each, err := f.Get(ctx)
+			if err != nil {
+				return err
+			}
+			got = append(got, each)
+		}
+		if err := s.Drop(ctx, model); err != nil {
+			return err
+		}
+		_, err = workflows.Call[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": 1})
+		if fault := workflows.FaultOf(err); fault == nil || fault.Kind != gpumux.TaskError {
+			return fmt.Errorf("a call with what was dropped: %w", err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// mortal has a call that kills its process, and others behind it.
+func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
+	load := func(ctx workflow.Context, s *workflows.Slot) error {
+		_, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
+		return err
+	}
+	o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
+	if rebuild {
+		o.Rebuild = load
+	}
+	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
+		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
+		if err != nil {
+			return err
+		}
+		for range 3 {
+			seed, err := workflows.Call[int](ctx, s, "model:once", map[string]any{"model": model})
+			if fault := workflows.FaultOf(err); fault != nil {
+				kinds = append(kinds, string(fault.Kind))
+			} else {
+				kinds = append(kinds, fmt.Sprint(seed))
+			}
+		}
+		return nil
+	})
+	return kinds, err
+}
+
 // Calls of a lease share a process and what it keeps, in the order in which they were made, waited for or not.
 func TestLease_CallsInOrderOnOneSlot(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
-	l.register("products", func(ctx workflow.Context, seed int) (got []inferred, err error) {
-		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", seed)
-			if err != nil {
-				return err
-			}
-			if s.Seat().Slot == "" || model.Slot != s.Seat().Slot || model.Bytes != 4000 {
-				return fmt.Errorf("the seat is %v, the handle %v", s.Seat(), model)
-			}
-			var futures []workflows.Future[inferred]
-			for x := range 5 {
-				futures = append(futures, workflows.CallAsync[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": x}))
-			}
-			for _, f := range futures {
-				each, err := f.Get(ctx)
-				if err != nil {
-					return err
-				}
-				got = append(got, each)
-			}
-			if err := s.Drop(ctx, model); err != nil {
-				return err
-			}
-			_, err = workflows.Call[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": 1})
-			if fault := workflows.FaultOf(err); fault == nil || fault.Kind != gpumux.TaskError {
-				return fmt.Errorf("a call with what was dropped: %w", err)
-			}
-			return nil
-		})
-		return got, err
-	})
+	l.register("products", products)
 	l.begin()
 	var got []inferred
-	require.NoError(t, l.execute("products", "products", 7).Get(t.Context(), &got))
+	run := l.execute("products", "products", 7)
+	require.NoError(t, run.Get(t.Context(), &got))
+	l.keep(run)
 	require.Len(t, got, 5)
 	for x, each := range got {
 		require.Equal(t, 7*x, each.Value)
@@ -178,39 +211,16 @@ func TestLease_ItsTimeIsLimited(t *testing.T) {
 func TestLease_ADeadProcess(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
-	l.register("dead", func(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
-		load := func(ctx workflow.Context, s *workflows.Slot) error {
-			_, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
-			return err
-		}
-		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
-		if rebuild {
-			o.Rebuild = load
-		}
-		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
-			if err != nil {
-				return err
-			}
-			for range 3 {
-				seed, err := workflows.Call[int](ctx, s, "model:once", map[string]any{"model": model})
-				if fault := workflows.FaultOf(err); fault != nil {
-					kinds = append(kinds, string(fault.Kind))
-				} else {
-					kinds = append(kinds, fmt.Sprint(seed))
-				}
-			}
-			return nil
-		})
-		return kinds, err
-	})
+	l.register("dead", mortal)
 	l.begin()
 	var kinds []string
 	require.NoError(t, l.execute("dead", "dead", false).Get(t.Context(), &kinds))
 	require.Equal(t, []string{"crash", "slot_lost", "task_error"}, kinds)
 	require.NoError(t, os.Remove(filepath.Join(l.dir, "killed")))
-	require.NoError(t, l.execute("rebuilt", "dead", true).Get(t.Context(), &kinds))
+	run := l.execute("rebuilt", "dead", true)
+	require.NoError(t, run.Get(t.Context(), &kinds))
 	require.Equal(t, []string{"crash", "7", "7"}, kinds)
+	l.keep(run)
 }
 
 // A value goes from one slot to another through the store, and a handle of another slot is refused with both places named.
@@ -283,4 +293,14 @@ func TestLease_EndsWithItsWorkflow(t *testing.T) {
 		require.Equal(t, i == 0, temporal.IsCanceledError(errors.Unwrap(err)), "%v", err)
 	}
 	require.NoError(t, l.execute("next", "hold", 0).Get(t.Context(), nil), "the one slot that may be leased is free")
+}
+
+// Workflows with leases that a released version has begun must still replay. Written like those of maps, see package workflows.
+func TestLease_RecordedHistoriesReplay(t *testing.T) {
+	for name, f := range map[string]any{"products": products, "dead": mortal} {
+		file := map[string]string{"products": "Lease_CallsInOrderOnOneSlot", "dead": "Lease_ADeadProcess"}[name]
+		replayer := worker.NewWorkflowReplayer()
+		replayer.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+		require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, filepath.Join("../../../workflows/testdata", file+".json")))
+	}
 }
