@@ -9,60 +9,96 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// small is the share of an item's time that gpumux's own may take before it is worth speaking of.
-const small = 0.05
+const (
+	// small is the share of an item's time that gpumux's own may take before it is worth speaking of.
+	small = 0.05
+	// saturated is what many clients do at most of what one does that leaves nothing to them.
+	saturated = 1.1
+	// worthwhile is by how much throughput must grow for more clients to be worth it.
+	worthwhile = 1.05
+)
 
 // advise says what the figures mean for a pool.
 func (r *Report) advise() {
 	for _, name := range Workloads {
 		if name == "oom" {
 			r.adviseMemory()
-			continue
-		}
-		if r.row(name, Persistent, 0) != nil {
-			r.Advice = append(r.Advice, r.adviseWay(name))
+		} else if one := r.row(name, Sequential); one != nil {
+			r.Advice = append(r.Advice, r.adviseClients(*one))
 		}
 	}
-	if n := enough(r.Sweep); n > 0 {
-		last := r.Sweep[len(r.Sweep)-1]
-		text := fmt.Sprintf("slots: %d", n)
-		switch {
-		case len(r.Sweep) == 1:
-			text += " is all that was measured; give --slots to try more"
-		case last.Slots == n:
-			text += fmt.Sprintf(", the most that were tried; throughput of medium items still grew, so try more with --slots %d", 2*n)
-		default:
-			text += fmt.Sprintf("; %d slots do not bring 5%% more throughput of medium items", last.Slots)
-		}
-		r.Advice = append(r.Advice, text)
-	}
-	r.adviseFresh()
+	r.adviseIsolation()
 	r.adviseSmall()
 }
 
-// adviseWay is sequential, shared or CPU for one workload.
-func (r *Report) adviseWay(name string) string {
-	shared := r.row(name, Persistent, 0)
-	one, cpu := r.row(name, Sequential, 0), r.row(name, OnCPU, 0)
-	what := label(name, shared.Size) + " items: "
-	best := shared.Rate
-	if one != nil {
-		best = max(best, one.Rate)
+// adviseClients says with how many clients a workload has most throughput and least latency.
+func (r *Report) adviseClients(one Row) string {
+	what := label(one.Workload, one.Size) + ": "
+	best, shared := one, false
+	for _, row := range r.Rows {
+		if row.Workload != one.Workload || row.Way != Persistent {
+			continue
+		}
+		shared = true
+		if row.OfUnshared.Median > best.OfUnshared.Median {
+			best = row
+		}
+	}
+	if cpu := r.row(one.Workload, OnCPU); cpu != nil && cpu.OfUnshared.Low > best.OfUnshared.High {
+		return what + fmt.Sprintf("the CPU; it does %s of the unshared GPU, and the GPU's slots %s", cpu.OfUnshared.share(), best.OfUnshared.share())
+	}
+	if !shared {
+		return what + fmt.Sprintf("1 slot does %s of the unshared device; give --clients to see whether sharing helps", one.OfUnshared.share())
+	}
+	best = r.simplest(one, best)
+	if r.saturating(one.Workload) {
+		what += "saturating, one client uses all of the device; "
 	}
 	switch {
-	case cpu != nil && cpu.Rate >= best:
-		return what + fmt.Sprintf("the CPU; it does %s of what the GPU does", times(cpu.Rate/best))
-	case one == nil:
-		return what + fmt.Sprintf("%s per second with one slot; give --slots to see whether sharing helps", figure(shared.Rate))
-	case shared.Rate >= one.Rate*worthwhile:
-		return what + fmt.Sprintf("shared; %s do %s of what one does", plural(shared.Slots, "slot"), times(shared.Rate/one.Rate))
+	case best.OfUnshared.Low > one.OfUnshared.High && best.OfUnshared.Median >= worthwhile*one.OfUnshared.Median:
+		return what + fmt.Sprintf("for throughput %s, which do %s of the unshared device where 1 slot does %s; for latency 1 slot: an item takes %s "+
+			"of its time alone, and %s with %d", best.slots(), best.OfUnshared.share(), one.OfUnshared.share(), percent(one.Latency.Median),
+			percent(best.Latency.Median), best.Clients)
+	case r.undecided(one):
+		return what + "1 slot until more is known; the noise hides whether more slots do more"
 	}
-	return what + fmt.Sprintf("sequential; %s do only %s of what one does", plural(shared.Slots, "slot"), times(shared.Rate/one.Rate))
+	return what + fmt.Sprintf("1 slot, for throughput and latency; it does %s of the unshared device, and more slots no more", one.OfUnshared.share())
 }
+
+// simplest is the first row, by clients, that is not clearly behind the best one.
+func (r *Report) simplest(one, best Row) Row {
+	for _, row := range r.Rows {
+		if row.Workload == one.Workload && row.Way == Persistent && row.Clients < best.Clients && row.OfUnshared.High >= best.OfUnshared.Low &&
+			worthwhile*row.OfUnshared.Median >= best.OfUnshared.Median {
+			return row
+		}
+	}
+	return best
+}
+
+// saturating reports whether no number of clients does clearly more than one bare process alone.
+func (r *Report) saturating(name string) bool {
+	for _, row := range r.Rows {
+		if row.Workload == name && row.Clients > 1 && (row.Way == Persistent || row.Way == Bare) && row.OfUnshared.High > saturated {
+			return false
+		}
+	}
+	return true
+}
+
+// undecided reports whether more clients may do more than one, as far as the intervals tell.
+func (r *Report) undecided(one Row) bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool {
+		return row.Workload == one.Workload && row.Way == Persistent && row.OfUnshared.High > saturated*one.OfUnshared.Low
+	})
+}
+
+// slots is "4 slots of mps".
+func (r Row) slots() string { return plural(r.Clients, "slot") + " of " + r.Sharing }
 
 // adviseMemory says what became of the items that passed the budget.
 func (r *Report) adviseMemory() {
-	row := r.row("oom", Persistent, 0)
+	row := r.row("oom", Persistent)
 	if row == nil {
 		return
 	}
@@ -73,33 +109,55 @@ func (r *Report) adviseMemory() {
 	r.Advice = append(r.Advice, fmt.Sprintf("oom items: an item over its budget costs itself (%s), never its neighbours", outcomeText(*row)))
 }
 
-// adviseFresh says what a process per item costs.
-func (r *Report) adviseFresh() {
-	for _, name := range []string{"light", "medium", "heavy"} {
-		fresh, persistent := r.row(name, Fresh, 0), r.row(name, Persistent, 0)
-		if fresh != nil && persistent != nil && fresh.Median > persistent.Median {
-			r.Advice = append(r.Advice, fmt.Sprintf("fresh mode: a process per item costs %s; take it for tasks that leak or crash, and persistent otherwise",
-				seconds(fresh.Median-persistent.Median)))
-			return
+// adviseIsolation says what a process per item costs, and which way to share keeps slots apart.
+func (r *Report) adviseIsolation() {
+	text := ""
+	for _, name := range []string{"light", "medium", "heavy", "detector"} {
+		fresh, persistent := r.row(name, Fresh), r.row(name, Persistent)
+		if persistent == nil {
+			persistent = r.row(name, Sequential)
+		}
+		if fresh != nil && persistent != nil && fresh.Item.Q1 > persistent.Item.Q3 {
+			text = fmt.Sprintf("for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs %s for each",
+				seconds(fresh.Item.Median-persistent.Item.Median))
+			break
 		}
 	}
+	if text == "" {
+		return
+	}
+	if r.Machine.GPU {
+		text += "; sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"
+	}
+	r.Advice = append(r.Advice, text)
 }
 
 // adviseSmall says what gpumux costs per item and per map, and from which size on an item hides it.
 func (r *Report) adviseSmall() {
-	light, plainly := r.row("light", Persistent, 0), r.row("light", Bare, r.Slots)
-	if light == nil || plainly == nil {
+	for _, name := range []string{"light", "medium", "detector", "heavy"} {
+		one, plainly := r.row(name, Sequential), r.bareAlone(name)
+		if one == nil || plainly == nil {
+			continue
+		}
+		if cost := 1/one.Rate.Median - 1/plainly.Rate.Median; name == "light" && cost > 0 && one.Rate.High < plainly.Rate.Low {
+			r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
+				seconds(cost), seconds(cost/small), small*100))
+		}
+		if per := one.PerMap; per.Count > 0 {
+			r.Advice = append(r.Advice, fmt.Sprintf("a map takes %s beside its items (quartiles %s and %s), so give one map many items rather than many maps few",
+				seconds(per.Median), seconds(per.Q1), seconds(per.Q3)))
+		}
 		return
 	}
-	cost := light.Mean - plainly.Mean
-	if cost <= 0 {
-		return
+}
+
+// bareAlone is the unshared device.
+func (r *Report) bareAlone(name string) *Row {
+	i := slices.IndexFunc(r.Rows, func(row Row) bool { return row.Workload == name && row.Way == Bare && row.Clients == 1 })
+	if i < 0 {
+		return nil
 	}
-	r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
-		seconds(cost), seconds(cost/small), small*100))
-	if whole := light.Total - light.Mean*float64(light.Items)/float64(light.Slots); whole > 0 {
-		r.Advice = append(r.Advice, fmt.Sprintf("a map takes %s beside its items, so give one map many items rather than many maps few", seconds(whole)))
-	}
+	return &r.Rows[i]
 }
 
 // outcomeText is "3 budget, the other 12 finished".

@@ -18,12 +18,6 @@ type bare struct {
 	procs []*bareProcess
 	// start is how long it took until every one had made its first call.
 	start time.Duration
-	// items, stamps' times and total add up over the rounds.
-	items int
-	times []time.Duration
-	total time.Duration
-	// rates are items per second, round by round.
-	rates []float64
 }
 
 type bareProcess struct {
@@ -66,11 +60,11 @@ func (b *bench) startBare(ctx context.Context, t *target, w workload, n int) (*b
 	return p, nil
 }
 
-// round lets every process call the function so many times. The round lasts from the first call's beginning to the last one's end.
-func (p *bare) round(ctx context.Context, perProcess int) error {
+// round lets every process call the function so many times.
+func (p *bare) round(ctx context.Context, perProcess int) (sample, error) {
 	for _, one := range p.procs {
 		if _, err := fmt.Fprintln(one.in, perProcess); err != nil {
-			return one.died(ctx, err)
+			return sample{}, one.died(ctx, err)
 		}
 	}
 	errs := make([]error, len(p.procs))
@@ -90,29 +84,9 @@ func (p *bare) round(ctx context.Context, perProcess int) error {
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return sample{}, err
 	}
-	calls := slices.Concat(stamps...)
-	first, last := calls[0].Began, calls[0].Ended
-	for _, s := range calls {
-		first, last = min(first, s.Began), max(last, s.Ended)
-	}
-	p.items += len(calls)
-	p.times = append(p.times, gaps(calls)...)
-	slices.Sort(p.times)
-	took := time.Duration(last - first)
-	p.total += took
-	p.rates = append(p.rates, float64(len(calls))/max(took, time.Microsecond).Seconds())
-	return nil
-}
-
-// rate is items per second over the rounds so far.
-func (p *bare) rate() float64 { return float64(p.items) / max(p.total, time.Microsecond).Seconds() }
-
-// unsteady reports whether the rounds differ by more than the machine itself explains.
-func (p *bare) unsteady() bool {
-	const apart = 1.5
-	return len(p.rates) > 1 && slices.Max(p.rates) > apart*slices.Min(p.rates)
+	return sampleOf(slices.Concat(stamps...), len(p.procs), 0), nil
 }
 
 // close ends the processes.

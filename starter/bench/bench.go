@@ -34,20 +34,21 @@ type Options struct {
 	Framework string
 	// Pool is gpu or cpu. Default: the GPU where a framework reaches one, and the CPU beside it; else the CPU.
 	Pool string
-	// Slots stand side by side. Default: 4 on a GPU; on the CPU one per processor, at most 4.
-	Slots int
-	// Items is how many items every run has. Default: as many as fill some seconds.
-	Items int
-	// Workloads are names of Workloads. Default: all of them.
+	// Clients are the numbers of slots that share the device, in ascending order and 1 among them. Default: 1, and 4 on a GPU; on the
+	// CPU one per processor, at most 4.
+	Clients []int
+	// Limit is what a workload may take with one number of clients, by one way to share. Default: 30 s; 10 s when Quick.
+	Limit time.Duration
+	// Workloads are names of Workloads. Default: all of them, but without heavy when Quick.
 	Workloads []string
-	// Quick shortens every run to some tenths of a second.
+	// Quick makes pieces and limit short.
 	Quick bool
 	// Compare measures trivial items against other tools, and no workloads.
 	Compare bool
 	// Version is reported. Default "dev".
 	Version string
-	// Say is told what is measured next. Default: nobody.
-	Say func(text string)
+	// Say is told what is measured next, Round how far that is. Default: nobody.
+	Say, Round func(text string)
 	// Hard ends the waiting for an orderly end after the context of Run has ended. Default: never.
 	Hard context.Context
 	// Log is the worker's. Default: none.
@@ -59,13 +60,16 @@ func (o Options) names() []string {
 	if o.Compare {
 		return []string{"light"}
 	}
-	if len(o.Workloads) == 0 {
-		return Workloads
+	switch {
+	case len(o.Workloads) > 0:
+		return o.Workloads
+	case o.Quick:
+		return slices.DeleteFunc(slices.Clone(Workloads), func(name string) bool { return name == "heavy" })
 	}
-	return o.Workloads
+	return Workloads
 }
 
-// mostSlots is the most slots that a run gets without being told.
+// mostSlots is the most slots that share a device without being told.
 const mostSlots = 4
 
 // bench is one run.
@@ -90,6 +94,15 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Version = cmp.Or(o.Version, "dev")
 	if o.Say == nil {
 		o.Say = func(string) {}
+	}
+	if o.Round == nil {
+		o.Round = func(string) {}
+	}
+	if o.Limit == 0 {
+		o.Limit = limit
+		if o.Quick {
+			o.Limit = quickLimit
+		}
 	}
 	if o.Hard == nil {
 		o.Hard = context.Background()
@@ -137,13 +150,12 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		b.inventory.Close()
 		return err
 	}
-	if b.o.Slots == 0 {
-		b.o.Slots = mostSlots
+	if len(b.o.Clients) == 0 {
+		b.o.Clients = []int{1, mostSlots}
 		if !b.on.gpu() {
-			b.o.Slots = cpuSlots()
+			b.o.Clients = slices.Compact([]int{1, cpuSlots()})
 		}
 	}
-	b.report.Slots = b.o.Slots
 	b.report.Machine = Machine{
 		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), Device: b.on.name(), GPU: b.on.gpu(),
 		Python: b.on.probe.Python, Framework: b.on.framework(),
@@ -154,26 +166,33 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// measure runs every workload in every way, then the numbers of slots.
+// measure runs every workload in every stage.
 func (b *bench) measure(ctx context.Context) error {
 	loads, err := b.calibrate(ctx)
 	if err != nil {
 		return err
 	}
+	seats := b.seats()
 	for _, w := range loads {
-		if err := b.runWorkload(ctx, w); err != nil {
-			return err
+		if w.name == "oom" {
+			if err := b.outOfMemory(ctx, w); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, at := range seats {
+			if err := b.runStage(ctx, w, at); err != nil {
+				return err
+			}
 		}
 	}
-	b.report.compareWithBare()
-	if i := slices.IndexFunc(loads, func(w workload) bool { return w.name == "medium" }); i >= 0 {
-		if err := b.sweep(ctx, loads[i]); err != nil {
-			return err
-		}
-	}
+	b.report.doubt()
 	b.report.advise()
 	return nil
 }
+
+// most is the largest number of clients.
+func (b *bench) most() int { return b.o.Clients[len(b.o.Clients)-1] }
 
 // note adds a remark to the report.
 func (b *bench) note(format string, args ...any) {

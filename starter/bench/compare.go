@@ -19,17 +19,13 @@ const (
 
 // compare runs trivial items through gpumux and through other tools, in turns.
 func (b *bench) compare(ctx context.Context) (err error) {
-	c := &Comparison{Items: compareItems, Activities: compareActivities, Slots: b.o.Slots}
+	c := &Comparison{Items: compareItems, Activities: compareActivities, Slots: b.most()}
 	rounds := compareRounds
 	if b.o.Quick {
 		c.Items, c.Activities, rounds = quickCompareItems, quickCompareActivities, 1
 	}
-	if b.o.Items > 0 {
-		c.Items = b.o.Items
-		c.Activities = min(c.Activities, c.Items)
-	}
 	w := workload{name: "light"}
-	at := seat{pool: "bench", slots: b.o.Slots, on: b.on, task: w.name}
+	at := b.slicedSeat(b.most())
 	worker, err := b.serve(ctx, w, []seat{at})
 	if err != nil {
 		return err
@@ -57,13 +53,13 @@ func (b *bench) compare(ctx context.Context) (err error) {
 		r.Gpumux = float64(c.Items) / out.total.Seconds()
 		say("multiprocessing.Pool")
 		var took struct{ One, Default float64 }
-		if err := b.ask(ctx, environ(b.around[b.o.Slots]), &took, "pool", strconv.Itoa(b.o.Slots), strconv.Itoa(c.Items)); err != nil {
+		if err := b.ask(ctx, environ(b.around[b.most()]), &took, "pool", strconv.Itoa(b.most()), strconv.Itoa(c.Items)); err != nil {
 			return err
 		}
 		r.PoolOne, r.PoolDefault = float64(c.Items)/took.One, float64(c.Items)/took.Default
 		say("Dask")
 		var dask struct{ Took float64 }
-		if err := b.ask(ctx, environ(b.around[b.o.Slots]), &dask, "dask", strconv.Itoa(b.o.Slots), strconv.Itoa(c.Activities)); err != nil {
+		if err := b.ask(ctx, environ(b.around[b.most()]), &dask, "dask", strconv.Itoa(b.most()), strconv.Itoa(c.Activities)); err != nil {
 			return err
 		}
 		if dask.Took > 0 {

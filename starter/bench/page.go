@@ -17,9 +17,8 @@ type page struct {
 	*Report
 	Header []string
 	Table  [][]string
-	Slots  string
+	Legend string
 	Charts []chartGroup
-	Sweep  template.HTML
 }
 
 // chartGroup is the charts of one workload.
@@ -30,7 +29,7 @@ type chartGroup struct {
 
 // HTML writes the report as one page that needs nothing from the network: tables, and charts as SVG.
 func (r *Report) HTML(to io.Writer) error {
-	p := page{Report: r, Slots: plural(r.Slots, "slot")}
+	p := page{Report: r, Legend: legend}
 	table := r.table()
 	if r.Comparison != nil {
 		table = r.Comparison.table()
@@ -39,7 +38,7 @@ func (r *Report) HTML(to io.Writer) error {
 	for _, name := range Workloads {
 		var rows []Row
 		for _, row := range r.Rows {
-			if row.Workload == name {
+			if row.Workload == name && row.measured() {
 				rows = append(rows, row)
 			}
 		}
@@ -47,15 +46,10 @@ func (r *Report) HTML(to io.Writer) error {
 			continue
 		}
 		group := chartGroup{Name: label(name, rows[0].Size)}
-		for _, drawn := range []template.HTML{throughput(rows), histogram(rows)} {
-			if drawn != "" {
-				group.Charts = append(group.Charts, drawn)
-			}
+		for _, c := range []chart{throughput(rows), itemTimes(rows)} {
+			group.Charts = append(group.Charts, c.svg())
 		}
 		p.Charts = append(p.Charts, group)
-	}
-	if len(r.Sweep) > 1 {
-		p.Sweep = bySlots(r.Sweep)
 	}
 	if err := pageTemplate.Execute(to, p); err != nil {
 		return fmt.Errorf("write the page: %w", err)

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -16,9 +19,9 @@ const (
 	Persistent Way = "persistent"
 	// Fresh is slots with a new process per item.
 	Fresh Way = "fresh"
-	// Sequential is one persistent slot.
+	// Sequential is one persistent slot, which runs one item after the other.
 	Sequential Way = "sequential"
-	// OnCPU is a persistent pool on the CPU of a machine whose other ways use its GPU.
+	// OnCPU is persistent slots on the CPU of a machine whose other ways use its GPU.
 	OnCPU Way = "cpu"
 )
 
@@ -26,19 +29,23 @@ const (
 type Report struct {
 	Version string  `json:"version"`
 	Machine Machine `json:"machine"`
-	// Slots is the number of slots and of bare processes that stood side by side.
-	Slots int `json:"slots"`
-	// Quick says that every figure comes from a short run.
+	// Quick says that pieces and limits were short.
 	Quick bool          `json:"quick,omitempty"`
 	Took  time.Duration `json:"-"`
 	Rows  []Row         `json:"rows,omitempty"`
-	// Sweep is the medium workload over numbers of slots, the smallest first.
-	Sweep []Step `json:"sweep,omitempty"`
+	// Unmeasured are the ways to share the device that this machine does not allow.
+	Unmeasured []Unmeasured `json:"unmeasured,omitempty"`
 	// Comparison is set when trivial items were compared with other tools instead.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	Advice     []string    `json:"advice,omitempty"`
-	// Notes say where the run differs from what was asked for or from larger machines.
+	// Notes say where the run differs from what was asked for or from larger machines, and what it could not tell.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Unmeasured is a way to share a device, and why it was not measured.
+type Unmeasured struct {
+	Sharing string `json:"sharing"`
+	Reason  string `json:"reason"`
 }
 
 // Machine is where the report comes from.
@@ -57,33 +64,37 @@ type Machine struct {
 type Row struct {
 	Workload string `json:"workload"`
 	// Size is the rows and columns of the matrices; 0 for workloads that multiply none of one size.
-	Size  int `json:"size,omitempty"`
-	Way   Way `json:"way"`
-	Slots int `json:"slots"`
+	Size int `json:"size,omitempty"`
+	Way  Way `json:"way"`
+	// Sharing is default, mps or mig; nothing for bare processes.
+	Sharing string `json:"sharing,omitempty"`
+	// Clients is the number of slots, or of bare processes.
+	Clients int `json:"clients"`
+	// Items is how many were measured.
 	Items int `json:"items"`
 	// Start is the time until every process has run its first item, from nothing.
 	Start float64 `json:"startSeconds"`
-	// Min, Mean, Median and P99 are of one item.
-	Min    float64 `json:"minSeconds"`
-	Mean   float64 `json:"meanSeconds"`
-	Median float64 `json:"medianSeconds"`
-	P99    float64 `json:"p99Seconds"`
-	// Total is the whole run, with all processes warm: of a map from its submission to its merged results.
-	Total float64 `json:"totalSeconds"`
-	Rate  float64 `json:"itemsPerSecond"`
-	// OfBare is Rate as a share of that of bare processes: one for Sequential, else as many as there are slots. 0 where they do
-	// not compare: bare processes have no budget that an oom item could pass.
-	OfBare float64 `json:"ofBare"`
+	// Rate is the throughput of the steady state.
+	Rate Spread `json:"itemsPerSecond"`
+	// OfUnshared is Rate as a share of that of one bare process alone, OfBare of that of as many bare processes.
+	OfUnshared Spread `json:"ofUnshared,omitzero"`
+	OfBare     Spread `json:"ofBare,omitzero"`
+	// Item is what an item takes in its slot, Latency the median of that as a share of one bare process alone.
+	Item    Quartiles `json:"itemSeconds"`
+	Latency Spread    `json:"latencyOfUnshared,omitzero"`
+	// PerMap is what a map takes beside its items.
+	PerMap Spread `json:"perMapSeconds,omitzero"`
 	// Faults counts items that failed, by kind.
 	Faults map[gpumux.Kind]int64 `json:"faults,omitempty"`
-
-	times []time.Duration // of the items, sorted
 }
 
-// Step is the throughput of one number of slots.
-type Step struct {
-	Slots int     `json:"slots"`
-	Rate  float64 `json:"itemsPerSecond"`
+// Quartiles of the times of items.
+type Quartiles struct {
+	Min    float64 `json:"min"`
+	Q1     float64 `json:"q1"`
+	Median float64 `json:"median"`
+	Q3     float64 `json:"q3"`
+	P99    float64 `json:"p99"`
 }
 
 // Comparison is trivial items through gpumux and through other tools, in the same run.
@@ -117,43 +128,51 @@ func (r Row) failed() int64 {
 	return n
 }
 
-// fill computes the figures of a row from the times of its items and its total.
-func (r *Row) fill(times []time.Duration, total time.Duration) {
-	r.times = times
-	r.Min = percentile(times, 0).Seconds()
-	r.Mean = mean(times).Seconds()
-	r.Median = percentile(times, 0.5).Seconds()
-	r.P99 = percentile(times, 0.99).Seconds()
-	r.Total = total.Seconds()
-	if total > 0 {
-		r.Rate = float64(r.Items) / total.Seconds()
-	}
-}
-
-// row is the row of a workload run in one way, or nil. Slots 0 means any number.
-func (r *Report) row(name string, way Way, slots int) *Row {
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		if row.Workload == name && row.Way == way && (slots == 0 || row.Slots == slots) {
-			return row
+// fill computes the figures of a row that need no other.
+func (r *Row) fill(samples []sample) {
+	var rates, maps []float64
+	var times []time.Duration
+	for _, one := range samples {
+		times = append(times, one.times...)
+		if one.rate > 0 {
+			rates = append(rates, one.rate)
+		}
+		if one.perMap > 0 {
+			maps = append(maps, one.perMap.Seconds())
 		}
 	}
-	return nil
+	slices.Sort(times)
+	at := func(p float64) float64 { return quantile(times, p).Seconds() }
+	r.Items, r.Rate, r.PerMap = len(times), spread(rates), spread(maps)
+	r.Item = Quartiles{Min: at(0), Q1: at(0.25), Median: at(0.5), Q3: at(0.75), P99: at(0.99)}
 }
 
-// compareWithBare sets OfBare of every row.
-func (r *Report) compareWithBare() {
+// measured reports whether a row is of a workload that is measured over and over.
+func (r Row) measured() bool { return r.Workload != "oom" }
+
+// row is the row of a workload run in one way with the default sharing, or nil; of several the one with most clients.
+func (r *Report) row(name string, way Way) (found *Row) {
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if row.Workload == "oom" {
-			continue
+		if row.Workload == name && row.Way == way && (row.Sharing == timeSliced || way == Bare) {
+			found = row
 		}
-		slots := r.Slots
-		if row.Way == Sequential || row.Way == Bare {
-			slots = row.Slots
+	}
+	return found
+}
+
+// doubt notes what the machine was too unsteady to tell.
+func (r *Report) doubt() {
+	for _, name := range Workloads {
+		var parts []string
+		for _, row := range r.Rows {
+			if row.Workload == name && row.measured() && row.Way != Bare && row.Way != Fresh && !row.OfUnshared.narrow() {
+				parts = append(parts, fmt.Sprintf("±%s for %s in %s", percent(row.OfUnshared.within()), row.name(), plural(row.OfUnshared.Count, "round")))
+			}
 		}
-		if alone := r.row(row.Workload, Bare, slots); alone != nil && alone.Rate > 0 {
-			row.OfBare = row.Rate / alone.Rate
+		if len(parts) > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: throughput is not known to ±3%% of itself, but to %s; measure again while nothing else runs here, or longer with --limit",
+				name, strings.Join(parts, ", ")))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"html/template"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,43 +31,49 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got)
 }
 
+// about is a spread around a median.
+func about(middle, within float64) Spread {
+	return Spread{Median: middle, Q1: middle * (1 - within/2), Q3: middle * (1 + within/2), Low: middle * (1 - within), High: middle * (1 + within), Count: 9}
+}
+
 // sampleReport is a whole run with figures that are easy to check.
 func sampleReport() *Report {
-	row := func(workload string, size int, way Way, slots, items int, start, median, total float64) Row {
-		r := Row{Workload: workload, Size: size, Way: way, Slots: slots, Items: items, Start: start}
-		middle := time.Duration(median * float64(time.Second))
-		r.fill([]time.Duration{middle / 2, middle, middle, middle * 2}, time.Duration(total*float64(time.Second)))
-		r.Mean = median
+	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, perMap, within float64) Row {
+		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Start: 0.2, Rate: about(rate, within),
+			OfUnshared: about(share, within), Latency: about(float64(clients)/share, within),
+			Item: Quartiles{item / 2, item * 0.9, item, item * 1.1, item * 2}}
+		if way != Bare {
+			r.OfBare, r.PerMap = about(ofBare, within), about(perMap, within)
+		}
 		return r
 	}
 	r := &Report{
-		Version: "1.2.3", Slots: 2, Took: 94 * time.Second,
+		Version: "1.2.3", Took: 94 * time.Second,
 		Machine: Machine{OS: "linux/amd64", CPUs: 2, Device: "EPYC", Python: "3.11.7", Framework: "numpy 2.4.6"},
 		Notes:   []string{"heavy multiplies 1024×1024 instead of 2048×2048, so that the whole does not take too long"},
 		Rows: []Row{
-			row("heavy", 1024, Bare, 2, 20, 0.2, 0.2, 2),
-			row("heavy", 1024, Bare, 1, 10, 0.2, 0.18, 2),
-			row("heavy", 1024, Persistent, 2, 18, 0.3, 0.21, 2),
-			row("heavy", 1024, Fresh, 2, 8, 0.4, 0.38, 2),
-			row("heavy", 1024, Sequential, 1, 97, 0.2, 0.19, 20),
-			row("light", 0, Bare, 2, 400000, 0.03, 2e-7, 0.04),
-			row("light", 0, Persistent, 2, 100000, 0.1, 5.02e-5, 3.01),
-			row("light", 0, Sequential, 1, 100000, 0.1, 5e-5, 5.5),
-			row("light", 0, Fresh, 2, 20, 0.1, 0.1800502, 1.8),
-			row("oom", 0, Bare, 2, 16, 0.2, 0.01, 0.5),
-			row("oom", 0, Persistent, 2, 15, 0.2, 0.1, 3),
-			row("oom", 0, Fresh, 2, 15, 0.2, 0.1, 3),
+			row("heavy", 1024, Bare, "", 1, 10, 1, 0, 0.1, 0, 0),
+			row("heavy", 1024, Sequential, timeSliced, 1, 9.3, 0.93, 0.93, 0.1075, 0.15, 0.01),
+			row("heavy", 1024, Bare, "", 2, 10.5, 1.05, 0, 0.19, 0, 0.02),
+			row("heavy", 1024, Persistent, timeSliced, 2, 9.5, 0.95, 0.91, 0.21, 0.15, 0.02),
+			row("heavy", 1024, Fresh, timeSliced, 2, 4, 0.4, 0.4, 0.5, 0.2, 0.05),
+			row("light", 0, Bare, "", 1, 5e6, 1, 0, 2e-7, 0, 0),
+			row("light", 0, Sequential, timeSliced, 1, 20000, 0.004, 0.004, 5e-5, 0.1, 0.08),
+			row("light", 0, Bare, "", 2, 1e7, 2, 0, 2e-7, 0, 0.02),
+			row("light", 0, Persistent, timeSliced, 2, 39000, 0.0078, 0.0039, 5.02e-5, 0.1, 0.08),
+			row("light", 0, Fresh, timeSliced, 2, 11.1, 2e-6, 1e-6, 0.1800502, 0.1, 0.02),
+			{Workload: "oom", Way: Persistent, Sharing: timeSliced, Clients: 2, Items: 15, Faults: map[gpumux.Kind]int64{gpumux.Budget: 3}},
+			{Workload: "oom", Way: Fresh, Sharing: timeSliced, Clients: 2, Items: 15},
 		},
-		Sweep: []Step{{1, 18.2}, {2, 35.3}, {4, 35.6}},
+		Unmeasured: []Unmeasured{{mps, "it needs a GPU"}},
 	}
-	r.row("oom", Persistent, 0).Faults = map[gpumux.Kind]int64{gpumux.Budget: 3}
-	r.compareWithBare()
+	r.doubt()
 	r.advise()
 	return r
 }
 
 func sampleComparison() *Report {
-	return &Report{Slots: 2, Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
+	return &Report{Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
 		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []ComparisonRound{
 			{Gpumux: 40000, PoolOne: 50000, PoolDefault: 1e6, Activity: 800, Dask: 2000},
 			{Gpumux: 30000, PoolOne: 60000, PoolDefault: 2e6, Activity: 500, Dask: 1000},
@@ -87,11 +94,10 @@ func TestReport_JSONHasEveryRow(t *testing.T) {
 	require.NoError(t, err)
 	var back Report
 	require.NoError(t, json.Unmarshal(text, &back))
-	require.Len(t, back.Rows, 12)
-	require.Equal(t, Persistent, back.Rows[2].Way)
-	require.Equal(t, 9.0, back.Rows[2].Rate)
-	require.EqualValues(t, 3, back.row("oom", Persistent, 0).Faults[gpumux.Budget])
-	require.Contains(t, string(text), `"medianSeconds":0.21`)
+	require.Equal(t, sampleReport().Rows, back.Rows)
+	require.Contains(t, string(text), `"sharing":"default","clients":2,`)
+	require.Contains(t, string(text), `"ofBare":{"median":0.93,`)
+	require.Contains(t, string(text), `"unmeasured":[{"sharing":"mps","reason":"it needs a GPU"}]`)
 }
 
 // A page that is mailed or kept must show everything without a network.
@@ -110,11 +116,11 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	}
 	require.Empty(t, regexp.MustCompile(`(?i)\b(src|href)\s*=\s*["']?(https?:)?//`).FindAllString(text, -1))
 	require.Empty(t, regexp.MustCompile(`\d{15}`).FindString(text), "a coordinate that ran away")
-	require.Equal(t, 7, strings.Count(text, "<svg"), "two charts for each workload, and one over slots")
-	require.Equal(t, 7, strings.Count(text, "</svg>"))
-	has(">10,000,000</text>") // the label of a bar
+	require.Equal(t, 4, strings.Count(text, "<svg"), "two charts for each workload but oom")
+	require.Equal(t, 4, strings.Count(text, "</svg>"))
+	has(">10M</text>") // the figure of a row
 	for _, line := range append(r.Advice, r.Notes...) {
-		has(line)
+		has(template.HTMLEscapeString(line))
 	}
 
 	b.Reset()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -27,15 +26,35 @@ const (
 
 // seat is a pool of a measured worker.
 type seat struct {
-	pool  string
-	slots int
-	on    *target
-	task  string
+	pool    string
+	sharing string
+	// slots are those of each device.
+	slots   int
+	on      *target
+	devices []string
+	// fresh says that fresh processes are measured there too.
+	fresh bool
 }
+
+// clients is how many slots there are.
+func (s seat) clients() int { return s.slots * len(s.devices) }
+
+// String is "2 clients of default".
+func (s seat) String() string {
+	text := plural(s.clients(), "client") + " of " + s.sharing
+	if !s.on.gpu() {
+		text += " on the CPU"
+	}
+	return text
+}
+
+// task is the name of the workload for a worker whose pools are on different devices.
+func (s seat) task(w workload) string { return w.name + "-" + s.pool }
 
 // served is a worker that serves one workload.
 type served struct {
 	b       *bench
+	w       workload
 	starter *starter.Starter
 	worker  *workers.Worker
 }
@@ -45,14 +64,14 @@ func (b *bench) serve(ctx context.Context, w workload, seats []seat) (*served, e
 	c := config.Config{Store: b.storeURL, Dir: b.o.Folder, Tasks: map[string]config.Task{}}
 	for _, s := range seats {
 		env := frameworkEnv()
-		maps.Copy(env, w.env(s.on.probe.Framework, b.wholeSlots()))
+		maps.Copy(env, w.env(s.on.probe.Framework, max(b.most(), cpuSlots())))
 		task := config.Task{Python: b.task + ":" + w.name, Interpreter: b.interpreter, Env: env}
 		if _, set := os.LookupEnv("PYTHONPATH"); set {
 			task.PassEnv = []string{"PYTHONPATH"}
 		}
-		c.Tasks[s.task] = task
+		c.Tasks[s.task(w)] = task
 		c.Pools = append(c.Pools, config.Pool{
-			Name: s.pool, Devices: gpu.Selection{s.on.selector()}, Slots: config.Slots(s.slots), Memory: w.memory,
+			Name: s.pool, Devices: s.devices, Sharing: s.sharing, Slots: config.Slots(s.slots), Memory: w.memory,
 		})
 	}
 	worker, err := workers.New(c, workers.Options{
@@ -61,7 +80,7 @@ func (b *bench) serve(ctx context.Context, w workload, seats []seat) (*served, e
 	if err != nil {
 		return nil, fmt.Errorf("set up the worker: %w", err)
 	}
-	s := &served{b: b, worker: worker, starter: &starter.Starter{Client: b.o.Client, Namespace: b.o.Namespace, Store: b.store,
+	s := &served{b: b, w: w, worker: worker, starter: &starter.Starter{Client: b.o.Client, Namespace: b.o.Namespace, Store: b.store,
 		Converter: b.o.Converter}}
 	if err := worker.Start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -70,14 +89,6 @@ func (b *bench) serve(ctx context.Context, w workload, seats []seat) (*served, e
 		return nil, errors.Join(fmt.Errorf("start the worker: %w", err), s.stop())
 	}
 	return s, nil
-}
-
-// wholeSlots is the largest number of slots of any way on one device.
-func (b *bench) wholeSlots() int {
-	if b.cpu != nil {
-		return max(b.o.Slots, cpuSlots())
-	}
-	return b.o.Slots
 }
 
 // selector names the device in a pool.
@@ -117,7 +128,7 @@ func (s *served) run(ctx context.Context, at seat, in gpumux.MapInput) (outcome,
 
 // wait runs a map to its end.
 func (s *served) wait(ctx context.Context, at seat, in gpumux.MapInput) (gpumux.Summary, error) {
-	in.Task, in.Ladder = at.task, []string{at.pool}
+	in.Task, in.Ladder = at.task(s.w), []string{at.pool}
 	h, err := s.starter.Start(ctx, starter.Map{
 		ID: "bench-" + at.pool + "-" + strings.ToLower(rand.Text()[:10]), Input: in, Label: "gpumux bench",
 	})
@@ -167,9 +178,9 @@ func (s *served) values(ctx context.Context, summary gpumux.Summary, take func(j
 func (b *bench) readEnvironments(ctx context.Context) (err error) {
 	b.o.Say("looking at the environment of slots")
 	w := workload{name: "surroundings"}
-	seats := []seat{{pool: "bench", slots: b.o.Slots, on: b.on, task: w.name}}
-	if b.o.Slots > 1 {
-		seats = append(seats, seat{pool: "bench-one", slots: 1, on: b.on, task: w.name})
+	var seats []seat
+	for _, clients := range b.o.Clients {
+		seats = append(seats, b.slicedSeat(clients))
 	}
 	worker, err := b.serve(ctx, w, seats)
 	if err != nil {
@@ -204,7 +215,7 @@ func (s *served) warm(ctx context.Context, at seat, mode gpumux.Mode) (time.Dura
 	warmed := map[string]bool{}
 	for round := range warmings {
 		out, err := s.run(ctx, at, gpumux.MapInput{
-			Range: &gpumux.Range{Start: -int64(at.slots)}, Mode: mode, Chunk: 1, Window: at.slots,
+			Range: &gpumux.Range{Start: -int64(at.clients())}, Mode: mode, Chunk: 1, Window: at.clients(),
 		})
 		if err != nil {
 			return 0, err
@@ -215,9 +226,9 @@ func (s *served) warm(ctx context.Context, at seat, mode gpumux.Mode) (time.Dura
 		for _, one := range out.stamps {
 			warmed[one.Slot] = true
 		}
-		if len(warmed) >= at.slots || mode == gpumux.Fresh {
+		if len(warmed) >= at.clients() || mode == gpumux.Fresh {
 			return start, nil
 		}
 	}
-	return start, fmt.Errorf("only %d of %d slots of pool %s took an item in %d maps", len(warmed), at.slots, at.pool, warmings)
+	return start, fmt.Errorf("only %d of %d slots of pool %s took an item in %d maps", len(warmed), at.clients(), at.pool, warmings)
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,9 +18,9 @@ func (r *Report) Print(to io.Writer) error {
 	if m.Framework != "" {
 		fmt.Fprintf(to, ", %s", m.Framework)
 	}
-	fmt.Fprintf(to, "; %s\n", plural(r.Slots, "slot"))
-	if r.Quick {
-		fmt.Fprintln(to, "quick: every run is short, so the figures are rough")
+	fmt.Fprintln(to)
+	for _, one := range r.Unmeasured {
+		fmt.Fprintf(to, "not measured: sharing %s: %s\n", one.Sharing, one.Reason)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(to, "note: "+note)
@@ -42,12 +43,8 @@ func (r *Report) Print(to io.Writer) error {
 	for line := range strings.Lines(columns.String()) {
 		fmt.Fprintln(to, strings.TrimRight(line, " \n"))
 	}
-	if len(r.Sweep) > 0 {
-		fmt.Fprint(to, "\nmedium items per second by slots:")
-		for _, s := range r.Sweep {
-			fmt.Fprintf(to, "  %d: %s", s.Slots, figure(s.Rate))
-		}
-		fmt.Fprintln(to)
+	if r.Comparison == nil {
+		fmt.Fprintln(to, "\n"+legend)
 	}
 	if len(r.Advice) > 0 {
 		fmt.Fprintln(to)
@@ -59,44 +56,56 @@ func (r *Report) Print(to io.Writer) error {
 	return err
 }
 
+// legend says what the columns are.
+const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device; OF BARE is of as many bare processes.\n" +
+	"± is a 95% interval of the median, Q1-Q3 are quartiles: of rounds, and of single items. PER MAP is what a map takes beside its items."
+
 // table is a row per workload and way; the first is the header.
 func (r *Report) table() [][]string {
-	memory := false
-	for _, row := range r.Rows {
-		memory = memory || row.Workload == "oom"
-	}
-	header := []string{"WORKLOAD", "WAY", "SLOTS", "ITEMS", "START", "MIN", "MEDIAN", "P99", "TOTAL", "ITEMS/S", "OF BARE"}
-	if memory {
-		header = append(header, "CAME TO")
-	}
-	rows := [][]string{header}
-	last := ""
-	for _, row := range r.Rows {
-		name := label(row.Workload, row.Size)
-		if name == last {
-			name = ""
-		} else {
-			last = name
+	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ITEMS/S", "Q1-Q3", "THROUGHPUT", "LATENCY", "ITEM", "Q1-Q3", "OF BARE", "PER MAP"}}
+	line := 0
+	for i, row := range r.Rows {
+		if i == 0 || r.Rows[i-1].Workload != row.Workload {
+			line = 0
 		}
-		cells := []string{name, string(row.Way), fmt.Sprint(row.Slots), humanize.Comma(int64(row.Items)), seconds(row.Start),
-			seconds(row.Min), seconds(row.Median), seconds(row.P99), seconds(row.Total), figure(row.Rate), percent(row.OfBare)}
-		if memory {
-			cells = append(cells, row.cameTo())
+		name := ""
+		switch {
+		case line == 0:
+			name = row.Workload
+		case line == 1 && row.Size > 0:
+			name = label("", row.Size)
+		}
+		line++
+		cells := []string{name, string(row.Way), row.Sharing, fmt.Sprint(row.Clients)}
+		if row.measured() {
+			cells = append(cells, figure(row.Rate.Median), figure(row.Rate.Q1)+"-"+figure(row.Rate.Q3), row.OfUnshared.share(),
+				percent(row.Latency.Median), seconds(row.Item.Median), between(seconds(row.Item.Q1), seconds(row.Item.Q3)), row.OfBare.share(),
+				row.perMap())
+		} else {
+			cells = append(cells, outcomeText(row))
 		}
 		rows = append(rows, cells)
 	}
 	return rows
 }
 
-// cameTo says of a row of the oom workload, or of one with faults, what became of the items.
-func (r Row) cameTo() string {
+// share is "93% ±2%".
+func (s Spread) share() string {
 	switch {
-	case r.Workload == "oom" && r.Way == Bare:
-		return "all finished, without a budget"
-	case r.Workload == "oom" || r.failed() > 0:
-		return outcomeText(r)
+	case s.Count == 0:
+		return ""
+	case s.Low == s.High:
+		return percent(s.Median)
 	}
-	return ""
+	return percent(s.Median) + " ±" + percent((s.High-s.Low)/2)
+}
+
+// perMap is the fixed cost of a map.
+func (r Row) perMap() string {
+	if r.PerMap.Count == 0 {
+		return ""
+	}
+	return seconds(r.PerMap.Median)
 }
 
 // table compares the tools.
@@ -130,9 +139,22 @@ func seconds(s float64) string {
 	return d.Round(unit).String()
 }
 
+// between writes two times, with the unit once where it is the same.
+func between(from, to string) string {
+	const digits = "0123456789."
+	if number := strings.TrimRight(from, "nµms"); strings.TrimLeft(from, digits) == strings.TrimLeft(to, digits) {
+		from = number
+	}
+	return from + "-" + to
+}
+
 // figure writes a rate.
 func figure(rate float64) string {
 	switch {
+	case rate >= 1e6:
+		return fmt.Sprintf("%.3gM", rate/1e6)
+	case rate >= 1e4:
+		return fmt.Sprintf("%.3gk", rate/1e3)
 	case rate >= 100:
 		return humanize.Comma(int64(rate + 0.5))
 	case rate >= 10:
@@ -144,12 +166,14 @@ func figure(rate float64) string {
 // percent writes a share; a small one keeps a digit that says something.
 func percent(share float64) string {
 	switch p := share * 100; {
+	case share >= 10:
+		return times(share)
 	case p == 0:
 		return "-"
-	case p < 0.1:
-		return "<0.1%"
+	case p < 0.001:
+		return "<0.001%"
 	case p < 10:
-		return fmt.Sprintf("%.1f%%", p)
+		return strconv.FormatFloat(p, 'g', 2, 64) + "%"
 	default:
 		return fmt.Sprintf("%.0f%%", p)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpumux/gpumux"
 )
@@ -19,7 +20,7 @@ var python string
 const taskFile = "workloads.py"
 
 // Workloads are the names of all workloads, in the order in which they run.
-var Workloads = []string{"heavy", "medium", "light", "oom"}
+var Workloads = []string{"heavy", "medium", "detector", "light", "oom"}
 
 // Frameworks are what can multiply, in the order in which they are looked for; workloads.py has the same.
 var Frameworks = []string{"torch", "jax", "cupy", "numpy"}
@@ -49,7 +50,7 @@ func label(name string, size int) string {
 	if size == 0 {
 		return name
 	}
-	return fmt.Sprintf("%s %d×%d", name, size, size)
+	return strings.TrimSpace(fmt.Sprintf("%s %d×%d", name, size, size))
 }
 
 // env is what the function reads of its environment. An item of oom that passes the budget keeps enough to pass that of so

@@ -23,9 +23,7 @@ import time
 try:
     from gpumux import slot
 except ImportError:  # a bare process
-    SEAT = None
-else:
-    SEAT = slot().name
+    slot = None
 
 SIZES = {"heavy": 2048, "medium": 1024}
 GPU_TIMES = 4  # a GPU's matrices have so many times as many rows: it would be done with smaller ones before a call is
@@ -33,6 +31,9 @@ INNER = 64  # how deep the products of oom are: little to calculate, much to kee
 PRODUCTS = 30
 FRAMEWORKS = ("torch", "jax", "cupy", "numpy")
 SMALLEST = 64
+PIXELS = 319  # the side of an image, such that each layer has half as many
+CHANNELS = (3, 16, 32, 64, 128, 256)
+OUTPUTS = 255
 HOLD = 0.2
 
 _kept = {}
@@ -56,6 +57,36 @@ def heavy(item):
     began = time.time_ns()
     _product(_size("heavy"))
     return _stamp(item, began)
+
+
+def detector(item):
+    """An inference of the size of a small object detector: five convolutions of 3 x 3 with stride 2 over an image, and a head."""
+    began = time.time_ns()
+    framework = _framework()
+    if "detector" not in _kept:
+        _kept["detector"] = framework.compile(_detect), _weights(framework)
+    detect, (image, kernels, head) = _kept["detector"]
+    framework.wait(detect(image, kernels, head))
+    return _stamp(item, began)
+
+
+def _weights(framework):
+    image = framework.fill(CHANNELS[0], PIXELS * PIXELS).reshape(CHANNELS[0], PIXELS, PIXELS)
+    kernels = [[framework.fill(out, into) / (9 * into) for _ in range(9)] for into, out in zip(CHANNELS, CHANNELS[1:])]
+    return image, kernels, framework.fill(OUTPUTS, CHANNELS[-1]) / CHANNELS[-1]
+
+
+def _detect(x, kernels, head):
+    """A convolution is nine products, one for each place of its kernel, in every framework alike."""
+    for kernel in kernels:
+        side = (x.shape[1] - 3) // 2 + 1
+        places = [(down, right) for down in range(3) for right in range(3)]
+        x = sum(
+            weights @ x[:, down : down + 2 * side - 1 : 2, right : right + 2 * side - 1 : 2].reshape(-1, side * side)
+            for weights, (down, right) in zip(kernel, places)
+        )
+        x = (x * (x > 0)).reshape(-1, side, side)
+    return head @ x.reshape(x.shape[0], -1)
 
 
 def oom(item):
@@ -83,7 +114,7 @@ def _stamp(item, began):
     if item < 0:
         # Holds the slot for as long as its neighbours need to get an item of their own.
         time.sleep(HOLD)
-    return {"slot": SEAT, "began": began, "ended": time.time_ns()}
+    return {"slot": slot and slot().name, "began": began, "ended": time.time_ns()}
 
 
 def _size(name):
@@ -99,6 +130,8 @@ def _product(size):
 
 
 class _Torch:
+    compile = staticmethod(lambda function: function)
+
     def __init__(self, gpu):
         import torch
 
@@ -128,7 +161,7 @@ class _Jax:
         self.version = jax.__version__
         self.devices = jax.devices()
         self.fill = lambda rows, columns: jnp.full((rows, columns), 0.5, jnp.float32)
-        self.multiply = jax.jit(jnp.matmul)
+        self.compile, self.multiply = jax.jit, jax.jit(jnp.matmul)
         self.wait = lambda product: product.block_until_ready()
 
     def name(self):
@@ -142,6 +175,8 @@ class _Jax:
 
 
 class _CuPy:
+    compile = staticmethod(lambda function: function)
+
     def __init__(self, gpu):
         import cupy
 
@@ -163,6 +198,8 @@ class _CuPy:
 
 
 class _NumPy:
+    compile = staticmethod(lambda function: function)
+
     def __init__(self, gpu):
         import numpy
 

@@ -22,8 +22,8 @@ type benchFlags struct {
 	html, json string
 }
 
-// mostBenchSlots is far above what is worth measuring.
-const mostBenchSlots = 64
+// mostClients is far above what is worth measuring, or what an MPS server takes.
+const mostClients = 64
 
 func (a *app) benchCommand() *cobra.Command {
 	f := &benchFlags{}
@@ -31,36 +31,39 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what slots bring on this machine, beside processes without gpumux",
 		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
-suits this machine: how many slots, one after another, or the CPU.
+suits this machine: how many slots share the device, by which way, or the CPU.
 
-  heavy   a product of two matrices of 2048×2048, or 8192×8192 on a GPU
-  medium  a product of two matrices of 1024×1024, or 4096×4096 on a GPU
-  light   next to nothing: what an item costs
-  oom     one item in five keeps thirty products, more than its slot's budget of 1 GiB
+  heavy     a product of two matrices of 2048×2048, or 8192×8192 on a GPU; not with --quick
+  medium    a product of two matrices of 1024×1024, or 4096×4096 on a GPU
+  detector  an inference of the size of a small object detector
+  light     next to nothing: what an item costs
+  oom       one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
-Each runs in bare processes, in slots of a persistent and of a fresh pool, in one slot, and on the CPU beside
-a GPU. PyTorch, JAX, CuPy or NumPy multiplies: the first of them that reaches a GPU, else the first that is
-there. With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask
+Each runs with every number of --clients, under every way to share the device that this machine allows,
+beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns, in pieces of half
+a second, until the share of the unshared device is known to 3 %, or the time is up, which is said then. The
+report has the throughput of the steady state and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy
+calculates: the first of them that reaches a GPU, else the first that is there. With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask
 where it is installed.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,
 		Example: `  gpumux bench
-  gpumux bench --slots 8 --html report.html
+  gpumux bench --clients 1,3,5,7 --html report.html
   gpumux bench --quick --workloads medium,light --json -
-  gpumux bench --compare --slots 2`,
+  gpumux bench --compare --clients 2`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
-	flags.IntVar(&f.Slots, "slots", 0, "slots side by side, and as many bare processes (default 4 on a GPU; on the CPU one per core, at most 4)")
-	flags.IntVar(&f.Items, "items", 0, "items of every run (default: as many as fill some seconds)")
-	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,light,oom)")
+	flags.IntSliceVar(&f.Clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4 on a GPU; on the CPU one per core, at most 4)")
+	flags.DurationVar(&f.Limit, "limit", 0, "most time for a workload with one number of clients (default 30s, with --quick 10s)")
+	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,detector,light,oom)")
 	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
 	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
 	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
-	flags.BoolVar(&f.Quick, "quick", false, "short runs and rough figures, in some 20 s")
+	flags.BoolVar(&f.Quick, "quick", false, "short pieces and limits, in a minute or two")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
 	a.connectionFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
@@ -70,12 +73,19 @@ namespace that no other gpumux worker serves.`,
 // check finds every mistake in the flags.
 func (f *benchFlags) check(changed func(string) bool) error {
 	var m mistakes
-	if changed("slots") && (f.Slots < 1 || f.Slots > mostBenchSlots) {
-		m.add("--slots %d is outside 1 to %d", f.Slots, mostBenchSlots)
+	for i, n := range f.Clients {
+		switch {
+		case n < 1 || n > mostClients:
+			m.add("--clients %d is outside 1 to %d", n, mostClients)
+		case slices.Contains(f.Clients[:i], n):
+			m.add("--clients names %d twice", n)
+		}
 	}
-	const mostItems = 1_000_000
-	if changed("items") && (f.Items < 2*max(1, f.Slots) || f.Items > mostItems) {
-		m.add("--items %d is outside %d (two per slot) to %d", f.Items, 2*max(1, f.Slots), mostItems)
+	if changed("clients") && len(f.Clients) == 0 {
+		m.add("--clients is empty; name numbers, such as 1,3,5,7")
+	}
+	if changed("limit") && f.Limit <= 0 {
+		m.add("--limit %s is no time", f.Limit)
 	}
 	if changed("workloads") && len(f.Workloads) == 0 {
 		m.add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
@@ -161,12 +171,15 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	defer release()
 
 	o := f.Options
+	if len(o.Clients) > 0 {
+		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
+	}
 	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
 	o.Converter = conn.Converter
 	o.Log = a.log(true) // the oom workload's faults are in the report
 	o.Say = func(text string) { a.console.Say("%s", text) }
 	if a.console.Redraws() {
-		o.Say = a.console.Status
+		o.Say, o.Round = a.console.Status, a.console.Status
 	}
 	measured, err := bench.Run(ctx, o)
 	a.console.Close()

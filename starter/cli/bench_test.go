@@ -14,10 +14,12 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"Slots":           {[]string{"--slots", "0"}, []string{"--slots 0 is outside 1 to 64"}},
-		"ManySlots":       {[]string{"--slots", "65"}, []string{"--slots 65"}},
-		"Items":           {[]string{"--items", "3", "--slots", "2"}, []string{"--items 3 is outside 4 (two per slot)"}},
-		"Workload":        {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, light, oom"}},
+		"NoClient":        {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
+		"ManyClients":     {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
+		"ClientsTwice":    {[]string{"--clients", "3,3"}, []string{"--clients names 3 twice"}},
+		"NoClients":       {[]string{"--clients="}, []string{"--clients"}},
+		"Limit":           {[]string{"--limit", "0s"}, []string{"--limit 0s is no time"}},
+		"Workload":        {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
 		"WorkloadTwice":   {[]string{"--workloads", "light,light"}, []string{"names light twice"}},
 		"NoWorkload":      {[]string{"--workloads="}, []string{"--workloads is empty"}},
 		"CompareWorkload": {[]string{"--compare", "--workloads", "light"}, []string{"does not go with --compare"}},
@@ -28,7 +30,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		"Folder":          {[]string{"--html", "folder"}, []string{"--html folder is a folder"}},
 		"NoFolder":        {[]string{"--json", "no/where.json"}, []string{"there is no folder no"}},
 		"OneFile":         {[]string{"--json", "x", "--html", "x"}, []string{"the same file"}},
-		"All":             {[]string{"--pool", "tpu", "--slots", "0"}, []string{"--pool", "--slots"}},
+		"All":             {[]string{"--pool", "tpu", "--clients", "0"}, []string{"--pool", "--clients"}},
 		"Namespace":       {[]string{"--namespace", "x"}, []string{"--namespace goes with --address"}},
 		"Argument":        {[]string{"heavy"}, []string{"unknown command"}},
 	} {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -50,25 +51,27 @@ func (s *shell) alone() {
 func TestBench_Quick(t *testing.T) {
 	t.Parallel()
 	s, python := newMeasure(t)
-	workloads := "medium,light"
+	workloads := "detector,light"
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		t.Log("without NumPy only light is measured")
 		workloads = "light"
 	}
-	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--items", "8", "--slots", "2", "--pool", "cpu", "--python", python,
+	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "3", "--pool", "cpu", "--python", python,
 		"--json", "r.json", "--html", "r.html")
 	table := p.stdout.String()
+	type spread struct {
+		Low, Q1, Median, Q3, High float64
+		Count                     int
+	}
 	var report struct {
-		Slots int
-		Rows  []struct {
-			Workload, Way                string
-			Slots, Items                 int
-			MinSeconds, MedianSeconds    float64
-			TotalSeconds, ItemsPerSecond float64
-			OfBare                       float64
+		Rows []struct {
+			Workload, Way, Sharing                     string
+			Clients, Items                             int
+			ItemsPerSecond, OfBare, OfUnshared, PerMap spread
+			ItemSeconds                                spread
 		}
-		Sweep  []struct{ Slots int }
-		Advice []string
+		Unmeasured []struct{ Sharing, Reason string }
+		Advice     []string
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.file("r.json")), &report))
 	var ways []string
@@ -76,21 +79,23 @@ func TestBench_Quick(t *testing.T) {
 		if row.Workload != "light" {
 			continue
 		}
-		ways = append(ways, row.Way)
-		require.GreaterOrEqual(t, row.Items, 8, row.Way)
-		require.Positive(t, row.MedianSeconds, row.Way)
-		require.GreaterOrEqual(t, row.MedianSeconds, row.MinSeconds, row.Way)
-		require.Positive(t, row.OfBare, row.Way)
-		require.InEpsilon(t, float64(row.Items)/row.TotalSeconds, row.ItemsPerSecond, 1e-6, row.Way)
+		ways = append(ways, fmt.Sprint(row.Way, row.Sharing, row.Clients))
+		require.Positive(t, row.ItemSeconds.Median, row.Way)
+		for _, s := range []spread{row.ItemsPerSecond, row.OfUnshared} {
+			require.Positive(t, s.Count, row.Way)
+			require.Positive(t, s.Low, row.Way)
+			require.IsNonDecreasing(t, []float64{s.Low, s.Median, s.High}, row.Way)
+			require.IsNonDecreasing(t, []float64{s.Q1, s.Median, s.Q3}, row.Way)
+		}
+		require.Equal(t, row.Way != "bare", row.OfBare.Count > 0, row.Way)
 		require.Contains(t, table, row.Way)
 	}
-	require.Equal(t, []string{"bare", "bare", "persistent", "fresh", "sequential"}, ways)
+	require.Equal(t, []string{"bare1", "sequentialdefault1", "bare3", "persistentdefault3", "freshdefault3"}, ways)
+	require.Len(t, report.Unmeasured, 3)
+	require.Contains(t, table, "not measured: sharing mps: it needs a GPU")
 	require.NotEmpty(t, report.Advice)
 	for _, line := range report.Advice {
 		require.Contains(t, table, line)
-	}
-	if workloads != "light" {
-		require.Len(t, report.Sweep, 2)
 	}
 	require.Contains(t, s.file("r.html"), "<svg")
 	require.Empty(t, s.left(), "files of the run")
@@ -100,7 +105,7 @@ func TestBench_Quick(t *testing.T) {
 func TestBench_Compare(t *testing.T) {
 	t.Parallel()
 	s, python := newMeasure(t)
-	p := s.run(0, "bench", "--quick", "--compare", "--items", "2000", "--slots", "2", "--python", python, "--json", "-")
+	p := s.run(0, "bench", "--quick", "--compare", "--clients", "2", "--python", python, "--json", "-")
 	var report struct {
 		Comparison struct {
 			Items, Activities int
@@ -108,7 +113,7 @@ func TestBench_Compare(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "JSON alone on standard output")
-	require.Equal(t, 2000, report.Comparison.Items)
+	require.Equal(t, 10_000, report.Comparison.Items)
 	require.Len(t, report.Comparison.Rounds, 1)
 	for _, tool := range []string{"gpumux", "poolOne", "poolDefault", "activity"} {
 		require.Positive(t, report.Comparison.Rounds[0][tool], tool)
@@ -117,18 +122,18 @@ func TestBench_Compare(t *testing.T) {
 	require.Empty(t, s.left())
 }
 
-// Ctrl-C while bare processes run and while a map runs: nothing is left, neither processes nor files.
+// Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is left, neither processes nor files.
 func TestBench_Interrupted(t *testing.T) {
 	t.Parallel()
-	for name, when := range map[string]string{"Bare": "light: bare processes", "Map": "light: persistent", "Pool": "multiprocessing.Pool"} {
+	for name, when := range map[string]string{"Turns": "light: 1 client", "Map": "oom: 2 clients", "Pool": "multiprocessing.Pool"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, python := newMeasure(t)
-			args := []string{"bench", "--workloads", "light", "--items", "200000", "--python", python}
-			if name == "Pool" {
-				args = []string{"bench", "--compare", "--slots", "2", "--items", "100000", "--python", python}
+			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}, "Pool": {"--compare"}}[name]
+			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
+				skip.Because(t, skip.NumPy, python)
 			}
-			p := s.begin(args...)
+			p := s.begin(append([]string{"bench", "--python", python}, args...)...)
 			require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), when) }, 2*time.Minute, 10*time.Millisecond)
 			require.NoError(t, p.Process.Signal(syscall.SIGINT))
 			require.Equal(t, 130, p.code(), p.stderr.String())
@@ -160,6 +165,6 @@ func TestBench_OutOfMemory(t *testing.T) {
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		skip.Because(t, skip.NumPy, python)
 	}
-	p := s.run(0, "bench", "--quick", "--workloads", "oom", "--items", "5", "--slots", "1", "--pool", "cpu", "--python", python)
+	p := s.run(0, "bench", "--quick", "--workloads", "oom", "--clients", "1", "--pool", "cpu", "--python", python)
 	require.Contains(t, p.stdout.String(), "1 budget, the other 4 finished")
 }

@@ -254,7 +254,7 @@ def steps(check, files, python, scratch, facts):
 def benches(check, program, python, scratch, lacking, env):
     """Throughput of the first framework that there is, then short runs of each."""
     first = next((name for name in FRAMEWORKS if not lacking[name]), "torch")
-    medium, short = ["--workloads", "medium"], ["--quick", "--workloads"]
+    medium, short = ["--workloads", "medium", "--limit", "20s"], ["--quick", "--limit", "5s", "--workloads"]
     runs = [("bench throughput", first, "gpu", medium), (f"bench {first}", first, "gpu", [*short, "light,oom"])]
     runs += [(f"bench {name}", name, "gpu", [*short, "medium"]) for name in FRAMEWORKS if name != first]
     runs.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))

@@ -51,12 +51,15 @@ def read_bench(path, step, text):
     machine = report["machine"]
     step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
     for row in report["rows"]:
-        if row["way"] in ("persistent", "fresh") and row["ofBare"]:
+        share = row.get("ofBare")
+        if share and row["way"] in ("persistent", "fresh"):
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
             judged = name.startswith("medium") and row["way"] == "persistent" and not report.get("quick")
             goal = f" (goal {GOAL} %)" if judged else ""
-            step.figures.append(f"{name}, {row['way']}: {row['slots']} slots do {100 * row['ofBare']:.1f} % of as many bare "
-                                f"processes{goal}; {row['itemsPerSecond']:.1f} items/s, {1000 * row['medianSeconds']:.3f} ms")
+            step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {row['clients']} slots do {100 * share['median']:.1f} % of as many bare "
+                                f"processes, {100 * share['low']:.1f} to {100 * share['high']:.1f} % by the noise{goal}; "
+                                f"{row['itemsPerSecond']['median']:.1f} items/s, {1000 * row['itemSeconds']['median']:.3f} ms")
+    step.figures += [f"not measured: sharing {one['sharing']}: {one['reason']}" for one in report.get("unmeasured") or ()]
     step.figures += ["note: " + note for note in report.get("notes") or ()]
     step.report = report
 
