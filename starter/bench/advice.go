@@ -44,7 +44,7 @@ func (r *Report) adviseClients(one Row) string {
 			best = row
 		}
 	}
-	if cpu := r.row(one.Workload, OnCPU); cpu != nil && cpu.OfUnshared.Low > best.OfUnshared.High {
+	if cpu := r.row(one.Workload, OnCPU); cpu != nil && cpu.OfUnshared.clear(best.OfUnshared) {
 		return what + fmt.Sprintf("the CPU; it does %s of the unshared GPU, and the GPU's slots %s", cpu.OfUnshared.share(), best.OfUnshared.share())
 	}
 	if !shared {
@@ -55,7 +55,7 @@ func (r *Report) adviseClients(one Row) string {
 		what += "saturating, one client uses all of the device; "
 	}
 	switch {
-	case best.OfUnshared.Low > one.OfUnshared.High && best.OfUnshared.Median >= worthwhile*one.OfUnshared.Median:
+	case best.OfUnshared.clear(one.OfUnshared) && best.OfUnshared.Median >= worthwhile*one.OfUnshared.Median:
 		return what + fmt.Sprintf("for throughput %s, which do %s of the unshared device where 1 slot does %s; for latency 1 slot: an item takes %s "+
 			"of its time alone, and %s with %d", best.slots(), best.OfUnshared.share(), one.OfUnshared.share(), percent(one.Latency.Median),
 			percent(best.Latency.Median), best.Clients)
@@ -68,7 +68,7 @@ func (r *Report) adviseClients(one Row) string {
 // simplest is the first row, by clients, that is not clearly behind the best one.
 func (r *Report) simplest(one, best Row) Row {
 	for _, row := range r.Rows {
-		if row.Workload == one.Workload && row.Way == Persistent && row.Clients < best.Clients && row.OfUnshared.High >= best.OfUnshared.Low &&
+		if row.Workload == one.Workload && row.Way == Persistent && row.Clients < best.Clients && !best.OfUnshared.clear(row.OfUnshared) &&
 			worthwhile*row.OfUnshared.Median >= best.OfUnshared.Median {
 			return row
 		}
@@ -78,18 +78,17 @@ func (r *Report) simplest(one, best Row) Row {
 
 // saturating reports whether no number of clients does clearly more than one bare process alone.
 func (r *Report) saturating(name string) bool {
-	for _, row := range r.Rows {
-		if row.Workload == name && row.Clients > 1 && (row.Way == Persistent || row.Way == Bare) && row.OfUnshared.High > saturated {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Rows, func(row Row) bool {
+		return row.Workload == name && row.Clients > 1 && (row.Way == Persistent || row.Way == Bare) &&
+			(!row.OfUnshared.known() || row.OfUnshared.High > saturated)
+	})
 }
 
 // undecided reports whether more clients may do more than one, as far as the intervals tell.
 func (r *Report) undecided(one Row) bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool {
-		return row.Workload == one.Workload && row.Way == Persistent && row.OfUnshared.High > saturated*one.OfUnshared.Low
+		return row.Workload == one.Workload && row.Way == Persistent &&
+			(!row.OfUnshared.known() || !one.OfUnshared.known() || row.OfUnshared.High > saturated*one.OfUnshared.Low)
 	})
 }
 
@@ -139,7 +138,7 @@ func (r *Report) adviseSmall() {
 		if one == nil || plainly == nil {
 			continue
 		}
-		if cost := 1/one.Rate.Median - 1/plainly.Rate.Median; name == "light" && cost > 0 && one.Rate.High < plainly.Rate.Low {
+		if cost := 1/one.Rate.Median - 1/plainly.Rate.Median; name == "light" && plainly.Rate.clear(one.Rate) {
 			r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
 				seconds(cost), seconds(cost/small), small*100))
 		}

@@ -47,6 +47,7 @@ func TestAdvise_Clients(t *testing.T) {
 		"MPS":                {shares(one(0.95, 0.02), many(3, 1.5, 0.02), served), "for throughput 3 slots of mps, which do 240%"},
 		"Noise":              {shares(one(0.93, 0.2), many(4, 1.3, 0.3)), "1 slot until more is known; the noise hides whether more slots do more"},
 		"NoiseEitherWay":     {shares(one(0.93, 0.2), many(4, 0.9, 0.3)), "1 slot until more is known"},
+		"TooFewRounds":       {shares(one(0.93, 0.01), Row{Way: Persistent, Clients: 4, OfUnshared: spread([]float64{2, 2, 2})}), "1 slot until more is known"},
 		"CPU": {shares(one(0.9, 0.02), many(4, 1, 0.02), Row{Way: OnCPU, Clients: 4, OfUnshared: about(2, 0.1)}),
 			"the CPU; it does 200% ±20% of the unshared GPU, and the GPU's slots 100% ±2%"},
 		"CPUWithinTheNoise": {shares(one(0.9, 0.02), many(4, 1.5, 0.1), Row{Way: OnCPU, Clients: 4, OfUnshared: about(1.7, 0.1)}), "for throughput 4 slots"},
@@ -79,9 +80,10 @@ func TestAdvise_Costs(t *testing.T) {
 }
 
 func TestDoubt_NamesWhatIsNotNarrow(t *testing.T) {
-	r := shares(Row{Way: Sequential, Clients: 1, OfUnshared: about(0.9, 0.029)}, Row{Way: Persistent, Clients: 4, OfUnshared: about(2, 0.15)},
+	r := shares(Row{Way: Sequential, Clients: 1, OfUnshared: about(0.9, 0.029)}, Row{Way: Persistent, Clients: 2, OfUnshared: spread([]float64{1, 1})},
+		Row{Way: Persistent, Clients: 4, OfUnshared: about(2, 0.15)},
 		Row{Way: Fresh, Clients: 4, OfUnshared: about(0.1, 0.5)})
 	r.doubt()
 	require.Len(t, r.Notes, 1)
-	require.Contains(t, r.Notes[0], "heavy: throughput is not known to ±3% of itself, but to ±15% for persistent 4 in 9 rounds; measure again")
+	require.Contains(t, r.Notes[0], "heavy: throughput is not known to ±3% of itself, but to an unknown part for persistent 2 in 2 rounds, ±15% for persistent 4 in 9 rounds; measure again")
 }

@@ -167,7 +167,11 @@ func (r *Report) doubt() {
 		var parts []string
 		for _, row := range r.Rows {
 			if row.Workload == name && row.measured() && row.Way != Bare && row.Way != Fresh && !row.OfUnshared.narrow() {
-				parts = append(parts, fmt.Sprintf("±%s for %s in %s", percent(row.OfUnshared.within()), row.name(), plural(row.OfUnshared.Count, "round")))
+				within := "±" + percent(row.OfUnshared.within())
+				if !row.OfUnshared.known() {
+					within = "an unknown part"
+				}
+				parts = append(parts, fmt.Sprintf("%s for %s in %s", within, row.name(), plural(row.OfUnshared.Count, "round")))
 			}
 		}
 		if len(parts) > 0 {

@@ -49,7 +49,7 @@ func sampleOf(stamps []stamp, slots int, total time.Duration) sample {
 }
 
 // steady is items per second while all slots work, with the parts of the items that lie across its borders. It is 0 where that is less
-// than half of what the slots took.
+// than a third of what the slots took.
 func steady(bySlot map[string][]stamp) float64 {
 	began, ended := int64(0), int64(math.MaxInt64)
 	earliest, latest := int64(math.MaxInt64), int64(0)
@@ -58,7 +58,7 @@ func steady(bySlot map[string][]stamp) float64 {
 		began, ended = max(began, first), min(ended, last)
 		earliest, latest = min(earliest, first), max(latest, last)
 	}
-	if ended <= began || 2*(ended-began) < latest-earliest {
+	if ended <= began || 3*(ended-began) < latest-earliest {
 		return 0
 	}
 	items := 0.0
@@ -126,11 +126,17 @@ func (s Spread) within() float64 {
 	return (s.High - s.Low) / 2 / s.Median
 }
 
+// known reports whether the interval says anything of the median.
+func (s Spread) known() bool { return s.Count >= leastRounds }
+
 // narrow reports whether the median is known well enough.
 func (s Spread) narrow() bool {
 	const enough = 0.03
-	return s.Count >= leastRounds && s.within() <= enough
+	return s.known() && s.within() <= enough
 }
+
+// clear reports whether s lies above another one, whatever the noise does.
+func (s Spread) clear(other Spread) bool { return s.known() && other.known() && s.Low > other.High }
 
 // over are the quotients of measurements that were made in turn; where one of the two is 0 there is none.
 func over(values, base []float64) (ratios []float64) {

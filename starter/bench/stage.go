@@ -14,8 +14,8 @@ const (
 	// piece and quickPiece are the time that one run aims for, limit and quickLimit what a stage may take.
 	piece, quickPiece = 500 * time.Millisecond, 250 * time.Millisecond
 	limit, quickLimit = 30 * time.Second, 10 * time.Second
-	// patience is how many limits more a stage has while its slots have not once worked at the same time.
-	patience = 3
+	// patience is how much longer a stage has while its slots have not once worked at the same time.
+	patience = 30 * time.Second
 	// leastItems of a client in a piece give it a steady state. A chunk has mostItems, and bare processes do trivial items so fast that
 	// they need more of them to be measured.
 	leastItems, mostItems, mostBareItems = 4, gpumux.MaxChunk, 250_000
@@ -156,7 +156,7 @@ func (s *stage) rounds(ctx context.Context) error {
 			}
 		}
 		known := spread(shareOf(s.slots, s.alone))
-		over := time.Now().After(until) && (known.Count > 0 || time.Now().After(until.Add(patience*s.b.o.Limit)))
+		over := time.Now().After(until) && (known.Count > 0 || time.Now().After(until.Add(patience)))
 		if round == 0 && !over {
 			for _, m := range s.turns {
 				m.samples = nil
@@ -180,7 +180,7 @@ func (m *measured) turn(ctx context.Context, b *bench) error {
 	if one.rate > 0 {
 		m.size(b, one.rate/float64(m.clients))
 	} else {
-		m.items = min(2*m.items, mostItems)
+		m.items = min(4*m.items, mostItems)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r *Report) Print(to io.Writer) error {
 
 // legend says what the columns are.
 const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device; OF BARE is of as many bare processes.\n" +
-	"± is a 95% interval of the median, Q1-Q3 are quartiles: of rounds, and of single items. PER MAP is what a map takes beside its items."
+	"± is a 95% interval of the median (? with fewer than six rounds), Q1-Q3 are quartiles: of rounds, and of single items. PER MAP is what a map takes beside its items."
 
 // table is a row per workload and way; the first is the header.
 func (r *Report) table() [][]string {
@@ -77,11 +77,14 @@ func (r *Report) table() [][]string {
 		}
 		line++
 		cells := []string{name, string(row.Way), row.Sharing, fmt.Sprint(row.Clients)}
-		if row.measured() {
+		switch {
+		case row.measured() && row.Rate.Count == 0:
+			cells = append(cells, "unknown: the slots hardly ever worked at the same time")
+		case row.measured():
 			cells = append(cells, figure(row.Rate.Median), figure(row.Rate.Q1)+"-"+figure(row.Rate.Q3), row.OfUnshared.share(),
 				percent(row.Latency.Median), seconds(row.Item.Median), between(seconds(row.Item.Q1), seconds(row.Item.Q3)), row.OfBare.share(),
 				row.perMap())
-		} else {
+		default:
 			cells = append(cells, outcomeText(row))
 		}
 		rows = append(rows, cells)
@@ -94,8 +97,10 @@ func (s Spread) share() string {
 	switch {
 	case s.Count == 0:
 		return ""
-	case s.Low == s.High:
+	case s.Low == s.High && s.known():
 		return percent(s.Median)
+	case !s.known():
+		return percent(s.Median) + " ±?"
 	}
 	return percent(s.Median) + " ±" + percent((s.High-s.Low)/2)
 }

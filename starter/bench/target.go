@@ -110,7 +110,7 @@ func (b *bench) chooseGPU(ctx context.Context, inventory *gpu.Inventory) (*targe
 		return nil, fmt.Errorf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another --python",
 			b.interpreter, t.device, t.probe.lacking())
 	}
-	if len(devices) > 1 {
+	if len(devices) > 1 && t.device.Kind == gpu.KindGPU {
 		b.note("only the first of %d GPUs is measured", len(devices))
 	}
 	return t, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wait"
 )
@@ -56,7 +57,7 @@ func TestBench_Quick(t *testing.T) {
 		t.Log("without NumPy only light is measured")
 		workloads = "light"
 	}
-	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "3", "--pool", "cpu", "--python", python,
+	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "2", "--pool", "cpu", "--python", python,
 		"--json", "r.json", "--html", "r.html")
 	table := p.stdout.String()
 	type spread struct {
@@ -80,7 +81,11 @@ func TestBench_Quick(t *testing.T) {
 			continue
 		}
 		ways = append(ways, fmt.Sprint(row.Way, row.Sharing, row.Clients))
+		require.Contains(t, table, row.Way)
 		require.Positive(t, row.ItemSeconds.Median, row.Way)
+		if row.Way == "fresh" {
+			continue // its few items may miss each other on a busy machine
+		}
 		for _, s := range []spread{row.ItemsPerSecond, row.OfUnshared} {
 			require.Positive(t, s.Count, row.Way)
 			require.Positive(t, s.Low, row.Way)
@@ -88,9 +93,8 @@ func TestBench_Quick(t *testing.T) {
 			require.IsNonDecreasing(t, []float64{s.Q1, s.Median, s.Q3}, row.Way)
 		}
 		require.Equal(t, row.Way != "bare", row.OfBare.Count > 0, row.Way)
-		require.Contains(t, table, row.Way)
 	}
-	require.Equal(t, []string{"bare1", "sequentialdefault1", "bare3", "persistentdefault3", "freshdefault3"}, ways)
+	require.Equal(t, []string{"bare1", "sequentialdefault1", "bare2", "persistentdefault2", "freshdefault2"}, ways)
 	require.Len(t, report.Unmeasured, 3)
 	require.Contains(t, table, "not measured: sharing mps: it needs a GPU")
 	require.NotEmpty(t, report.Advice)
@@ -100,6 +104,32 @@ func TestBench_Quick(t *testing.T) {
 	require.Contains(t, s.file("r.html"), "<svg")
 	require.Empty(t, s.left(), "files of the run")
 	s.alone()
+}
+
+// Slots are measured under every way to share that a GPU allows. The driver and the MPS daemon are stand-ins.
+func TestBench_SharesAGPU(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gpu  gputest.GPU
+		says []string
+	}{
+		"MPS": {gputest.GPU{}, []string{`persistent +default +2 +\d`, `sequential +mps +1 +\d`, `persistent +mps +2 +\d`, `cpu +default +\d +\d`,
+			"not measured: sharing mig: .* is no MIG instance"}},
+		"MIG": {gputest.GPU{Instances: []gputest.Instance{{GI: 1}}}, []string{`persistent +default +2 +\d`, `sequential +mig +1 +\d`,
+			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{c.gpu}})
+			s, python := newMeasure(t)
+			s.env = append(s.env, gputest.StateVariable+"="+m.File, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"))
+			p := s.run(0, "bench", "--quick", "--workloads", "light", "--limit", "1s", "--clients", "2", "--python", python)
+			for _, text := range append(c.says, "not measured: sharing exclusive") {
+				require.Regexp(t, text, p.stdout.String())
+			}
+			s.alone()
+		})
+	}
 }
 
 func TestBench_Compare(t *testing.T) {
