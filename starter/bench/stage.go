@@ -42,6 +42,7 @@ type measured struct {
 	start   time.Duration
 	// items of the next piece, per client.
 	items   int
+	took    time.Duration
 	samples []sample
 	piece   func(ctx context.Context, items int) (sample, error)
 }
@@ -148,21 +149,27 @@ func (s *stage) rounds(ctx context.Context) error {
 			slices.Reverse(turns)
 		}
 		for _, m := range turns {
-			if m.way == Fresh && len(m.samples) >= leastRounds {
-				continue // it takes long and is far from the others
+			// Fresh processes can take long and are far from the others, so they have the limit to themselves, and no warming up.
+			if m.way == Fresh && (round == 0 || len(m.samples) >= leastRounds || m.took > s.b.o.Limit) {
+				continue
 			}
+			began := time.Now()
 			if err := m.turn(ctx, s.b); err != nil {
 				return err
 			}
+			if m.way == Fresh {
+				m.took += time.Since(began)
+				until = until.Add(time.Since(began))
+			}
 		}
-		known := spread(shareOf(s.slots, s.alone))
-		over := time.Now().After(until) && (known.Count > 0 || time.Now().After(until.Add(patience)))
-		if round == 0 && !over {
+		if round == 0 {
 			for _, m := range s.turns {
 				m.samples = nil
 			}
 			continue
 		}
+		known := spread(shareOf(s.slots, s.alone))
+		over := time.Now().After(until) && (known.Count > 0 || time.Now().After(until.Add(patience)))
 		s.b.o.Round(fmt.Sprintf("%s: %s, round %d, ±%s", label(s.w.name, s.w.size), s.at, round, percent(known.within())))
 		if over || known.narrow() && (s.side == nil || spread(shareOf(s.slots, s.side)).narrow()) {
 			return nil
