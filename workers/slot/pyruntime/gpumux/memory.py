@@ -37,6 +37,8 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
     if not room:
         return
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(room))
+    # For children of multiprocessing, which start as new interpreters; see main.py.
+    os.environ["GPUMUX_ROOM"] = str(room)
 
     def told(name: str, why: Optional[str], reserved: Optional[int]) -> None:
         if not why and tell:
