@@ -59,7 +59,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	a.console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.Stdout, f.json, screen.IsTerminal(a.Stdout))
+	out, err := files.Choose(f.out, a.console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -198,15 +198,23 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	if h.Entry == starter.Attached && !f.local {
 		a.console.Note("map %s runs already; following it", h.ID)
 	}
-	end, err := a.follow(ctx, conn, h, ladder)
+	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
+	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
+	if out.Path == "" && !f.valueOnly() && h.Running() {
+		within, written = stream(ctx, h, out)
+	}
+	end, err := a.follow(within, conn, h, ladder)
+	streamed, failed := written()
 	if errors.Is(err, errInterrupted) && !f.local {
 		return false, a.detached(h)
+	}
+	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
+		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
 	}
 	if err != nil {
 		return false, a.explain(err)
 	}
-	if err := a.deliver(ctx, conn, end, out, f); err != nil {
-		again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
+	if err := a.deliver(ctx, conn, end, out, f, streamed); err != nil {
 		if errors.Is(err, errInterrupted) {
 			a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
 			return false, exitError(ExitInterrupted)
@@ -216,8 +224,29 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	return true, end.exit()
 }
 
-// deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to.
-func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags) error {
+// errRows is the cause of a context that a failed write of results ended.
+var errRows = errors.New("the results could not be written")
+
+// stream writes the results of a running map as they come. written waits for the last of them. A write that fails ends the context.
+func stream(ctx context.Context, h *starter.Handle, out files.Output) (within context.Context, written func() (*starter.Causes, error)) {
+	within, stop := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	var causes starter.Causes
+	var err error
+	go func() {
+		defer close(done)
+		causes, err = out.Write(within, h.FollowLines(within, starter.FollowOptions{}))
+		// A map that does not complete says so itself.
+		if err != nil && !errors.As(err, new(*starter.MapFailed)) && !errors.As(err, new(*starter.Canceled)) && !errors.As(err, new(*starter.Terminated)) {
+			stop(errRows)
+		}
+	}()
+	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
+}
+
+// deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to. Streamed are the
+// causes of results that were written already.
+func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags, streamed *starter.Causes) error {
 	switch {
 	case f.valueOnly() && end.ReduceFault != nil:
 		a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
@@ -230,11 +259,14 @@ func (a *app) deliver(ctx context.Context, conn *connection, end *report, out fi
 	if err != nil {
 		return err
 	}
-	causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
-	if err != nil {
-		return err
+	if streamed == nil {
+		causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
+		if err != nil {
+			return err
+		}
+		streamed = &causes
 	}
-	end.File, end.printed, end.Causes = out.Path, out.Path == "", causes.Most()
+	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Most()
 	return a.tell(end, f.json, "the same command with --retry")
 }
 

@@ -107,7 +107,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
-	flags.StringVar(&f.out, "out", "", "results: a file, compressed when it ends in .gz or .zst, or - for standard output (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, compressed when it ends in .gz or .zst, or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	f.taskFlags.register(flags)
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")

@@ -167,3 +167,28 @@ func TestResults_OfACancelledMap(t *testing.T) {
 	require.Regexp(t, ` (9\d|1\d\d) of 200 results so far`, p.stderr.String())
 	require.Equal(t, "\x1f\x8b", here.file("some.jsonl.gz")[:2])
 }
+
+// On standard output the results of a map on this machine come while it runs, each once and in order; the same command begins with the
+// first again.
+func TestFollow_RowsComeDownThePipe(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("step.py", `
+import os, time
+def wait(i):
+    while i == 50 and not os.path.exists(os.path.join(os.path.dirname(__file__), "open")): time.sleep(0.01)
+    return i
+`)
+	words := []string{"map", "step.py:wait", "--range", "0:100", "--local", "--slots", "1", "--out", "-"}
+	first := s.begin(words...)
+	rows := func(p *program) int { return strings.Count(p.stdout.String(), "\n") }
+	wait.For(t, func() bool { return rows(first) == 50 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, first.Process.Signal(os.Interrupt))
+	require.Equal(t, 130, first.code())
+
+	second := s.begin(words...)
+	wait.For(t, func() bool { return rows(second) == 50 }, time.Minute, 10*time.Millisecond)
+	s.write("open", "")
+	require.Zero(t, second.code(), second.stderr.String())
+	require.Len(t, s.lines(second.stdout.String()), 100)
+}

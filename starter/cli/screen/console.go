@@ -81,6 +81,29 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// Above is a stream of which a terminal shows what is written to it above the status line.
+func (c *Console) Above(to io.Writer) io.Writer {
+	if !c.Redraws() || !IsTerminal(to) {
+		return to
+	}
+	return above{c, to}
+}
+
+type above struct {
+	*Console
+	rows io.Writer
+}
+
+func (a above) Write(text []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.status != "" {
+		fmt.Fprint(a.to, clearLine)
+		defer fmt.Fprint(a.visible, a.status)
+	}
+	return a.rows.Write(text)
+}
+
 // Status replaces the status line.
 func (c *Console) Status(line string) {
 	c.mu.Lock()
