@@ -43,8 +43,10 @@ Each runs with every number of --clients, under every way to share the device th
 beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns, in pieces of half
 a second, until the share of the unshared device is known to 3 %, or the time is up, which is said then. The
 report has the throughput of the steady state and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy
-calculates: the first of them that reaches a GPU, else the first that is there. With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask
-where it is installed.
+calculates: the first of them that reaches a GPU, else the first that is there.
+
+With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask where it is
+installed.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,
