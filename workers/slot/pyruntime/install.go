@@ -14,7 +14,7 @@ import (
 
 // The pattern names the files: a folder would leave out __init__.py.
 //
-//go:embed gpumux/*.py
+//go:embed gpumux/*.py gpumux/child/*.py
 var files embed.FS
 
 // attempts bounds the races with others that install or damage the same folder.

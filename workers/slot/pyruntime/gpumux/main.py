@@ -228,8 +228,3 @@ def _signals(wire):
 
 if __name__ == "__main__":
     sys.exit(main())
-if __name__ == "__mp_main__" and "GPUMUX_ROOM" in os.environ:
-    # A new interpreter of multiprocessing (spawn, forkserver) imports its parent's main module. It gets the parent's limits.
-    from gpumux import memory
-
-    memory.cap(int(os.environ["GPUMUX_ROOM"]))

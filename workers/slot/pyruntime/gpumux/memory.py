@@ -15,6 +15,9 @@ from typing import Any, Callable, Optional
 from . import allocators
 from .fault import is_memory
 
+# The folder with what runs at the start of the Pythons that a task starts.
+_CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
+
 # The limit of a test, far below any task's, and the allocation that it must refuse.
 _TRIED, _ASKED = 32 << 20, 128 << 20
 
@@ -37,8 +40,10 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
     if not room:
         return
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(room))
-    # For children of multiprocessing, which start as new interpreters; see main.py.
+    # For the Pythons that the task starts.
     os.environ["GPUMUX_ROOM"] = str(room)
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _CHILD)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *folders])
 
     def told(name: str, why: Optional[str], reserved: Optional[int]) -> None:
         if not why and tell:

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// Processes that a task starts with multiprocessing are new interpreters, and have the slot's limits all the same.
-func TestSpawn_ChildrenHaveTheLimits(t *testing.T) {
+// The Pythons that a task starts have the slot's limits, as it has itself, and do what their environment's own sitecustomize does.
+func TestChildren_HaveTheLimits(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "torch.py"), []byte(`
 import types
@@ -28,13 +28,24 @@ cuda = types.SimpleNamespace(
     set_per_process_memory_fraction=lambda fraction, index: limits.append(fraction),
 )
 `), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte("import builtins; builtins.own = True\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.py"), []byte(`
+import builtins, json, sys
+import torch
+torch.cuda.init()
+print(json.dumps([torch.limits[-1:], getattr(builtins, "own", False), "gpumux" in "".join(sys.path)]))
+`), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(`
-import multiprocessing
+import json, multiprocessing, os, subprocess, sys
+here = os.path.dirname(os.path.abspath(__file__))
 def child(queue):
     import torch
     torch.cuda.init()
     queue.put(torch.limits[-1:])
 def item(method):
+    if method in ("program", "own"):  # as torchrun starts its workers
+        if method == "own": os.environ["PYTHONPATH"] += os.pathsep + here
+        return json.loads(subprocess.run([sys.executable, "-u", os.path.join(here, "worker.py")], stdout=subprocess.PIPE, check=True).stdout)
     context = multiprocessing.get_context(method)
     queue = context.SimpleQueue()
     process = context.Process(target=child, args=(queue,))
@@ -48,7 +59,9 @@ def item(method):
 		Memory: 5 << 30, Room: 4 << 30, Mode: gpumux.Persistent}))
 	require.IsType(t, wire.ProcessHello{}, p.next())
 	require.IsType(t, wire.Ready{}, p.next())
-	for _, method := range []string{"spawn", "forkserver"} {
-		require.Equal(t, []string{"[0.25]"}, p.values(`"`+method+`"`), method)
+	for _, c := range [][2]string{
+		{"spawn", "[0.25]"}, {"forkserver", "[0.25]"}, {"program", "[[0.25],false,false]"}, {"own", "[[0.25],true,false]"},
+	} {
+		require.Equal(t, []string{c[1]}, p.values(`"`+c[0]+`"`), c[0])
 	}
 }
