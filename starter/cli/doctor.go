@@ -2,31 +2,11 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/starter/cli/checks"
 )
-
-// verdict is what one check found.
-type verdict string
-
-const (
-	// good needs nothing; note is worth knowing and no mistake; bad keeps something from working.
-	good verdict = "ok"
-	note verdict = "note"
-	bad  verdict = "FAILED"
-)
-
-// finding is a line of `gpumux doctor`.
-type finding struct {
-	Check   string  `json:"check"`
-	Verdict verdict `json:"verdict"`
-	Detail  string  `json:"detail"`
-	// Fix says what to do; it is there whenever the verdict is bad.
-	Fix string `json:"fix,omitempty"`
-}
 
 // doctorFlags are the flags of `gpumux doctor`.
 type doctorFlags struct {
@@ -59,53 +39,35 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 				return err
 			}
 		} else {
-			printFindings(a.Stdout, findings)
+			checks.Print(a.Stdout, findings)
 		}
-		return verdictOf(findings, ExitFailed)
+		if checks.Failed(findings) {
+			return exitError(ExitFailed)
+		}
+		return nil
 	}
 	return c
 }
 
 // examine runs every check; those that build on a failed one are left out.
-func (a *app) examine(ctx context.Context, f *doctorFlags) []finding {
-	findings := []finding{checkPython(ctx, f.python)}
-	if f.task != "" && findings[0].Verdict == good {
-		findings = append(findings, checkTask(ctx, f.python, f.task))
+func (a *app) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
+	findings := []checks.Finding{checks.Python(ctx, f.python)}
+	if f.task != "" && findings[0].Verdict == checks.Good {
+		findings = append(findings, checks.Task(ctx, f.python, f.task))
 	}
-	findings = append(findings, checkDevices(ctx, f.python)...)
-	findings = append(findings, checkState())
+	findings = append(findings, checks.Devices(ctx, f.python)...)
+	findings = append(findings, checks.State())
 	conn, reached := a.checkTemporal(ctx)
 	findings = append(findings, reached)
 	if conn == nil {
 		if a.Local != nil && a.address == "" {
-			findings = append(findings, checkPort("port 7233", "--port", 7233), checkPort("port 8233", "--ui-port", 8233))
+			findings = append(findings, checks.Port("port 7233", "--port", 7233), checks.Port("port 8233", "--ui-port", 8233))
 		}
 		if a.storeURL != "" {
-			findings = append(findings, checkStore(ctx, a.storeURL))
+			findings = append(findings, checks.Store(ctx, a.storeURL))
 		}
 		return findings
 	}
 	defer conn.close()
 	return append(findings, a.checkWorkers(ctx, conn)...)
-}
-
-// verdictOf ends the command with a code when a check failed.
-func verdictOf(findings []finding, code exitError) error {
-	if slices.ContainsFunc(findings, func(f finding) bool { return f.Verdict == bad }) {
-		return code
-	}
-	return nil
-}
-
-func printFindings(to io.Writer, findings []finding) {
-	width := 0
-	for _, f := range findings {
-		width = max(width, len(f.Check))
-	}
-	for _, f := range findings {
-		fmt.Fprintf(to, "%-6s  %-*s  %s\n", f.Verdict, width, f.Check, f.Detail)
-		if f.Fix != "" {
-			fmt.Fprintf(to, "%-6s  %-*s  -> %s\n", "", width, "", f.Fix)
-		}
-	}
 }

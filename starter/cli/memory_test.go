@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/checks"
 )
 
 func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
@@ -37,10 +38,10 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
 	f := servedPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
-	require.Equal(t, finding{Check: "pool cpu", Verdict: good,
+	require.Equal(t, checks.Finding{Check: "pool cpu", Verdict: checks.Good,
 		Detail: "served on queue gpumux.cpu; budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
 	f = servedPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
-	require.Equal(t, note, f.Verdict)
+	require.Equal(t, checks.Note, f.Verdict)
 	require.NotEmpty(t, f.Fix)
 	require.Equal(t, "served on queue gpumux.x", servedPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
 }

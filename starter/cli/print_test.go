@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
@@ -90,10 +91,10 @@ func TestGpus_Print(t *testing.T) {
 
 func TestDoctor_Print(t *testing.T) {
 	var b bytes.Buffer
-	printFindings(&b, []finding{
-		{Check: "python", Verdict: good, Detail: "3.11.7 /usr/bin/python3"},
-		{Check: "gpu", Verdict: note, Detail: "no NVIDIA driver"},
-		{Check: "temporal", Verdict: bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
+	checks.Print(&b, []checks.Finding{
+		{Check: "python", Verdict: checks.Good, Detail: "3.11.7 /usr/bin/python3"},
+		{Check: "gpu", Verdict: checks.Note, Detail: "no NVIDIA driver"},
+		{Check: "temporal", Verdict: checks.Bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
 	})
 	golden(t, "doctor", b.String())
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -80,25 +81,28 @@ func (a *app) checkWorker(ctx context.Context, file string, conf config.Config) 
 	if err != nil {
 		return err
 	}
-	findings := []finding{{Check: "file", Verdict: good, Detail: file + " is good for this host"}}
-	findings = append(findings, probeDevices(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
+	findings := []checks.Finding{{Check: "file", Verdict: checks.Good, Detail: file + " is good for this host"}}
+	findings = append(findings, checks.Probe(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
 	if conf.Store != "" {
-		findings = append(findings, checkStore(ctx, conf.Store))
+		findings = append(findings, checks.Store(ctx, conf.Store))
 	}
 	a.address, a.namespace = conf.Temporal.Address, conf.Temporal.Namespace
 	conn, reached := a.checkTemporal(ctx)
 	if conn != nil {
 		conn.close()
 	} else {
-		reached.Verdict = bad
+		reached.Verdict = checks.Bad
 		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
 	}
 	findings = append(findings, reached)
-	printFindings(a.Stdout, findings)
+	checks.Print(a.Stdout, findings)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return verdictOf(findings, ExitUnavailable)
+	if checks.Failed(findings) {
+		return exitError(ExitUnavailable)
+	}
+	return nil
 }
 
 // serve runs a worker until a signal.
