@@ -28,9 +28,9 @@ type lease struct {
 	seat  contract.Seat
 	// deadline is when its time is over; zero before it has a slot.
 	deadline time.Time
-	// losses counts those since the last finished call, lost is what a Rebuild met.
+	// losses counts those since the last finished call, broken is the one that is still to be rebuilt, or told.
 	losses int
-	lost   *gpumux.Fault
+	broken *gpumux.Fault
 	// over is why no call can work any more.
 	over error
 }
@@ -98,7 +98,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	if left <= 0 {
 		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
 	}
-	holding, letGo := workflow.WithCancel(ctx)
+	holding, letGo := workflow.NewDisconnectedContext(ctx) // a call's context may end before the lease
 	l.letGo = letGo
 	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
 		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
@@ -171,8 +171,11 @@ func (l *lease) close(ctx workflow.Context) {
 	defer cancel()
 	in := contract.SlotCall{Close: true}
 	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.HeartbeatTimeout)
-	if workflow.ExecuteActivity(closing, contract.CallSlot, in).Get(ctx, nil) != nil {
-		l.letGo()
-	}
+	workflow.NewSelector(ctx).AddFuture(l.hold, func(workflow.Future) {}).AddFuture(
+		workflow.ExecuteActivity(closing, contract.CallSlot, in), func(f workflow.Future) {
+			if f.Get(ctx, nil) != nil {
+				l.letGo()
+			}
+		}).Select(ctx)
 	_ = l.hold.Get(ctx, nil)
 }

@@ -73,21 +73,37 @@ func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context,
 	if err != nil {
 		return err
 	}
+	within, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	workflow.Go(within, func(within workflow.Context) {
+		within.Done().Receive(within, nil)
+		if ctx.Err() != nil {
+			l.letGo()
+		}
+	})
 	if err := l.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.close(ctx)
-	within, cancel := workflow.WithCancel(ctx)
-	defer cancel()
 	s := &Slot{lease: l}
 	err = f(within, s)
 	if err != nil {
 		cancel()
 	}
-	if s.last != nil {
-		_ = s.last.Get(ctx, nil) // its caller has its error
-	}
+	s.settle(ctx)
+	l.over = invalid(errors.New("a call on a slot whose lease has ended: make all calls before the function given to WithSlot returns"))
+	l.close(ctx) // not deferred: whoever waits while a panic unwinds hides it
 	return err
+}
+
+// settle waits for all calls that were made.
+func (s *Slot) settle(ctx workflow.Context) {
+	for last := s.last; last != nil; {
+		_ = last.Get(ctx, nil) // its caller has its error
+		if last == s.last {
+			return
+		}
+		last = s.last
+	}
 }
 
 // Future is a call that runs, or waits for those before it.
@@ -181,19 +197,23 @@ func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future 
 // call does a call, on another slot or with another process where those before are lost and can be rebuilt.
 func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) (answer contract.SlotAnswer, err error) {
 	for {
-		if l.over != nil || ctx.Err() != nil {
-			return answer, cmp.Or(ctx.Err(), l.over)
+		if err := cmp.Or(ctx.Err(), l.over); err != nil {
+			return answer, err
+		}
+		if l.broken != nil && !rebuilds {
+			if err := l.recover(ctx); err != nil {
+				return answer, err
+			}
 		}
 		fault, err := l.try(ctx, in, &answer)
 		if fault == nil {
+			if err == nil && !rebuilds {
+				l.losses = 0
+			}
 			return answer, err
 		}
-		if rebuilds {
-			l.lost = fault
+		if l.broken = fault; rebuilds {
 			return answer, faultError(fault.Error(), fault)
-		}
-		if err := l.recover(ctx, fault); err != nil {
-			return answer, err
 		}
 	}
 }
@@ -213,7 +233,7 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	var timeout *temporal.TimeoutError
 	switch {
 	case err == nil:
-		l.losses, l.seat = 0, answer.Seat
+		l.seat = answer.Seat
 		return nil, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -249,13 +269,17 @@ func (l *lease) silent() *gpumux.Fault {
 }
 
 // recover finds a slot again and rebuilds what calls need there. An error is that of the call which met the loss.
-func (l *lease) recover(ctx workflow.Context, fault *gpumux.Fault) error {
-	for {
+func (l *lease) recover(ctx workflow.Context) error {
+	for l.broken != nil {
+		fault := l.broken
 		gone := l.hold.IsReady() || fault.Kind == gpumux.DeviceLost
 		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > mostLosses {
 			err := faultError(fault.Error(), fault)
 			if gone {
 				l.over = err
+			}
+			if l.o.Rebuild == nil {
+				l.broken = nil
 			}
 			return err
 		}
@@ -263,15 +287,32 @@ func (l *lease) recover(ctx workflow.Context, fault *gpumux.Fault) error {
 		if gone {
 			l.close(ctx)
 			if err := l.acquire(ctx); err != nil {
-				l.over = err
+				if ctx.Err() == nil {
+					l.over = err
+				}
 				return err
 			}
 		}
-		l.lost = nil
-		err := l.o.Rebuild(ctx, &Slot{lease: l, rebuilds: true})
-		if l.lost == nil {
+		if err := l.rebuild(ctx); err != nil {
 			return err
 		}
-		fault = l.lost
 	}
+	return nil
+}
+
+// rebuild runs Rebuild. It leaves broken what the function met, or that it failed: then it runs before the next call.
+func (l *lease) rebuild(ctx workflow.Context) error {
+	fault := *l.broken
+	fault.Kind = gpumux.SlotLost // the slot is another one, whatever was lost
+	l.broken = nil
+	s := &Slot{lease: l, rebuilds: true}
+	err := l.o.Rebuild(ctx, s)
+	s.settle(ctx)
+	if l.broken != nil {
+		return nil // it is judged like any other loss
+	}
+	if err != nil {
+		l.broken = &fault
+	}
+	return err
 }
