@@ -26,12 +26,13 @@ type Holder interface {
 
 // Seat is a slot that a lease has.
 type Seat interface {
+	// Runner runs a call. A fault slot_lost says, once, that the process has ended on which it builds.
 	Runner
 	// Held ends when the worker must let go of the slot.
 	Held() context.Context
 	// Where says which slot it is, and what its process keeps now.
 	Where() contract.Seat
-	// Lost says why the slot, or what its process kept, is lost, or nil. It says so once of a process.
+	// Lost says why the slot can serve no more calls, or nil.
 	Lost() *gpumux.Fault
 	// Scratch is an empty file that processes of a task may read and write.
 	Scratch(task string) (*os.File, error)

@@ -23,9 +23,11 @@ type Call struct {
 	Clean bool
 	// Avoid are devices on which the items failed; they run elsewhere where there is another.
 	Avoid []string
-	// Lease and Rebuilt are those of the lease that the call belongs to, Target the function that is called in place of the task's.
+	// Lease and Rebuilt are those of the lease that the call belongs to, Process is the process that it needs, Target the function that is
+	// called in place of the task's.
 	Lease   string
 	Rebuilt bool
+	Process int
 	Target  string
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool

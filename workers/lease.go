@@ -2,9 +2,9 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // seat is a slot that a lease has.
@@ -24,8 +25,8 @@ type seat struct {
 	held context.Context
 	end  func()
 
-	mu sync.Mutex // guards what follows
-	// pid is the lease's process after the last call that left one, kept how many residents it had then.
+	// Runs come one after the other, and nothing else touches what follows.
+	// pid is the process that later calls build on, 0 if there is none, kept how many residents it had after the last call.
 	pid, kept int
 }
 
@@ -59,15 +60,40 @@ func (s *seat) Run(ctx context.Context, call activities.Call) error {
 	if err != nil {
 		return err
 	}
+	if len(task.Command) > 0 {
+		return &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Task: task.Name, Message: "task " + task.Name + " is a command, which has no process to stay in",
+			Hint: "run it in a map, or make it a Python function"}
+	}
 	ctx, stop := s.within(ctx, s.held)
 	defer stop()
+	call.Process = s.pid
 	err = s.runIn(ctx, s.held, s.handle, task, call, nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if errors.Is(err, slot.ErrGone) {
+		err = s.gone()
+	}
 	if pid := s.handle.PID(); pid != 0 {
 		s.pid, s.kept = pid, s.handle.Stats().Residents
+	} else if s.kept == 0 && !s.lease.Rebuilt {
+		s.pid = 0 // the fault of the call says all that there is to say
 	}
 	return err
+}
+
+// gone says once that the process is lost on which calls build.
+func (s *seat) gone() *gpumux.Fault {
+	what := "what earlier calls left in it is gone"
+	if s.kept > 0 {
+		what = fmt.Sprintf("the %d residents that it kept are gone", s.kept)
+	}
+	fault := s.fault(gpumux.SlotLost, fmt.Sprintf("the task process %d has ended, and %s", s.pid, what),
+		"make them anew; LeaseOptions.Rebuild does so by itself")
+	fault.PID = s.pid
+	s.pid, s.kept = 0, 0
+	return fault
+}
+
+func (s *seat) fault(kind gpumux.Kind, message, hint string) *gpumux.Fault {
+	return &gpumux.Fault{Kind: kind, Op: "run", Slot: s.handle.Name, Device: s.handle.Group, Host: s.host, Blameless: true, Message: message, Hint: hint}
 }
 
 // Where implements activities.Seat.
@@ -79,23 +105,8 @@ func (s *seat) Where() contract.Seat {
 
 // Lost implements activities.Seat.
 func (s *seat) Lost() *gpumux.Fault {
-	s.mu.Lock()
-	pid, kept := s.pid, s.kept
-	s.mu.Unlock()
-	fault := &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: s.handle.Name, Device: s.handle.Group, Host: s.host, Blameless: true}
-	switch {
-	case s.pool.Cordoned(s.handle.Group):
-		fault.Kind, fault.Message = gpumux.DeviceLost, "the device takes no more work"
-		fault.Hint = "gpumux gpus says why"
-		return fault
-	case kept > 0 && s.handle.PID() != pid:
-		s.mu.Lock()
-		s.pid, s.kept = 0, 0
-		s.mu.Unlock()
-		fault.PID = pid
-		fault.Message = fmt.Sprintf("the task process %d ended, and the %d residents that it kept with it", pid, kept)
-		fault.Hint = "keep them again; LeaseOptions.Rebuild does so by itself"
-		return fault
+	if s.pool.Cordoned(s.handle.Group) {
+		return s.fault(gpumux.DeviceLost, "the device takes no more work", "gpumux gpus says why")
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ type Call struct {
 	// earlier processes stand for what is kept under the same keys. Default: no lease.
 	Lease   string
 	Rebuilt bool
+	// Process is the number of the lease's process that the call needs, since it builds on what earlier ones left there. Without that
+	// process the call ends with ErrGone before it runs. Default: any.
+	Process int
 	// Target is the function to call in place of the task's, in the process of a lease. Default: the task's.
 	Target string
 	// Held says nil for as long as nobody else may run the items, and why not otherwise, with ErrLapsed in the error's chain. It is
@@ -87,6 +90,9 @@ func (c Call) lapsed() error {
 }
 
 func (c Call) attempts() int { return max(1, c.Attempts) }
+
+// ErrGone ends a call whose process has ended before it.
+var ErrGone = errors.New("the task process that the call needs has ended")
 
 // ErrLapsed is in the cause of a context whose call must not go on, because its items may be running elsewhere: the process is
 // killed without grace, and what it said no longer counts.

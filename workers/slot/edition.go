@@ -61,13 +61,14 @@ func (s *Slot) ready(ctx context.Context, f *flow) (*occupant, error) {
 // leased returns the process of the call's lease, if there is one. It runs the code that it has loaded.
 func (s *Slot) leased(call Call) (*occupant, error) {
 	p := s.process
-	if call.Lease == "" || p == nil || p.lease != call.Lease {
+	if call.Lease == "" {
 		return nil, nil
 	}
-	select {
-	case <-p.Exited:
+	if p == nil || p.lease != call.Lease || exited(p) {
+		if call.Process != 0 {
+			return nil, ErrGone
+		}
 		return nil, nil
-	default:
 	}
 	if !call.Task.Joins(p.Task) {
 		fault := &gpumux.Fault{
@@ -81,6 +82,15 @@ func (s *Slot) leased(call Call) (*occupant, error) {
 	}
 	p.Task = call.Task
 	return p, nil
+}
+
+func exited(p *occupant) bool {
+	select {
+	case <-p.Exited:
+		return true
+	default:
+		return false
+	}
 }
 
 // useEdition asks for the edition before a command starts, which has to be the call's.

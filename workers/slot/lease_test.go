@@ -100,6 +100,23 @@ func TestLease_AHandleOfADeadProcessIsAClearFault(t *testing.T) {
 	require.ErrorContains(t, err, "has ended and its residents with it")
 }
 
+// A call that builds on a process does not run in another one.
+func TestLease_TheProcessThatACallNeeds(t *testing.T) {
+	l := newLeased(t)
+	_, err := l.call("a", "load", 7)
+	require.NoError(t, err)
+	call := slot.Call{
+		Task: launch.Task{Name: "model:load", Python: "model.py:load", Dir: l.dir}, Lease: "a", Mode: gpumux.Persistent, Items: values(1), Process: l.PID(),
+	}
+	_, err = run(t, l.Slot, call)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(l.PID(), syscall.SIGKILL))
+	require.Eventually(t, func() bool { return l.State() == slot.Vacant }, 20*time.Second, 5*time.Millisecond)
+	_, err = run(t, l.Slot, call)
+	require.ErrorIs(t, err, slot.ErrGone)
+	require.EqualValues(t, 1, l.Stats().Processes)
+}
+
 // A process serves functions of one environment; another one would need another process.
 func TestLease_TasksOfOneProcess(t *testing.T) {
 	l := newLeased(t)

@@ -37,13 +37,10 @@ func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*occupa
 
 // unfit says why the process cannot run the call, or "".
 func (s *Slot) unfit(p *occupant, call Call, edition string) string {
-	select {
-	case <-p.Exited:
-		return "ended while idle"
-	default:
-	}
 	fresh := s.fresh(call)
 	switch {
+	case exited(p):
+		return "ended while idle"
 	case p.lease != call.Lease:
 		return "of another lease"
 	case !call.Task.Same(p.Task):
