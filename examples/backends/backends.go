@@ -65,26 +65,21 @@ func Backends(ctx workflow.Context, p places) (r report, err error) {
 // operations does each of them, on the first backend that takes it.
 func (r *report) operations(ctx workflow.Context, c *chain) error {
 	defer func() { r.Steps, r.Copies = append(r.Steps, c.steps...), r.Copies+c.copies }()
-	a, err := c.load(ctx, 0)
-	if err != nil {
-		return err
+	var matrices []gpumux.Handle
+	for seed := range 2 {
+		matrix, err := c.backends[0].call(ctx, "load", map[string]int{"seed": seed, "n": n})
+		if err != nil {
+			return err
+		}
+		matrices = append(matrices, matrix)
 	}
-	b, err := c.load(ctx, 1)
-	if err != nil {
-		return err
+	x, err := c.run(ctx, "product", matrices...)
+	for _, operation := range []string{"relu", "softmax", "eigenvalues"} {
+		if err != nil {
+			return err
+		}
+		x, err = c.run(ctx, operation, x)
 	}
-	x, err := c.run(ctx, "product", a, b)
-	if err != nil {
-		return err
-	}
-	y, err := c.run(ctx, "relu", x)
-	if err != nil {
-		return err
-	}
-	if x, err = c.run(ctx, "softmax", y); err != nil {
-		return err
-	}
-	_, err = c.run(ctx, "eigenvalues", x)
 	return err
 }
 

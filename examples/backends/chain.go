@@ -29,12 +29,6 @@ type step struct {
 	Value     any    `json:"value"`
 }
 
-// resident is an array, and the backend of the chain where it is.
-type resident struct {
-	handle gpumux.Handle
-	at     int
-}
-
 // chain does each operation on the first of its backends that takes it.
 type chain struct {
 	name     string
@@ -43,51 +37,42 @@ type chain struct {
 	copies   int
 }
 
-// load makes a matrix on the first backend.
-func (c *chain) load(ctx workflow.Context, seed int) (*resident, error) {
-	handle, err := c.backends[0].call(ctx, "load", map[string]int{"seed": seed, "n": n})
-	return &resident{handle, 0}, err
-}
-
 // run does an operation and leaves what comes of it where it ran.
-func (c *chain) run(ctx workflow.Context, operation string, inputs ...*resident) (*resident, error) {
-	refused := ""
+func (c *chain) run(ctx workflow.Context, operation string, inputs ...gpumux.Handle) (gpumux.Handle, error) {
+	done := step{Chain: c.name, Operation: operation}
 	for at, b := range c.backends {
-		handles, err := c.bring(ctx, at, inputs)
+		inputs, err := c.bring(ctx, b, inputs)
 		if err != nil {
-			return nil, err
+			return gpumux.Handle{}, err
 		}
-		handle, err := b.call(ctx, operation, handles)
+		handle, err := b.call(ctx, operation, inputs)
 		if fault := workflows.FaultOf(err); fault != nil && fault.Class == "NotImplementedError" && at+1 < len(c.backends) {
-			refused = fmt.Sprintf("%s, %s", b.slot.Seat().Slot, fault.Class)
+			done.Refused = fmt.Sprintf("%s, %s", b.slot.Seat().Slot, fault.Class)
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		done := step{Chain: c.name, Operation: operation, Refused: refused}
-		if err := done.fill(ctx, b, handle); err != nil {
-			return nil, err
+		if err == nil {
+			err = done.fill(ctx, b, handle)
 		}
 		c.steps = append(c.steps, done)
-		return &resident{handle, at}, nil
+		return handle, err
 	}
-	return nil, fmt.Errorf("the chain %s has no backend", c.name)
+	return gpumux.Handle{}, fmt.Errorf("the chain %s has no backend", c.name)
 }
 
 // bring moves inputs to a backend that are elsewhere.
-func (c *chain) bring(ctx workflow.Context, at int, inputs []*resident) (handles []gpumux.Handle, err error) {
-	for _, each := range inputs {
-		if each.at != at {
-			if each.handle, err = workflows.Move(ctx, each.handle, c.backends[each.at].slot, c.backends[at].slot); err != nil {
-				return nil, err
+func (c *chain) bring(ctx workflow.Context, to backend, inputs []gpumux.Handle) (here []gpumux.Handle, err error) {
+	for _, h := range inputs {
+		for _, from := range c.backends {
+			if from != to && h.Slot == from.slot.Seat().Slot {
+				if h, err = workflows.Move(ctx, h, from.slot, to.slot); err != nil {
+					return nil, err
+				}
+				c.copies++
 			}
-			each.at = at
-			c.copies++
 		}
-		handles = append(handles, each.handle)
+		here = append(here, h)
 	}
-	return handles, nil
+	return here, nil
 }
 
 // fill says where an array is, and fetches its numbers.
