@@ -57,6 +57,27 @@ func TestOrigins_Backends(t *testing.T) {
 	require.Regexp(t, `both +relu .* WRONG`, out)
 }
 
+// Clean-up keeps a process within its budget, which ends one without it; the losses are the same, and those of a plain run.
+func TestOrigins_Cleanup(t *testing.T) {
+	t.Parallel()
+	e := newExample(t, "cleanup")
+	e.change("examples/cleanup/gpumux.yaml", ":9465", ":"+freePort(t))
+	e.work("examples/cleanup/gpumux.yaml")
+	compare := ".venv/bin/python examples/cleanup/compare.py"
+	out, code := e.sh(e.dir, compare)
+	require.Zero(t, code, out)
+	require.Regexp(t, `(?m)^early +\S+s +[1-9]\d* +[1-9]\d*MiB .* 16 of 16$`, out)
+	require.Regexp(t, `(?m)^off +\S+s +0 +0MiB +[1-9] +\d+MiB +16 of 16$`, out)
+	require.Regexp(t, `(?m)^long +\S+s +0 +0MiB +2 +\d+MiB +0 of 1$`, out)
+
+	// It tells when the numbers are wrong.
+	e.change("examples/cleanup/compare.py", "SEEDS = 16", "SEEDS = 1")
+	e.change("examples/cleanup/train.py", "default_rng(seed)", "default_rng()")
+	out, code = e.sh(e.dir, compare)
+	require.Equal(t, 1, code)
+	require.Regexp(t, `early .* 0 of 1  WRONG`, out)
+}
+
 // change puts one text in the place of another, in a file of the copy.
 func (e *example) change(file, before, after string) {
 	e.t.Helper()
