@@ -110,20 +110,19 @@ func (r *Report) adviseMemory() {
 
 // adviseIsolation says what a process per item costs, and which way to share keeps slots apart.
 func (r *Report) adviseIsolation() {
-	text := ""
+	if !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Way == Fresh && row.measured() }) {
+		return
+	}
+	text := "for isolation: fresh mode has a process per item, for tasks that leak or crash"
 	for _, name := range []string{"light", "medium", "heavy", "detector"} {
 		fresh, persistent := r.row(name, Fresh), r.row(name, Persistent)
 		if persistent == nil {
 			persistent = r.row(name, Sequential)
 		}
 		if fresh != nil && persistent != nil && fresh.Item.Q1 > persistent.Item.Q3 {
-			text = fmt.Sprintf("for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs %s for each",
-				seconds(fresh.Item.Median-persistent.Item.Median))
+			text += fmt.Sprintf(", and costs %s for each", seconds(fresh.Item.Median-persistent.Item.Median))
 			break
 		}
-	}
-	if text == "" {
-		return
 	}
 	if r.Machine.GPU {
 		text += "; sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"

@@ -79,6 +79,21 @@ func TestAdvise_Costs(t *testing.T) {
 	require.Contains(t, text, "a map takes 100ms beside its items")
 }
 
+// Noise hides what a fresh process costs, and not what it is for.
+func TestAdvise_Isolation(t *testing.T) {
+	slots := Row{Way: Persistent, Clients: 4, OfUnshared: about(2, 0.02), Item: Quartiles{Q1: 0.1, Median: 0.2, Q3: 0.5}}
+	fresh := Row{Way: Fresh, Clients: 4, OfUnshared: about(1, 0.02), Item: Quartiles{Q1: 0.4, Median: 0.6, Q3: 0.9}}
+	r := shares(slots, fresh)
+	r.advise()
+	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash"}, r.Advice)
+	fresh.Item.Q1 = 0.51
+	r = shares(slots, fresh)
+	r.Machine.GPU = true
+	r.advise()
+	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs 400ms for each; " +
+		"sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"}, r.Advice)
+}
+
 func TestDoubt_NamesWhatIsNotNarrow(t *testing.T) {
 	r := shares(Row{Way: Sequential, Clients: 1, OfUnshared: about(0.9, 0.029)}, Row{Way: Persistent, Clients: 2, OfUnshared: spread([]float64{1, 1})},
 		Row{Way: Persistent, Clients: 4, OfUnshared: about(2, 0.15)},
