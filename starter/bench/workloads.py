@@ -64,9 +64,9 @@ def detector(item):
     began = time.time_ns()
     framework = _framework()
     if "detector" not in _kept:
-        _kept["detector"] = framework.compile(_detect), _weights(framework)
-    detect, (image, kernels, head) = _kept["detector"]
-    framework.wait(detect(image, kernels, head))
+        _kept["detector"] = framework.compile(detect), _weights(framework)
+    run, (image, kernels, head) = _kept["detector"]
+    framework.wait(run(image, kernels, head))
     return _stamp(item, began)
 
 
@@ -76,7 +76,7 @@ def _weights(framework):
     return image, kernels, framework.fill(OUTPUTS, CHANNELS[-1]) / CHANNELS[-1]
 
 
-def _detect(x, kernels, head):
+def detect(x, kernels, head):
     """A convolution is nine products, one for each place of its kernel, in every framework alike."""
     for kernel in kernels:
         side = (x.shape[1] - 3) // 2 + 1

@@ -1,0 +1,49 @@
+"""Throughput and latency of clients under each way to share the device: python sharing.py [--report FILE] [flags of gpumux bench]
+
+With --report it measures nothing and reads a report that `gpumux bench --json FILE` wrote.
+"""
+
+import json
+import subprocess
+import sys
+
+LINE = "{:<9} {:<8} {:>7} {:>10} {:>6} {:>8} {:>6} {:>9}"
+
+
+def main(arguments):
+    if arguments[:1] == ["--report"]:
+        path = arguments[1]
+    else:
+        path = "sharing.json"
+        defaults = {"--workloads": "medium,detector", "--clients": "1,3,5,7", "--python": sys.executable}
+        flags = [word for flag in defaults.items() if flag[0] not in arguments for word in flag] + arguments
+        measured = subprocess.run(["bin/gpumux", "bench", "--json", path, "--html", "sharing.html", *flags], stdout=subprocess.DEVNULL)
+        if measured.returncode:
+            return measured.returncode
+    with open(path) as file:
+        report = json.load(file)
+    print(LINE.format("workload", "sharing", "clients", "throughput", "±", "latency", "±", "item"))
+    for row in report["rows"]:
+        if row["way"] in ("sequential", "persistent"):
+            more, longer = row.get("ofUnshared"), row.get("latencyOfUnshared")
+            item = f"{row['itemSeconds']['median'] * 1000:.1f}ms"
+            print(LINE.format(row["workload"], row["sharing"], row["clients"], *share(more), *share(longer), item))
+    print("both as a share of one process that has the device to itself\n")
+    for one in report.get("unmeasured", []):
+        print(f"not measured: {one['sharing']}: {one['reason']}")
+    for line in report.get("notes", []):
+        print("note: " + line)
+    for line in report.get("advice", []):
+        print("- " + line)
+    return 0
+
+
+def share(spread):
+    """The median, and half of its 95 % interval, which takes six rounds."""
+    if not spread:
+        return "unknown", ""
+    return f"{spread['median']:.0%}", f"{(spread['high'] - spread['low']) / 2:.0%}" if spread["count"] >= 6 else "?"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

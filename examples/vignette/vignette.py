@@ -1,0 +1,84 @@
+"""The vignette's tables from `gpumux bench`: python vignette.py [--report FILE] [flags of gpumux bench]
+
+With --report it measures nothing and reads a report that `gpumux bench --json FILE` wrote.
+"""
+
+import json
+import subprocess
+import sys
+
+TASKS = 4  # of a run in the vignette
+WAYS = {"persistent": "Persistent", "fresh": "Proxy", "sequential": "Sequential GPU", "cpu": "CPU"}
+# What the vignette concludes: the first way does more than the second one.
+EXPECTED = [
+    ("heavy", "sequential", "persistent"),
+    ("heavy", "persistent", "fresh"),
+    ("medium", "persistent", "sequential"),
+    ("light", "cpu", "persistent"),
+]
+ROUNDS = 6  # fewer give no interval of 95 %
+LINE = "{:<9} {:<15} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>5} {:>9}"
+
+
+def main(arguments):
+    if arguments[:1] == ["--report"]:
+        path = arguments[1]
+    else:
+        path = "vignette.json"
+        defaults = {"--workloads": "heavy,medium,light,oom", "--clients": str(TASKS), "--python": sys.executable}
+        flags = [word for flag in defaults.items() if flag[0] not in arguments for word in flag] + arguments
+        measured = subprocess.run(["bin/gpumux", "bench", "--json", path, "--html", "vignette.html", *flags], stdout=subprocess.DEVNULL)
+        if measured.returncode:
+            return measured.returncode
+        print("plot with quartiles: vignette.html")
+    with open(path) as file:
+        report = json.load(file)
+    rows = {(row["workload"], row["way"]): row for row in report["rows"] if row.get("sharing") == "default"}
+    table(rows)
+    print()
+    for workload, more, less in EXPECTED:
+        if any(name == workload for name, _ in rows):
+            verdict = compare(rows.get((workload, more)), rows.get((workload, less)), report["machine"]["gpu"])
+            print(f"{workload}: {WAYS[more]} does more than {WAYS[less]}: {verdict}")
+    print()
+    for line in report.get("notes", []):
+        print("note: " + line)
+    for line in report.get("advice", []):
+        print("- " + line)
+    return 0
+
+
+def table(rows):
+    """A line per workload and way: the seconds that four tasks take."""
+    print(LINE.format("workload", "way", "clients", "lq", "median", "uq", "low", "high", "neval", "item"))
+    for (workload, way), row in rows.items():
+        if workload == "oom":
+            faults = row.get("faults", {})
+            outcome = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items())) or "none"
+            print(f"{workload:<9} {WAYS[way]:<15} {row['clients']:>7}  of {row['items']} tasks failed: {outcome}")
+            continue
+        rate = row["itemsPerSecond"]
+        cells = [took(rate[name]) for name in ("q3", "median", "q1", "high", "low")]
+        print(LINE.format(workload, WAYS[way], row["clients"], *cells, rate["count"], f"{row['itemSeconds']['median']:.3g}"))
+
+
+def took(rate):
+    return f"{TASKS / rate:.3g}" if rate else "-"
+
+
+def compare(more, less, gpu):
+    """Whether one way does more than another one, as far as the intervals tell."""
+    if not more or not less:
+        return "not measured" + ("" if gpu else ": without a GPU every way runs on the CPU")
+    more, less = more.get("ofUnshared"), less.get("ofUnshared")
+    if not more or not less or min(more["count"], less["count"]) < ROUNDS:
+        return "not known, with fewer than six rounds"
+    if more["low"] > less["high"]:
+        return f"yes, {more['median'] / less['median']:.3g} times"
+    if less["low"] > more["high"]:
+        return f"no, {more['median'] / less['median']:.3g} times"
+    return "not known, the intervals overlap"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
