@@ -60,10 +60,12 @@ var errClosed = errors.New("the lease was closed")
 // stops. Its error is final: the workflow decides what comes next.
 func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
+	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose heartbeat fails, as with a lease that has ended.
+	own := ctx
+	stop := every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(own, h.now()) })
+	defer stop()
 	ctx, h.end = context.WithCancelCause(ctx)
 	defer h.end(nil)
-	stop := every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, h.now()) })
-	defer stop()
 	seat, err := l.Holder.Hold(ctx, in)
 	if err != nil {
 		return contract.Seat{}, lost(err)
