@@ -158,7 +158,8 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
-	o.WorkerStopTimeout = 0 // when it is stopped, nothing runs any more
+	// When it is stopped, nothing runs any more, but what the last calls gave may be on its way. It goes out before the lease ends.
+	o.WorkerStopTimeout = contract.HeartbeatEvery
 	served := worker.New(w.client, name, o)
 	register(served)
 	if err := served.Start(); err != nil {
