@@ -15,8 +15,8 @@ import (
 // the heartbeat before is the last one that arrived.
 const heartbeatLimit = contract.HeartbeatTimeout - contract.HeartbeatEvery - 3*time.Second
 
-// patient waits longer for the answer to a heartbeat than the SDK does. The SDK cancels the activity if a server is busy for one
-// interval.
+// patient waits longer for the answer to a heartbeat than the SDK does, and for a server that is away. The SDK cancels the activity if a
+// server is busy or away for one interval.
 func patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -30,5 +30,5 @@ func patient(
 			cancel()
 		}
 	})()
-	return call(longer, method, req, reply, cc, opts...)
+	return call(longer, method, req, reply, cc, append(opts, grpc.WaitForReady(true))...)
 }

@@ -35,8 +35,8 @@ const (
 )
 
 // errSilence ends calls with contact.
-var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives this chunk to "+
-	"another worker, so it ends here: %w", slot.ErrLapsed)
+var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
+	"others, so it ends here: %w", slot.ErrLapsed)
 
 // Contact knows when the server last answered. Its methods may be called from any goroutine.
 type Contact struct {
