@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -288,10 +289,11 @@ func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result
 		return gpumux.Result{}, fmt.Errorf("fetch what is to move: %w", err)
 	}
 	result, err := h.aside(ctx, in.Load.Task, loadTarget, map[string]any{"key": in.Load.Key}, file)
-	if err == nil {
-		err = h.Store.Delete(ctx, in.Object)
+	var fault *gpumux.Fault
+	if err != nil && (!errors.As(err, &fault) || fault.Kind == gpumux.SlotLost || fault.Blameless) {
+		return result, err // it may run again
 	}
-	return result, err
+	return result, cmp.Or(err, h.Store.Delete(ctx, in.Object))
 }
 
 func (h *holding) scratch(task string) (*os.File, error) {

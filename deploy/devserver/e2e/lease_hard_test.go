@@ -22,6 +22,12 @@ import os, signal
 grown = []
 def grow(item): grown.append(item); return [len(grown), os.getpid()]
 def kill(pid): os.kill(pid, signal.SIGKILL)
+def refuse(): raise ValueError("not here")
+class Stubborn:
+    def __reduce__(self): return refuse, ()
+def stubborn(item):
+    import gpumux
+    return gpumux.keep(Stubborn(), "stubborn")
 `
 
 // A process that ends between two calls is told though nothing was kept in it: what earlier calls left there is gone.
@@ -113,4 +119,28 @@ func TestLease_ItsTimeEndsInItsLastCall(t *testing.T) {
 			require.NotEqual(t, enums.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT, event.GetEventType())
 		}
 	}
+}
+
+// A value that cannot be made again elsewhere fails its move, and nothing of it stays in the store.
+func TestLease_AMoveThatFails(t *testing.T) {
+	l := newLeases(t)
+	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "hard.py"), []byte(hardPy), 0o644))
+	l.offer("cpu", 4)
+	l.register("move", func(ctx workflow.Context) error {
+		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
+			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
+				kept, err := workflows.Call[gpumux.Handle](ctx, a, "hard:stubborn", 1)
+				if err == nil {
+					_, err = workflows.Move(ctx, kept, a, b)
+				}
+				return err
+			})
+		})
+	})
+	l.begin()
+	require.ErrorContains(t, l.execute("move", "move").Get(t.Context(), nil), "not here")
+	left, err := filepath.Glob(filepath.Join(l.dir, "store", "leases", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
