@@ -48,7 +48,8 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 			l.unclaim(claims[0])
 		}
 		paused := slices.ContainsFunc(claims, func(c *claim) bool { return c.paused })
-		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 || len(claims) == 0 && l.yields(h, w) {
+		// What a lease has is not awaited with the other slots idle: it may last for hours. No further one begins there meanwhile.
+		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 || l.leased(h) || len(claims) == 0 && l.yields(h, w) {
 			continue
 		}
 		if best == nil || load < least {

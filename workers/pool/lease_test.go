@@ -44,3 +44,29 @@ func TestPool_Leases(t *testing.T) {
 	require.Equal(t, slot.Ready, call.State())
 	require.Equal(t, []int{1, 1, 2}, []int{p.Slots(""), p.Free(""), p.Leasable("")})
 }
+
+// A call that wants the device whole waits for a lease there without keeping the other slots idle, and no other lease comes before it.
+func TestPool_WholeCallsBesideLeases(t *testing.T) {
+	p, _ := fakePool(4, "A")
+	p.Leases = 2
+	lease, err := p.Acquire(t.Context(), Want{Lease: true})
+	require.NoError(t, err)
+	whole := make(chan *Handle, 1)
+	go func() { h, _ := p.Acquire(context.Background(), Want{Whole: true}); whole <- h }()
+	queued(t, p, 1)
+	require.Zero(t, p.Leasable(""))
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = p.Acquire(short, Want{Lease: true})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	call := mustTake(t, p, "x", "")
+	p.Release(lease)
+	p.evicting.Wait()
+	require.Empty(t, whole, "an ordinary call runs")
+	require.Zero(t, p.Free(""), "but no other one begins")
+	p.Release(call)
+	h := <-whole
+	require.Len(t, h.Beside, 3)
+	p.Release(h)
+	require.Equal(t, 2, p.Leasable(""))
+}

@@ -81,6 +81,18 @@ func (l *Ledger) load(h *Handle) (n int) {
 	return n
 }
 
+// leased reports whether a lease has a slot on the devices of this one; the caller holds the lock.
+func (l *Ledger) leased(h *Handle) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool { return other.leased })
+}
+
+// wanted reports whether a call waits for the devices of a slot whole; the caller holds the lock.
+func (l *Ledger) wanted(h *Handle) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool {
+		return slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool { return o.Whole && !o.answered && other.pool.suits(other, o) })
+	})
+}
+
 // claimsOn are the claims on devices of a slot; the caller holds the lock.
 func (l *Ledger) claimsOn(h *Handle) (list []*claim) {
 	for _, d := range h.Devices {

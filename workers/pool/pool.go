@@ -258,7 +258,7 @@ func (p *Pool) choose(w *waiter) *Handle {
 	var best *Handle
 	var least [2]int
 	for _, h := range p.handles {
-		if h.busy || !w.Lease && calls[h.Group] >= p.open || p.ledger.claimed(h) || !p.suits(h, w) {
+		if h.busy || !w.Lease && calls[h.Group] >= p.open || w.Lease && p.ledger.wanted(h) || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
@@ -358,7 +358,7 @@ func (p *Pool) Leasable(group string) int {
 	defer p.ledger.mu.Unlock()
 	n := 0
 	for _, h := range p.handles {
-		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && (group == "" || h.Group == group) {
+		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && !p.ledger.wanted(h) && (group == "" || h.Group == group) {
 			n++
 		}
 	}
