@@ -179,6 +179,7 @@ func (s *stage) rounds(ctx context.Context) error {
 
 // turn runs a piece and sizes the next one by it.
 func (m *measured) turn(ctx context.Context, b *bench) error {
+	began := time.Now()
 	one, err := m.piece(ctx, m.items)
 	if err != nil {
 		return err
@@ -187,7 +188,8 @@ func (m *measured) turn(ctx context.Context, b *bench) error {
 	if one.rate > 0 {
 		m.size(b, one.rate/float64(m.clients))
 	} else {
-		m.items = min(4*m.items, mostItems)
+		// The slots hardly worked side by side. A longer piece helps, but none that takes far longer than it should.
+		m.items = min(int(max(1, min(4, 4*piece.Seconds()/time.Since(began).Seconds()))*float64(m.items)), mostItems)
 	}
 	return nil
 }

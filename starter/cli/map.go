@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -208,6 +211,10 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	if errors.Is(err, errInterrupted) && !f.local {
 		return false, a.detached(h)
 	}
+	if errors.Is(failed, syscall.EPIPE) {
+		a.console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
+		return false, exitError(ExitInterrupted)
+	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
 	}
@@ -230,6 +237,8 @@ var errRows = errors.New("the results could not be written")
 // stream writes the results of a running map as they come. written waits for the last of them. A write that fails ends the context.
 func stream(ctx context.Context, h *starter.Handle, out files.Output) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
+	// Without a reader the write fails, and does not end this program in the middle of its items.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error

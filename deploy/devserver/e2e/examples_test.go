@@ -76,7 +76,7 @@ func (e *example) link() {
 // sh runs a command line in a folder and returns what it printed to standard output, and its exit status.
 func (e *example) sh(dir, line string) (string, int) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-c", line)
 	var stdout, stderr programtest.Screen

@@ -50,14 +50,13 @@ func (s *shell) alone() {
 }
 
 func TestBench_Quick(t *testing.T) {
-	t.Parallel()
 	s, python := newMeasure(t)
 	workloads := "detector,light"
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		t.Log("without NumPy only light is measured")
 		workloads = "light"
 	}
-	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "2", "--pool", "cpu", "--python", python,
+	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "2", "--pool", "cpu", "--framework", "numpy", "--python", python,
 		"--json", "r.json", "--html", "r.html")
 	table := p.stdout.String()
 	type spread struct {
@@ -108,7 +107,6 @@ func TestBench_Quick(t *testing.T) {
 
 // Slots are measured under every way to share that a GPU allows. The driver and the MPS daemon are stand-ins.
 func TestBench_SharesAGPU(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		gpu  gputest.GPU
 		says []string
@@ -119,7 +117,6 @@ func TestBench_SharesAGPU(t *testing.T) {
 			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{c.gpu}})
 			s, python := newMeasure(t)
 			s.env = append(s.env, gputest.StateVariable+"="+m.File, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"))
@@ -133,7 +130,6 @@ func TestBench_SharesAGPU(t *testing.T) {
 }
 
 func TestBench_Compare(t *testing.T) {
-	t.Parallel()
 	s, python := newMeasure(t)
 	p := s.run(0, "bench", "--quick", "--compare", "--clients", "2", "--python", python, "--json", "-")
 	var report struct {
@@ -154,10 +150,8 @@ func TestBench_Compare(t *testing.T) {
 
 // Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is left, neither processes nor files.
 func TestBench_Interrupted(t *testing.T) {
-	t.Parallel()
 	for name, when := range map[string]string{"Turns": "light: 1 client", "Map": "oom: 2 clients", "Pool": "multiprocessing.Pool"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s, python := newMeasure(t)
 			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}, "Pool": {"--compare"}}[name]
 			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
@@ -190,7 +184,6 @@ func mentioning(t *testing.T, dir string) []string {
 
 // A budget ends the item that passes it and no other.
 func TestBench_OutOfMemory(t *testing.T) {
-	t.Parallel()
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		skip.Because(t, skip.NumPy, python)

@@ -56,7 +56,6 @@ func offline(t *testing.T, name string) *example {
 
 // The table has, for each way, what four tasks take by the report of bench.
 func TestOrigins_Vignette(t *testing.T) {
-	t.Parallel()
 	e := offline(t, "vignette")
 	out, rows := e.table(".venv/bin/python examples/vignette/vignette.py --quick --limit 1s --workloads medium,oom --clients 2 "+
 		"--framework numpy", "vignette.json")
@@ -92,7 +91,6 @@ func TestOrigins_Vignette(t *testing.T) {
 
 // What the vignette expects is checked only where the intervals lie apart.
 func TestOrigins_VignetteExpects(t *testing.T) {
-	t.Parallel()
 	e := offline(t, "vignette")
 	row := func(workload, way string, middle, within float64, rounds int) string {
 		spread := fmt.Sprintf(`{"median":%g,"q1":%[1]g,"q3":%[1]g,"low":%g,"high":%g,"count":%d}`, middle, middle-within, middle+within, rounds)
@@ -117,7 +115,6 @@ light: CPU does more than Persistent: no, 0.5 times
 
 // Throughput and latency are the shares that bench has found, and what it could not measure is named.
 func TestOrigins_Sharing(t *testing.T) {
-	t.Parallel()
 	e := offline(t, "sharing")
 	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --quick --limit 1s --pool cpu --workloads detector --clients 1,3 "+
 		"--framework numpy", "sharing.json")
@@ -149,7 +146,6 @@ func TestOrigins_Sharing(t *testing.T) {
 
 // The detector's scores are NumPy's, and the worker's histogram has the latency that the results tell.
 func TestOrigins_SharingLatency(t *testing.T) {
-	t.Parallel()
 	e := newExample(t, "sharing")
 	e.copy("starter/bench")
 	address := "127.0.0.1:" + freePort(t)

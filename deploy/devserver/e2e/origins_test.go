@@ -10,7 +10,6 @@ import (
 
 // The same sum comes of all four ways, and only a slot with a shard of its own holds no more than that.
 func TestOrigins_Pmap(t *testing.T) {
-	t.Parallel()
 	e := newExample(t, "pmap")
 	out, code := e.sh(e.dir, ".venv/bin/python examples/pmap/compare.py")
 	require.Zero(t, code, out)
@@ -25,14 +24,13 @@ func TestOrigins_Pmap(t *testing.T) {
 
 	// It tells when the numbers are wrong.
 	e.change("examples/pmap/pmap.py", "row**2", "row**3")
-	out, code = e.sh(e.dir, ".venv/bin/python examples/pmap/compare.py slots")
+	out, code = e.sh(e.dir, ".venv/bin/python examples/pmap/compare.py serial")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "WRONG")
 }
 
 // An operation that the first backend refuses runs on the next one with the same numbers, and two products run where they were put.
 func TestOrigins_Backends(t *testing.T) {
-	t.Parallel()
 	e := newExample(t, "backends")
 	e.env = append(e.env, goEnvironment(t)...)
 	e.build("go build -o bin/backends ./examples/backends")
@@ -59,7 +57,6 @@ func TestOrigins_Backends(t *testing.T) {
 
 // Clean-up keeps a process within its budget, which ends one without it; the losses are the same, and those of a plain run.
 func TestOrigins_Cleanup(t *testing.T) {
-	t.Parallel()
 	e := newExample(t, "cleanup")
 	e.change("examples/cleanup/gpumux.yaml", ":9465", ":"+freePort(t))
 	e.work("examples/cleanup/gpumux.yaml")

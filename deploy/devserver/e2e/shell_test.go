@@ -95,7 +95,7 @@ func (p *program) code() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		p.t.Fatalf("%v does not end\n%s", p.Args, &p.stderr)
 	}
 	return p.ProcessState.ExitCode()
