@@ -44,7 +44,7 @@ test: test-root test-server ## all tests
 # others. Vet is lint's. Without symbols the programs with the server in them link in much less time.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
 GOTEST = $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
-	--rerun-fails=1 --rerun-fails-max-failures=3 --packages ./... -- -vet=off -ldflags '-s -w' $(TESTFLAGS)
+	--rerun-fails=1 --rerun-fails-max-failures=3 --packages ./... -- -vet=off -timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
 $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
 	$(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
