@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -134,7 +133,9 @@ func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, e
 func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Future[Out] {
 	in := contract.SlotCall{Task: task, Timeout: gpumux.Duration(s.lease.o.Timeout), Attempts: s.lease.o.Attempts}
 	var err error
-	if in.Item, err = encodeItem(task, item); err == nil {
+	if in.Item, err = encodeItem(item, "put it in a file, and give its path"); err != nil {
+		err = fmt.Errorf("the item for task %s %w", task, err)
+	} else {
 		err = in.Validate()
 	}
 	if err != nil {
@@ -143,19 +144,6 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 		return Future[Out]{future}
 	}
 	return Future[Out]{s.call(ctx, in)}
-}
-
-// encodeItem is the JSON of an item for a call.
-func encodeItem(task string, item any) (json.RawMessage, error) {
-	encoded, err := json.Marshal(item)
-	if err != nil {
-		return nil, fmt.Errorf("the item for task %s is not JSON: %w", task, err)
-	}
-	if len(encoded) > largestItem {
-		return nil, fmt.Errorf("the item for task %s has %s, more than the %s that travel inline; put it in a file, and give its path",
-			task, gpumux.Size(len(encoded)), gpumux.Size(largestItem))
-	}
-	return encoded, nil
 }
 
 // Move copies a resident from one slot to another, through the memory of their hosts and the workers' store, and returns the handle of

@@ -50,13 +50,9 @@ type Result[Out any] struct {
 func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) ([]Result[Out], error) {
 	raw := make([]json.RawMessage, len(items))
 	for i := range items {
-		encoded, err := json.Marshal(items[i])
+		encoded, err := encodeItem(items[i], "put the items in a file of the store and use MapSource")
 		if err != nil {
-			return nil, invalid(fmt.Errorf("item %d of task %s is not JSON: %w", i, task, err))
-		}
-		if len(encoded) > largestItem {
-			return nil, invalid(fmt.Errorf("item %d of task %s has %s, more than the %s that travel inline; put the items "+
-				"in a file of the store and use MapSource", i, task, gpumux.Size(len(encoded)), gpumux.Size(largestItem)))
+			return nil, invalid(fmt.Errorf("item %d of task %s %w", i, task, err))
 		}
 		raw[i] = encoded
 	}
@@ -86,6 +82,18 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 
 // largestItem is the most bytes of one item that travels inline.
 const largestItem = 1 << 20
+
+// encodeItem is the JSON of an item. The error goes on behind the item's name; instead says what to do with one that is too large.
+func encodeItem(item any, instead string) (json.RawMessage, error) {
+	encoded, err := json.Marshal(item)
+	if err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	if len(encoded) > largestItem {
+		return nil, fmt.Errorf("has %s, more than the %s that travel inline; %s", gpumux.Size(len(encoded)), gpumux.Size(largestItem), instead)
+	}
+	return encoded, nil
+}
 
 // decode makes a fault of a value that does not fit Out: one odd item must not lose the others.
 func decode[Out any](r gpumux.Result) Result[Out] {

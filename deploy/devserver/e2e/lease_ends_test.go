@@ -52,12 +52,7 @@ func (h *host) beginThree(c client.Client, sleep int) client.WorkflowRun {
 // A worker that stops lets the call that runs go on to its end, and its value counts. The next one learns why the slot is lost.
 func TestLease_AWorkerThatStops(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.write("model.py", modelPy)
-	h.write("sleeps", "")
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 4}]\n"+
-		"tasks: {pid: {python: \"model.py:pid\"}, sleep: {python: \"model.py:sleep\"}}\n", h.path("store")))
-	h.server()
+	h := newLeaseHost(t, 4)
 	c := h.threeCalls()
 	w := h.worker()
 	run := h.beginThree(c, 5)

@@ -21,16 +21,26 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
+// newLeaseHost is a host with a server, whose workers have so many slots and the functions of model.py.
+func newLeaseHost(t *testing.T, slots int) *host {
+	t.Helper()
+	h := newHost(t)
+	h.write("model.py", modelPy)
+	h.write("sleeps", "")
+	tasks := ""
+	for _, name := range []string{"load", "infer", "pid", "sleep"} {
+		tasks += fmt.Sprintf("  %s: {python: \"model.py:%s\"}\n", name, name)
+	}
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks:\n%s", h.path("store"), slots, tasks))
+	h.server()
+	return h
+}
+
 // Leases on a worker that is killed end within half a minute: as a fault that says what was lost, or on another worker where they can be
 // built anew.
 func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.write("model.py", modelPy)
-	h.write("sleeps", "")
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 8}]\n"+
-		"tasks: {load: {python: \"model.py:load\"}, infer: {python: \"model.py:infer\"}, sleep: {python: \"model.py:sleep\"}}\n", h.path("store")))
-	h.server()
+	h := newLeaseHost(t, 8)
 	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
 	require.NoError(t, err)
 	defer c.Close()
