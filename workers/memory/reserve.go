@@ -53,7 +53,8 @@ func (w *watch) protectHost() (near bool) {
 	}
 	if largest != nil {
 		largest.ended = true
-		largest.over(session.Over{Held: int64(held), Left: int64(host.Free)})
+		// Left must not be 0: that would be a budget that was passed.
+		largest.over(session.Over{Held: int64(held), Left: max(1, int64(host.Free))})
 	}
 	return true
 }
