@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -29,8 +29,9 @@ $(VENV)/ready: examples/requirements.txt
 	@touch $@
 
 # What only tests import.
-$(VENV)/tests: $(VENV)/ready examples/pmap/requirements.txt
-	$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r examples/pmap/requirements.txt
+TEST_NEEDS := examples/pmap/requirements.txt clients/python/tests/requirements.txt
+$(VENV)/tests: $(VENV)/ready $(TEST_NEEDS)
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check $(TEST_NEEDS:%=-r %)
 	@touch $@
 
 venv: $(VENV)/ready ## .venv with NumPy and what else the demo and the tests use
@@ -70,6 +71,15 @@ bench: $(VENV)/ready ## benchmarks of both modules
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	cd deploy/devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
 
+# The package for Python: the module of the slots with the client beside it, and the command.
+wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
+	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
+	cp -R workers/slot/pyruntime/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
+	cd deploy/devserver && $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
+	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
+	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
+	.wheel/venv/bin/python clients/python/example.py
+
 soak: ## kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
 	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
 	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
@@ -95,4 +105,4 @@ size: ## the longest source files
 	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .kernel
+	rm -rf $(BIN) $(VENV) .demo .gpu .kernel .wheel dist

@@ -320,7 +320,7 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 
 // fit shortens a call whose results can only travel inline, so that no more items run than results fit.
 func (a *attempt) fit(spans gpumux.Runs) gpumux.Runs {
-	if a.chunk.Parts != "" {
+	if !a.ledger.onlyInline() {
 		return spans
 	}
 	a.ledger.mu.Lock()
@@ -343,7 +343,7 @@ func (a *attempt) fit(spans gpumux.Runs) gpumux.Runs {
 
 // limitSize replaces a result that is too large for the way it has to travel.
 func (a *attempt) limitSize(result gpumux.Result) gpumux.Result {
-	if n := len(result.Value); a.chunk.Parts == "" && n > largestResult {
+	if n := len(result.Value); a.ledger.onlyInline() && n > largestResult {
 		result.Value = nil
 		result.Fault = &gpumux.Fault{
 			Kind: gpumux.TaskError, Op: "run", Task: a.chunk.Task,
@@ -352,7 +352,7 @@ func (a *attempt) limitSize(result gpumux.Result) gpumux.Result {
 		}
 	}
 	a.ledger.mu.Lock()
-	if a.chunk.Parts == "" && a.ledger.bytes+result.Weight() > inlineResults {
+	if a.ledger.onlyInline() && a.ledger.bytes+result.Weight() > inlineResults {
 		a.full = true
 	}
 	a.ledger.mu.Unlock()

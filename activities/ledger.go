@@ -71,6 +71,8 @@ type ledger struct {
 	done []bool
 	// stream takes the results on their way into the store; nil where they travel inline only.
 	stream *stream
+	// direct takes the results that go nowhere else; nil in a map.
+	direct func(gpumux.Result)
 	// acknowledged is set when the server knows where the stream leads.
 	acknowledged bool
 	bytes        int
@@ -127,6 +129,9 @@ func (l *ledger) each(f func(at, index int64) bool) {
 	}
 }
 
+// onlyInline reports whether results can travel through the history alone.
+func (l *ledger) onlyInline() bool { return l.chunk.Parts == "" && l.direct == nil }
+
 // restore counts a result that an earlier attempt stored, and reports whether it is new.
 func (l *ledger) restore(index int64, kind gpumux.Kind) bool {
 	at, ok := l.at(index)
@@ -170,7 +175,10 @@ func (l *ledger) add(r gpumux.Result) {
 	inline := l.inlineLocked()
 	l.bytes += r.Weight()
 	delete(l.memo.Suspects, r.Index)
-	if l.chunk.Parts == "" || l.chunk.Inline {
+	switch {
+	case l.direct != nil:
+		l.direct(r)
+	case l.chunk.Parts == "" || l.chunk.Inline:
 		l.memo.Results = append(l.memo.Results, r)
 	}
 	if l.stream != nil {

@@ -68,3 +68,21 @@ func (c *chain) next() ([]byte, int64, error) {
 		}
 	}
 }
+
+// EachItem calls f with every item of the inputs, one after the other, each as soon as it has come. An item is valid until f returns; an
+// error of f ends the walk. Mistakes in an input are a *SourceError.
+func EachItem(inputs []Input, f func(item []byte) error) error {
+	from := &chain{inputs: inputs}
+	defer from.close()
+	err := from.openNext()
+	for err == nil {
+		var item []byte
+		if item, _, err = from.next(); err == nil {
+			err = f(item)
+		}
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}

@@ -79,7 +79,7 @@ func cutArchive(name string) (inner string, a *archive) {
 func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
 	const buffer = 256 << 10
 	plain = bufio.NewReaderSize(r, buffer)
-	head, err := plain.Peek(4)
+	head, err := peek(plain, 4)
 	if err != nil && err != io.EOF {
 		return nil, false, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -102,6 +102,15 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 			Hint: "fetch or compress it again, or name it after what it is"}
 	}
 	return plain, false, nil
+}
+
+// peek is the beginning of what there is to read, at most n bytes. It waits for the first of them alone: the rest of a pipe may come
+// late.
+func peek(r *bufio.Reader, n int) ([]byte, error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	return r.Peek(min(n, r.Buffered()))
 }
 
 // watched remembers how the stream itself failed, and what was read of it.

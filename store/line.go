@@ -41,6 +41,15 @@ func encodeLine(r gpumux.Result, block []byte) (e entry, rest []byte, err error)
 	return e, line, nil
 }
 
+// AppendLine adds a result as a line of results, without its end.
+func AppendLine(to []byte, r gpumux.Result) ([]byte, error) {
+	line, err := appendStart(to, r)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(appendEnd(appendValue(line, r.Value), r), []byte{'\n'}), nil
+}
+
 // appendStart adds what stands before the value of a result. It adds a fault as a whole.
 func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)

@@ -205,7 +205,7 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	if err != nil {
 		return nil, packed, err
 	}
-	head, err := text.Peek(10)
+	head, err := peek(text, 10)
 	if err != nil && err != io.EOF {
 		var mistake *SourceError
 		if errors.As(err, &mistake) {

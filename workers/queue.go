@@ -125,13 +125,15 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 				return guard.Examine(ctx, pl, group, fault.Kind == gpumux.DeviceLost)
 			},
 		}
-		calls := queue{name, o, func(r worker.Registry) {
-			(&activities.Pool{
-				Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
-				Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
-				Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
-			}).Register(r)
-		}}
+		runs := &activities.Pool{
+			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
+			Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
+			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
+		}
+		if group == "" {
+			w.direct[p.Name] = runs
+		}
+		calls := queue{name, o, func(r worker.Registry) { runs.Register(r) }}
 		watch := w.watchQueue(name, pl, group)
 		if pl.Leases == 0 {
 			return []queue{calls, watch}

@@ -43,6 +43,8 @@ type Options struct {
 	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
 	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
 	Codec converter.PayloadCodec
+	// Alone is for a worker without Temporal and without a store, which runs what RunDirect is given and nothing else.
+	Alone bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
 	// Version is what the worker says of itself. Default "dev".
@@ -94,6 +96,7 @@ type Worker struct {
 	recorders *activities.Recorders
 	ledger    *pool.Ledger
 	pools     []*pool.Pool
+	direct    map[string]*activities.Pool // by pool
 	memory    *memory.Enforcer
 	templates *template.Set
 	sweeper   *process.Sweeper
@@ -174,14 +177,8 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.sweeper = process.NewSweeper(w.log)
 	w.metrics = metrics.New(w.log, w.o.Version, w.health)
-	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
+	if err := w.connect(ctx); err != nil {
 		return err
-	}
-	w.recorders = activities.NewRecorders(w.store)
-	if w.client = w.o.Client; w.client == nil {
-		if err := w.dial(ctx); err != nil {
-			return err
-		}
 	}
 	if err := w.serveMetrics(); err != nil {
 		return err
@@ -192,6 +189,9 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Prove(ctx)
 	w.contact = contact.New(func(ctx context.Context) error {
+		if w.o.Alone {
+			return nil
+		}
 		_, err := w.client.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	}, contact.Uptime, w.log)
@@ -199,7 +199,11 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.shareDevices(ctx); err != nil {
 		return err
 	}
-	if err := w.serve(w.openPools(ctx, guarding, runtime)); err != nil {
+	queues := w.openPools(ctx, guarding, runtime)
+	if w.o.Alone {
+		return ctx.Err()
+	}
+	if err := w.serve(queues); err != nil {
 		return err
 	}
 	w.state.serving.Store(true)
@@ -213,7 +217,7 @@ func (w *Worker) start(ctx context.Context) error {
 // openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices
 // and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
-	w.templates, w.ledger = template.NewSet(w.log), pool.NewLedger()
+	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)
 	guard.Counted = w.metrics.Cordoned
 	for _, p := range w.placements {

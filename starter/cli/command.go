@@ -39,7 +39,7 @@ not be reached or started, 130 interrupted.`,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
-		a.mapCommand(), a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(), a.resultsCommand(),
+		a.mapCommand(), a.runCommand(), a.streamCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(), a.resultsCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(), a.localCommand(),
 	} {
 		c.GroupID = "map"

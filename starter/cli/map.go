@@ -204,7 +204,7 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	if out.Path == "" && !f.valueOnly() && h.Running() {
-		within, written = stream(ctx, h, out)
+		within, written = a.stream(ctx, h, out, f.unordered)
 	}
 	end, err := a.follow(within, conn, h, ladder)
 	streamed, failed := written()
@@ -234,17 +234,26 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 // errRows is the cause of a context that a failed write of results ended.
 var errRows = errors.New("the results could not be written")
 
-// stream writes the results of a running map as they come. written waits for the last of them. A write that fails ends the context.
-func stream(ctx context.Context, h *starter.Handle, out files.Output) (within context.Context, written func() (*starter.Causes, error)) {
+// stream writes the results of a running map as they come. written waits for the last of them. A write that fails, or would because
+// nobody reads any more, ends the context.
+func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
+	within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	// Without a reader the write fails, and does not end this program in the middle of its items.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if pipe, ok := a.Stdout.(*os.File); ok {
+		go func() {
+			if files.Abandoned(within, pipe) {
+				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
+			}
+		}()
+	}
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = out.Write(within, h.FollowLines(within, starter.FollowOptions{}))
+		causes, err = out.Write(within, h.FollowLines(within, starter.FollowOptions{Unordered: unordered}))
 		// A map that does not complete says so itself.
 		if err != nil && !errors.As(err, new(*starter.MapFailed)) && !errors.As(err, new(*starter.Canceled)) && !errors.As(err, new(*starter.Terminated)) {
 			stop(errRows)

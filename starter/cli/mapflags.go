@@ -43,6 +43,8 @@ type mapFlags struct {
 	detach        bool
 	retry         bool
 	json, quiet   bool
+	// unordered writes each result to standard output as soon as it is there.
+	unordered bool
 }
 
 // taskFlags say where and how a task runs; `map` and `run` share them.
@@ -71,22 +73,28 @@ type localFlags struct {
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
+	const local = "with --local: "
 	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
 	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it, or with --local also its number")
 	flags.DurationVar(&f.patience, "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
-	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
-	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
-	flags.Func("slots", "with --local: "+slotsUsage, f.parseSlots)
-	flags.StringSliceVar(&f.devices, "devices", nil, "with --local: the GPUs to use, such as 0,2 (default all); "+devicesUsage)
-	flags.StringVar(&f.memory, "memory", "", "with --local: memory budget of a slot, such as 8GiB")
-	flags.StringVar(&f.sharing, "sharing", "", "with --local: "+sharingUsage)
-	flags.StringVar(&f.data, "data", "", "with --local: folder of the state (default below ~/.local/state/gpumux/local)")
-	flags.StringVar(&f.python, "python", "", "with --local: the Python to use (default python3)")
-	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "with --local: variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
+	f.registerHere(flags, local)
+}
+
+// registerHere registers the flags of what runs in slots of this process; local stands before the help of those that need --local.
+func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
+	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
+	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	flags.Func("slots", local+slotsUsage, f.parseSlots)
+	flags.StringSliceVar(&f.devices, "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringVar(&f.memory, "memory", "", local+"memory budget of a slot, such as 8GiB")
+	flags.StringVar(&f.sharing, "sharing", "", local+sharingUsage)
+	flags.StringVar(&f.python, "python", "", local+"the Python to use (default python3)")
+	flags.StringSliceVar(&f.passEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
 	flags.StringVar(&f.output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
-	flags.StringVar(&f.fresh, "fresh", "", "with --local: fork (default) or spawn a new interpreter for every item of mode fresh")
+	flags.StringVar(&f.fresh, "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
 // devicesUsage is the help of --devices.
@@ -116,6 +124,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.IntVar(&f.window, "window", 0, "chunks in flight (default: learnt)")
 	flags.IntVar(&f.priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
 	flags.StringVar(&f.fairness, "fairness-key", "", "maps of one key share the pools with those of other keys")
+	flags.BoolVar(&f.unordered, "unordered", false, "with --out -: each result as soon as it is there, in any order")
 	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
@@ -238,6 +247,9 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	}
 	if f.detach && changed("out") {
 		m.add("--out does not go with --detach; fetch the results later with `gpumux results`")
+	}
+	if f.unordered && f.out != "-" {
+		m.add("--unordered goes with --out -; a file of results is in order")
 	}
 	if f.noWait && f.local {
 		m.add("--no-wait does not go with --local, which brings its own worker")

@@ -132,7 +132,7 @@ func storeIn(data string) string {
 
 // Remove deletes the folder, which no process may be using. Finished items of the map that were not delivered are lost.
 func (s State) Remove() error {
-	hold, err := holdFolder(s.Path, s.ID)
+	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
 		return &Unavailable{err}
 	}

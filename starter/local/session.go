@@ -115,7 +115,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 		}
 	}()
 	if owner != "" {
-		if s.hold, err = holdFolder(s.Data, owner); err != nil {
+		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
 			return nil, &Unavailable{err}
 		}
 	}
@@ -232,6 +232,7 @@ func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
 // Close stops worker and server, and lets go of the folder. When ctx ends it leaves them to die with the process, which loses nothing
 // that is stored.
 func (s *Session) Close(ctx context.Context) {
+	s.hold.leave()
 	s.end(nil)
 	if s.worker != nil {
 		if err := s.worker.Stop(ctx); err != nil && ctx.Err() == nil {

@@ -74,16 +74,32 @@ func (s Source) Read(ctx context.Context) (Items, error) {
 	case s.Glob != "":
 		return globItems(ctx, s.Glob)
 	}
-	var inputs []store.Input
-	var labels []string
+	inputs, labels, err := s.inputs(ctx)
+	if err != nil {
+		return Items{}, err
+	}
+	return spool(inputs, strings.Join(labels, ", "))
+}
+
+// Each calls f with every item of In as it comes.
+func (s Source) Each(ctx context.Context, f func(item []byte) error) error {
+	inputs, _, err := s.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	return store.EachItem(inputs, f)
+}
+
+// inputs are those of In, each with what people call it.
+func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []string, err error) {
 	for _, in := range s.In {
 		input, label, err := s.input(ctx, in)
 		if err != nil {
-			return Items{}, err
+			return nil, nil, err
 		}
 		inputs, labels = append(inputs, input), append(labels, label)
 	}
-	return spool(inputs, strings.Join(labels, ", "))
+	return inputs, labels, nil
 }
 
 // input finds out what one --in names. It is opened when it is read.

@@ -1,7 +1,7 @@
 """What a task may use of gpumux: batch, resident, slot, progress, keep and drop. A task needs none of them.
 
 Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
-slot() knows nothing and progress() does nothing.
+slot() knows nothing and progress() does nothing. There the client is part of the package too: map and the like.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import threading as _threading
 from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional, TypeVar
 
 if TYPE_CHECKING:
+    from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map
     from .handle import Handle
 
 __all__ = ["Slot", "batch", "drop", "keep", "progress", "resident", "slot"]
+_CLIENT = ("BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map")
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -38,6 +40,19 @@ _report: Optional[Callable[[bytes], None]] = None
 _residents: dict[Hashable, Any] = {}
 _locks: dict[Hashable, Any] = {}
 _guard = _threading.Lock()
+
+
+def __getattr__(name: str) -> Any:
+    """The client's names. A slot has no client: the worker's own runtime is without it."""
+    if name not in _CLIENT:
+        raise AttributeError(f"module 'gpumux' has no attribute {name!r}")
+    try:
+        from . import client
+    except ImportError:
+        raise AttributeError(
+            f"gpumux.{name} is not for tasks: where the file of a task maps by itself, put that under `if __name__ == \"__main__\":`"
+        ) from None
+    return getattr(client, name)
 
 
 def slot() -> Slot:

@@ -1,0 +1,64 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// Direct asks for items outside of any map. Nothing of them is stored.
+type Direct struct {
+	Task string
+	// Mode, Timeout and Attempts override the task's own; zero keeps them.
+	Mode     gpumux.Mode
+	Timeout  time.Duration
+	Attempts int
+	Items    []json.RawMessage
+	// Done takes each result, in order and before RunDirect returns. Its index is the position in Items.
+	Done func(gpumux.Result)
+}
+
+// Pauses before items are tried again that no item is to blame for.
+const (
+	firstPause = 100 * time.Millisecond
+	mostPause  = 10 * time.Second
+)
+
+// RunDirect runs items in slots without Temporal. A fault means what it means in a map's chunk, and its retries are made here. An error,
+// which is a *gpumux.Fault where it is not ctx's cause, leaves items without a result.
+func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
+	chunk := contract.Chunk{Task: in.Task, Mode: in.Mode, Timeout: gpumux.Duration(in.Timeout), Attempts: in.Attempts, Items: in.Items}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
+	a.ledger = newLedger(chunk, gpumux.Runs{{End: int64(len(in.Items))}}, memo{})
+	a.ledger.direct = in.Done
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		err := a.runItems()
+		var again *temporal.ApplicationError
+		if !errors.As(err, &again) {
+			return err
+		}
+		if again.NonRetryable() {
+			var fault gpumux.Fault
+			if again.Details(&fault) != nil {
+				return err
+			}
+			return &fault
+		}
+		wait := pause
+		if again.NextRetryDelay() > 0 {
+			wait, pause = again.NextRetryDelay(), firstPause/2
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("%w", context.Cause(ctx))
+		}
+	}
+}

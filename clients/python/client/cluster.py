@@ -1,0 +1,85 @@
+"""Maps tasks on the workers of a Temporal server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any, Iterable, NamedTuple, Optional, Union
+
+from . import binary
+from . import items as inputs
+from .fault import BadInput, Error, Unavailable
+from .options import Words, flags, seconds
+from .rows import Rows
+
+
+class Cluster(NamedTuple):
+    """The workers of one server. Where something is None, the command's own defaults hold, which Temporal's variables set."""
+
+    address: Optional[str] = None
+    """host:port of Temporal."""
+    namespace: Optional[str] = None
+    store: Optional[str] = None
+    """The workers' store, such as s3://bucket/gpumux."""
+    keys: Optional[str] = None
+    """The key file, or folder of them, that payloads and the store are encrypted with."""
+
+    def map(
+        self,
+        task: str,
+        items: Optional[Iterable[Any]] = None,
+        *,
+        source: Union[str, "os.PathLike[str]", None] = None,
+        pool: Optional[Words] = None,
+        mode: Optional[str] = None,
+        timeout: Optional[float] = None,
+        attempts: Optional[int] = None,
+        fail_fast: bool = False,
+        chunk: Optional[int] = None,
+        priority: Optional[int] = None,
+        fairness_key: Optional[str] = None,
+        no_wait: bool = False,
+        id: Optional[str] = None,
+        retry: bool = False,
+        ordered: bool = True,
+        raise_faults: bool = False,
+        progress: Optional[bool] = None,
+    ) -> Rows:
+        """Run a task that the workers know over items, or over a source in their store, and give a Result for each as they come.
+
+        The map is the server's: it goes on when this program ends, and the same call, or one with the same id, takes it up again.
+        Closing the results leaves it running; cancel(id) stops it. See gpumux.map for what the options share with it.
+        """
+        if (items is None) == (source is None):
+            raise TypeError("give either items, or source= with a file or a URL")
+        over, feed, total = inputs.given(items, source)
+        arguments = [
+            "map", task, "--out", "-", *self._flags(),
+            *flags(
+                pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts, fail_fast=fail_fast, chunk=chunk, priority=priority,
+                fairness_key=fairness_key, no_wait=no_wait, id=id, retry=retry, unordered=not ordered,
+            ),
+        ]
+        return Rows([*arguments, *over], feed, total=total, show=progress, raise_faults=raise_faults)
+
+    def results(self, id: str, *, ordered: bool = True, raise_faults: bool = False, progress: Optional[bool] = None) -> Rows:
+        """The results of a map, as they come while it runs."""
+        arguments = ["results", id, "--follow", *self._flags(), *flags(unordered=not ordered)]
+        return Rows(arguments, None, show=progress, raise_faults=raise_faults)
+
+    def cancel(self, id: str) -> None:
+        """Stop a map. What has finished is kept, and the same map started again goes on."""
+        arguments = [binary.find(), "cancel", id, *flags(address=self.address, namespace=self.namespace, keys=self.keys)]
+        ended = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if ended.returncode != 0:
+            raise {2: BadInput, 3: Unavailable}.get(ended.returncode, Error)(ended.stderr.strip())
+
+    def _flags(self) -> list[str]:
+        return flags(address=self.address, namespace=self.namespace, store=self.store, keys=self.keys)
+
+
+def connect(
+    address: Optional[str] = None, *, namespace: Optional[str] = None, store: Optional[str] = None, keys: Optional[str] = None
+) -> Cluster:
+    """The workers of the Temporal server at address, by default that of TEMPORAL_ADDRESS. Nothing is sent until something is asked."""
+    return Cluster(address, namespace, store, keys)

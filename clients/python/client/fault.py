@@ -1,0 +1,53 @@
+"""What an item or a map came to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+
+class Fault(Exception):
+    """Why an item failed: what happened, where, and what to do next."""
+
+    def __init__(self, fields: dict) -> None:
+        super().__init__(fields)
+        self.kind: str = fields.get("kind", "")
+        """device_oom, budget, host_oom, crash, timeout, device_lost, task_error, bad_input, canceled or slot_lost."""
+        self.message: str = fields.get("message", "")
+        """What happened in one line, in the framework's own words where there are any."""
+        self.raised: Optional[str] = fields.get("class")
+        """The name of the exception's class, such as ValueError or torch.OutOfMemoryError."""
+        self.traceback: Optional[str] = fields.get("traceback")
+        self.hint: Optional[str] = fields.get("hint")
+        self.attempts: int = fields.get("attempts", 0)
+        """How often the item was tried."""
+        self.fields: dict = fields
+        """All that is known, as in the results of the command line."""
+
+    def __str__(self) -> str:
+        text = f"{self.kind}: {self.raised}: {self.message}" if self.raised else f"{self.kind}: {self.message}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class Result(NamedTuple):
+    """What an item came to: a value, or a fault."""
+
+    index: int
+    """The item's position among the items."""
+    value: Any = None
+    fault: Optional[Fault] = None
+
+
+class Error(RuntimeError):
+    """A map that did not run, or not to its end. Its text is what the command said."""
+
+
+class BadInput(Error, ValueError):
+    """What was asked for cannot be done; nothing was started."""
+
+
+class Unavailable(Error):
+    """Something needed could not be reached or started."""
+
+
+class MapFailed(Error):
+    """The map failed as a whole; the results of the items that finished are kept."""

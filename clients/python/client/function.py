@@ -1,0 +1,153 @@
+"""Names a function for the command: by its module, or by value."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import inspect
+import os
+import site
+import sys
+import types
+from typing import Any, Callable, NamedTuple, Optional
+
+from .fault import BadInput
+
+
+class Named(NamedTuple):
+    """A function as a task."""
+
+    task: str
+    """file.py:function or module:function."""
+    path: Optional[str] = None
+    """A folder that its module is imported from, where the task process does not look by itself."""
+    made: Optional[str] = None
+    """The file that was written for it."""
+
+
+def name(function: Any, state: str) -> Named:
+    """The task of a function. One that no import finds, such as a notebook's, is written to a file below state."""
+    if isinstance(function, str):
+        return Named(function)
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function; give one, or its name as 'file.py:function'")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    qualified = getattr(function, "__qualname__", "")
+    if module is None or "<" in qualified or _found(module, qualified) is not function:
+        return _written(function, state)
+    file = getattr(module, "__file__", None)
+    if module.__name__ == "__main__":
+        if file is None or not _guarded(file):
+            return _written(function, state)
+        return Named(f"{os.path.abspath(file)}:{qualified}")
+    if file is None or not file.endswith(".py"):
+        return Named(f"{module.__name__}:{qualified}")
+    if "." not in module.__name__ and not hasattr(module, "__path__") and not _installed(file):
+        return Named(f"{os.path.abspath(file)}:{qualified}")
+    return Named(f"{module.__name__}:{qualified}", None if _installed(file) else _root(module.__name__, file))
+
+
+def state() -> str:
+    """Where functions are written that no import finds."""
+    root = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(root, "gpumux", "functions")
+
+
+def paths() -> list[str]:
+    """The folders of this program's own modules."""
+    return [os.path.abspath(path) for path in sys.path if os.path.isdir(path or ".") and not _installed(os.path.join(path, "x"))]
+
+
+def _found(module: types.ModuleType, qualified: str) -> Any:
+    found: Any = module
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _installed(file: str) -> bool:
+    folders = [*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)]
+    return any(file.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+def _root(module: str, file: str) -> str:
+    """The folder that a package lies in."""
+    levels = module.count(".") + (os.path.basename(file) == "__init__.py")
+    folder = os.path.dirname(os.path.abspath(file))
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _guarded(file: str) -> bool:
+    """Whether the statement of the script that runs now is under `if __name__ == "__main__"`, so that the script can be imported."""
+    frame, line = inspect.currentframe(), 0
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            line = frame.f_lineno
+        frame = frame.f_back
+    try:
+        with open(file, "rb") as text:
+            tree = ast.parse(text.read())
+    except (OSError, SyntaxError):
+        return False
+    return any(
+        isinstance(node, ast.If) and "__name__" in ast.dump(node.test) and node.lineno <= line <= (node.end_lineno or 0)
+        for node in tree.body
+    )
+
+
+_TEMPLATE = '''"""{name} of {where}, as it was when it was given to gpumux."""
+import base64, pickle, sys
+
+sys.path += [path for path in {paths!r} if path not in sys.path]
+{name} = pickle.loads(base64.b64decode("{pickled}"))
+'''
+
+
+def _written(function: Callable[..., Any], state: str) -> Named:
+    """A task file with the function pickled. The same function makes the same file, so that its map is found again."""
+    pickled = base64.b64encode(_pickle(function)).decode()
+    title = getattr(function, "__name__", "") or type(function).__name__
+    title = title if title.isidentifier() else "function"
+    text = _TEMPLATE.format(
+        name=title, where=getattr(function, "__module__", None) or "a program", pickled=pickled,
+        paths=paths(),
+    )
+    folder = os.path.join(state, hashlib.sha256(text.encode()).hexdigest()[:16])
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    file = os.path.join(folder, f"{title}.py")
+    new = f"{file}.{os.getpid()}"
+    with open(new, "w", encoding="utf-8") as out:
+        out.write(text)
+    os.replace(new, file)
+    return Named(f"{file}:{title}", None, file)
+
+
+def _pickle(function: Callable[..., Any]) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        where = "a notebook, another function or a lambda"
+        raise BadInput(
+            f"{getattr(function, '__qualname__', function)!s} is of {where}, or of a script that maps without `if __name__ == \"__main__\":`, "
+            "so a task process cannot import it: pip install cloudpickle, or put it into a file of its own"
+        ) from None
+    from io import BytesIO
+
+    class Pickler(cloudpickle.CloudPickler):
+        dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
+            {types.CodeType: lambda code: cloudpickle.CloudPickler.dispatch_table[types.CodeType](_steady(code))}
+        )
+
+    out = BytesIO()
+    Pickler(out, protocol=4).dump(function)
+    return out.getvalue()
+
+
+def _steady(code: types.CodeType) -> types.CodeType:
+    """Code without the name that a notebook gives a cell's file, which another kernel gives anew."""
+    if os.path.isfile(code.co_filename) and "ipykernel_" not in code.co_filename:
+        return code
+    return code.replace(co_filename="<notebook>")

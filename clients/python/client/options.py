@@ -1,0 +1,32 @@
+"""Turns what Python callers say into the flags of the command, which checks them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Sequence, Union
+
+Memory = Union[int, str]
+Words = Union[str, Sequence[str]]
+
+
+def flags(**values: Any) -> list[str]:
+    """A flag for each value that was given: True is the flag alone, several words become one with commas."""
+    found: list[str] = []
+    for name, value in values.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            found.append(flag)
+        elif isinstance(value, (list, tuple)):
+            found += [flag, ",".join(str(each) for each in value)] if value else []
+        else:
+            found += [flag, os.fspath(value) if hasattr(value, "__fspath__") else str(value)]
+    return found
+
+
+def seconds(time: Optional[float]) -> Optional[str]:
+    """A time of so many seconds as the command reads it."""
+    if time is None or isinstance(time, str):
+        return time
+    return f"{time:f}s"

@@ -1,0 +1,35 @@
+"""Builds the wheel from what `make wheel` has put beside this file: the command, and the package in src."""
+
+import os
+import re
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class Wheel(bdist_wheel):
+    """A wheel for any Python on this platform, since it has a program in it."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self) -> tuple:
+        return "py3", "none", super().get_tag()[2]
+
+
+def version(said: str) -> str:
+    """What git says of a release is its version; any other commit is a local version."""
+    if re.fullmatch(r"v?\d+(\.\d+)*", said):
+        return said.lstrip("v")
+    return "0+" + re.sub(r"[^a-zA-Z0-9]+", ".", said).strip(".")
+
+
+setup(
+    version=version(os.environ.get("GPUMUX_VERSION", "dev")),
+    package_dir={"": "src"},
+    packages=["gpumux", "gpumux.client"],
+    package_data={"gpumux": ["py.typed"]},
+    data_files=[("bin", ["bin/gpumux"])],
+    cmdclass={"bdist_wheel": Wheel},
+)

@@ -1,0 +1,51 @@
+"""Functions that the tests map, of a module that slots import."""
+
+import os
+import time
+
+
+def double(x):
+    return x * 2
+
+
+def field(row):
+    return row["a"] + row["b"]
+
+
+def picky(x):
+    if x == 3:
+        raise ValueError("not three")
+    return x
+
+
+def once(item):
+    """Leaves a mark for each run."""
+    folder, n = item
+    with open(os.path.join(folder, str(n)), "a") as marks:
+        marks.write("x")
+    time.sleep(0.02)
+    return n
+
+
+def await_file(path):
+    """Runs until path is there."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return "came"
+
+
+def pid(_):
+    return os.getpid()
+
+
+def die(_):
+    os._exit(9)
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+def move(point, by=1):
+    return Point(point.x + by)

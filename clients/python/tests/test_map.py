@@ -1,0 +1,152 @@
+import asyncio
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+import gpumux
+
+from . import tasks
+
+
+def values(results):
+    return [result.value for result in results]
+
+
+class Map(unittest.TestCase):
+    def setUp(self):
+        state = tempfile.TemporaryDirectory()
+        self.addCleanup(state.cleanup)
+        before = os.environ.get("XDG_STATE_HOME")
+        os.environ["XDG_STATE_HOME"] = self.state = state.name
+        self.addCleanup(lambda: os.environ.pop("XDG_STATE_HOME") if before is None else os.environ.update(XDG_STATE_HOME=before))
+
+    def test_items_of_every_kind(self):
+        import numpy
+
+        for items, want in (
+            ([1, 2, 3], [2, 4, 6]),
+            ((n for n in (1, 2)), [2, 4]),
+            (range(5, 8), [10, 12, 14]),
+            (numpy.array([1.5, 2.5]), [3.0, 5.0]),
+            ([], []),
+        ):
+            results = list(gpumux.map(tasks.double, items, slots=1))
+            self.assertEqual([result.index for result in results], list(range(len(want))))
+            self.assertEqual(values(results), want)
+        self.assertEqual(values(gpumux.map(tasks.double, numpy.array([[1, 2], [3, 4]]), slots=1)), [[1, 2, 1, 2], [3, 4, 3, 4]])
+        self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "local")), [], "nothing is left of what was given")
+
+    def test_rows_of_tables(self):
+        import pandas
+        import pyarrow
+
+        columns = {"a": [1, 2], "b": [10, 20]}
+        for table in (pandas.DataFrame(columns), pyarrow.table(columns)):
+            self.assertEqual(values(gpumux.map(tasks.field, table, slots=1)), [11, 22])
+
+    def test_a_source(self):
+        source = pathlib.Path(self.state, "items.csv")
+        source.write_text("a,b\n1,2\n3,4\n")
+        self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, 7])
+
+    def test_faults_are_results(self):
+        results = list(gpumux.map(tasks.picky, range(5), slots=1))
+        fault = results[3].fault
+        self.assertEqual(values(results), [0, 1, 2, None, 4])
+        self.assertEqual((fault.kind, fault.raised, fault.message, fault.attempts), ("task_error", "ValueError", "not three", 1))
+        self.assertIn("in picky", fault.traceback)
+        with self.assertRaisesRegex(gpumux.Fault, "not three"):
+            for result in gpumux.map(tasks.picky, range(5), slots=1, raise_faults=True):
+                self.assertLess(result.index, 3)
+
+    def test_functions_that_no_import_finds(self):
+        def triple(x):
+            return x * factor
+
+        factor = 3
+        self.assertEqual(values(gpumux.map(triple, [1, 2], slots=1)), [3, 6])
+        self.assertEqual(values(gpumux.map(lambda x: -x, [1], slots=1)), [-1])
+        self.assertEqual(values(gpumux.map("math:sqrt", [4.0], slots=1)), [2.0])
+        self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "functions")), [])
+
+    def test_mistakes(self):
+        with self.assertRaisesRegex(gpumux.BadInput, "--memory"):
+            list(gpumux.map(tasks.double, [1], memory="much"))
+        with self.assertRaisesRegex(TypeError, "source="):
+            gpumux.map(tasks.double, "items.jsonl")
+        with self.assertRaisesRegex(TypeError, r"items\[1\] is a object"):
+            list(gpumux.map(tasks.double, [1, object()], slots=1))
+        with self.assertRaisesRegex(gpumux.BadInput, "no_such"):
+            list(gpumux.map(tasks.__file__ + ":no_such", [1], slots=1))
+
+        def failing():
+            yield 1
+            raise KeyError("the generator's own")
+
+        with self.assertRaisesRegex(KeyError, "own"):
+            list(gpumux.map(tasks.double, failing(), slots=1))
+
+    def test_async(self):
+        async def run():
+            return [result.value async for result in gpumux.map(tasks.double, [1, 2], slots=1)]
+
+        self.assertEqual(asyncio.run(run()), [2, 4])
+
+    def test_unordered(self):
+        path = os.path.join(self.state, "now")
+        with gpumux.map(tasks.await_file, [path, __file__], slots=2, chunk=1, ordered=False) as results:
+            self.assertEqual(next(results).index, 1)
+            pathlib.Path(path).touch()
+            self.assertEqual(next(results).index, 0)
+
+    def test_closing_keeps_what_finished(self):
+        items = [[self.state, n] for n in range(60)]
+        for result in gpumux.map(tasks.once, items, slots=2, chunk=1):
+            if result.index == 10:
+                break
+        self.assertEqual(values(gpumux.map(tasks.once, items, slots=2, chunk=1)), list(range(60)))
+        ran = [len(pathlib.Path(self.state, str(n)).read_text()) for n in range(60)]
+        self.assertEqual(ran[:11], [1] * 11)
+
+    def test_killed(self):
+        """A script that is killed leaves nothing running, and goes on."""
+        script = pathlib.Path(self.state, "script.py")
+        script.write_text(textwrap.dedent(f"""
+            import sys
+            sys.path.insert(0, {str(pathlib.Path(__file__).parent.parent)!r})
+            import gpumux
+            from tests import tasks
+            for result in gpumux.map(tasks.once, [[{self.state!r}, n] for n in range(150)], slots=2, chunk=1):
+                print(result.value, flush=True)
+        """))
+        with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as first:
+            for line in first.stdout:
+                if line == "20\n":
+                    break
+            first.send_signal(signal.SIGKILL)
+        second = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(second.stdout.split(), [str(n) for n in range(150)])
+        ran = [len(pathlib.Path(self.state, str(n)).read_text()) for n in range(150)]
+        self.assertEqual(ran[:21], [1] * 21)
+        while any(self.state in text for text in _environments()):
+            time.sleep(0.05)
+
+
+def _environments():
+    """The environments of all processes but this one, which say where their state lies."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        if process.name != str(os.getpid()):
+            try:
+                yield (process / "environ").read_text(errors="replace")
+            except OSError:
+                pass
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+import json
+import pathlib
+import tempfile
+import unittest
+
+import nbclient
+import nbformat
+from nbclient.exceptions import DeadKernelError
+
+FUNCTION = """
+import pathlib, time
+factor = 3
+
+def triple(item):
+    folder, n = item
+    with open(pathlib.Path(folder, str(n)), "a") as marks:
+        marks.write("x")
+    time.sleep(0.02)
+    return n * factor
+"""
+
+MAP = """
+import gpumux, json, os, signal
+found = []
+for result in gpumux.map(triple, [[{folder!r}, n] for n in range(100)], slots=2, chunk=1):
+    found.append(result.value)
+    if result.index == {dies}:
+        os.kill(os.getpid(), signal.SIGKILL)
+print(json.dumps(found))
+"""
+
+
+class Notebook(unittest.TestCase):
+    def test_a_killed_kernel(self):
+        """The kernel is killed in the middle. The same cells in a new one go on where it was."""
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(DeadKernelError):
+                run(FUNCTION, MAP.format(folder=folder, dies=20))
+            cells = run(FUNCTION, MAP.format(folder=folder, dies=-1))
+            printed = [output.text for output in cells[-1].outputs if output.get("name") == "stdout"]
+            self.assertEqual(json.loads(printed[-1]), [3 * n for n in range(100)])
+            ran = [len(pathlib.Path(folder, str(n)).read_text()) for n in range(100)]
+            self.assertEqual(ran[:21], [1] * 21)
+
+
+def run(*cells):
+    """The cells after they ran in a kernel of their own."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    return nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute().cells

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/local"
+)
+
+func (a *app) streamCommand() *cobra.Command {
+	f := &mapFlags{taskFlags: taskFlags{localFlags: localFlags{local: true}}}
+	c := &cobra.Command{
+		Use:   "stream TASK",
+		Short: "Run a task over items as they come, without a server",
+		Long: `Run a task over the items of standard input, or of files, as they come, and write one result per item, in
+order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may never end. TASK is file.py:function or
+module:function, or a command after --, as for map --local.
+
+Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
+command ends is lost, and given again it begins with the first item. It needs no server and starts at once.`,
+		Example: `  tail -f texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
+  gpumux stream score.py:score --slots 2 --memory 8GiB --unordered < items.jsonl
+  ls *.png | gpumux stream --lines --output text -- identify {}`,
+		Args: cobra.ArbitraryArgs,
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&f.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
+	flags.BoolVar(&f.lines, "lines", false, "every line of text is an item, a string")
+	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
+	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
+	flags.BoolVar(&f.unordered, "unordered", false, "each result as soon as it is there, in any order")
+	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no summary")
+	flags.StringSliceVar(&f.pools, "pool", nil, "gpu or cpu (default what the machine has)")
+	f.registerHere(flags, "")
+	c.RunE = func(c *cobra.Command, args []string) error { return a.runStream(c, args, f) }
+	return c
+}
+
+// checkStream finds every mistake in the flags.
+func (f *mapFlags) checkStream(c *cobra.Command, args []string) (task string, command []string, err error) {
+	var m mistakes
+	task, command = m.task(c, args, true)
+	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
+	f.checkInput(&m, c.Flags().Changed)
+	if len(f.pools) > 1 {
+		m.add("--pool names several pools; a stream has the slots of one")
+	}
+	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
+		m.add("--out %s is the input itself; name another file", f.out)
+	}
+	return task, command, m.err()
+}
+
+func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
+	name, command, err := f.checkStream(c, args)
+	if err != nil {
+		return err
+	}
+	a.console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.console.Above(a.Stdout), false, screen.IsTerminal(a.Stdout))
+	if err != nil {
+		return err
+	}
+	task, err := f.findTask(name, command, "")
+	if err != nil {
+		return err
+	}
+	o := a.here(true)
+	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
+	// Without a reader a write fails, and does not end this program with its items.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if pipe, ok := a.Stdout.(*os.File); ok && out.Path == "" {
+		go func() {
+			if files.Abandoned(ctx, pipe) {
+				stop(syscall.EPIPE)
+			}
+		}()
+	}
+	source := f.source(a.Stdin)
+	count := int64(0)
+	causes, err := out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
+		Items:     func(give func([]byte) error) error { return source.Each(ctx, give) },
+		Unordered: f.unordered, Mode: gpumux.Mode(f.mode), Timeout: f.timeout, Attempts: f.attempts,
+	})))
+	var fault *gpumux.Fault
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		a.console.Note("nobody reads the results any more")
+		return exitError(ExitInterrupted)
+	case errors.As(err, &fault):
+		a.console.Write([]byte(faultText(*fault)))
+		if fault.Kind == gpumux.BadInput {
+			return usage("%v", fault)
+		}
+		return err
+	case err != nil:
+		return inFlags(err)
+	}
+	return a.tellStream(count, causes)
+}
+
+// tellStream says what a stream came to.
+func (a *app) tellStream(count int64, causes starter.Causes) error {
+	failed := causes.Others
+	for _, cause := range causes.Most() {
+		failed += cause.Count
+	}
+	a.console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
+	if failed == 0 {
+		return nil
+	}
+	if !a.console.Quiet {
+		printCauses(screen.Visible(a.console), "  ", failed, causes.Most())
+	}
+	return exitError(ExitFailed)
+}
+
+// counted counts the lines that are no pauses.
+func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			if len(line) > 0 {
+				*count++
+			}
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
+}

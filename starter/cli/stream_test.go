@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStream_WhatItSays(t *testing.T) {
+	lonely(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	write(t, "task.py", "def half(x): return x / 2\n")
+	write(t, "raises.py", "raise OSError('no model here')\ndef f(x): return x\n")
+	stream := func(stdin string, args ...string) outcome {
+		return runWith(t, Options{Stdin: strings.NewReader(stdin)}, append([]string{"stream"}, args...)...)
+	}
+	got := stream("2\n\"x\"\n4\n", "task.py:half", "--pool", "cpu", "--slots", "1")
+	require.Equal(t, ExitFailed, got.code)
+	lines := strings.Split(got.stdout, "\n")
+	require.Equal(t, []string{`{"index":0,"value":1.0}`, `{"index":2,"value":2.0}`}, []string{lines[0], lines[2]})
+	require.Contains(t, got.stderr, "3 items, 1 failed\n  item 1 = \"x\": task_error")
+
+	got = stream("a b\nc\n", "--lines", "--output", "text", "--", "cat")
+	require.Equal(t, outcome{ExitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
+
+	got = stream("1\n{\n", "task.py:half", "--quiet")
+	require.Equal(t, ExitUsage, got.code)
+	require.Equal(t, "{\"index\":0,\"value\":0.5}\n", got.stdout)
+	require.Contains(t, got.stderr, "standard input:2: ")
+
+	got = stream("1\n", "raises.py:f")
+	require.Equal(t, ExitUsage, got.code)
+	require.Contains(t, got.stderr, "no model here")
+	require.Contains(t, got.stderr, "traceback:")
+
+	for says, args := range map[string][]string{
+		"TASK is missing":       {},
+		"names several pools":   {"task.py:half", "--pool", "gpu,cpu"},
+		"--attempts 0":          {"task.py:half", "--attempts", "0"},
+		"unknown flag: --local": {"task.py:half", "--local"},
+	} {
+		got = stream("1\n", args...)
+		require.Equal(t, ExitUsage, got.code, says)
+		require.Contains(t, got.stderr, says)
+	}
+}

@@ -1,0 +1,240 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// StreamOptions say what Stream runs over which items.
+type StreamOptions struct {
+	// Items calls give with each item as it comes, which give copies, and returns after the last one.
+	Items func(give func(item []byte) error) error
+	// Unordered yields each result as soon as it is there. Default: in the order of the items.
+	Unordered bool
+	// Mode, Timeout and Attempts are those of gpumux.MapInput.
+	Mode     gpumux.Mode
+	Timeout  time.Duration
+	Attempts int
+}
+
+const (
+	// mostAhead bounds what is read and not yet yielded, in bytes. An item counts at least leastWeight, for its result.
+	mostAhead   = 64 << 20
+	leastWeight = 16 << 10
+	// share is the time for which one slot takes items ahead of others, mostShare the most of them.
+	share     = 50 * time.Millisecond
+	mostShare = 256
+)
+
+// Stream runs Options.Task over items as they come, in the slots of the first of Options.Pools, and yields the results as lines of JSON
+// like those of starter.Handle.FollowLines. It needs no server and keeps nothing: what was not yielded when it ends is lost. An error of
+// Items comes after the results of the items before it.
+func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		enough := false
+		err := stream(ctx, o, in, func(line []byte) bool {
+			enough = !yield(line, nil)
+			return !enough
+		})
+		if err != nil && !enough {
+			yield(nil, err)
+		}
+	}
+}
+
+func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
+	o.fill(in.Mode)
+	_, conf, err := (&Session{o: o}).configure(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := workers.New(conf, workers.Options{Alone: true, Version: o.Version, Log: o.Log, StopTimeout: cmp.Or(o.StopTimeout, time.Second)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopped := w.Stop(context.WithoutCancel(ctx)); stopped != nil && err == nil {
+			err = unavailable("stop the slots: %w", stopped)
+		}
+	}()
+	if err := w.Start(ctx); err != nil {
+		return unavailable("start the slots: %w", err)
+	}
+	pool := w.Describe().Pools[0]
+	s := &streaming{StreamOptions: in, worker: w, pool: pool.Name, task: o.Task.Name, slots: cmp.Or(pool.MaxSlots, pool.Slots),
+		room: semaphore.NewWeighted(mostAhead), queue: make(chan streamed, mostAhead/leastWeight), lines: make(chan streamed, mostShare)}
+	return s.run(ctx, yield)
+}
+
+// streaming is one call of Stream.
+type streaming struct {
+	StreamOptions
+	worker     *workers.Worker
+	pool, task string
+	slots      int
+	room       *semaphore.Weighted
+	queue      chan streamed
+	lines      chan streamed
+	// each is how long an item took lately, in nanoseconds.
+	each atomic.Int64
+	// failed is what Items ended with.
+	failed error
+}
+
+// streamed is an item, or later the line of its result.
+type streamed struct {
+	index  int64
+	text   []byte
+	weight int64
+}
+
+func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	work, within := errgroup.WithContext(ctx)
+	work.Go(func() error { return s.read(within) })
+	for range s.slots {
+		work.Go(func() error { return s.serve(within) })
+	}
+	var err error
+	go func() {
+		err = work.Wait()
+		close(s.lines)
+	}()
+	enough := s.yieldLines(yield, stop)
+	for range s.lines { // until nothing runs any more
+	}
+	if enough {
+		return nil
+	}
+	return cmp.Or(err, s.failed)
+}
+
+// read queues the items.
+func (s *streaming) read(ctx context.Context) error {
+	defer close(s.queue)
+	var index int64
+	s.failed = s.Items(func(item []byte) error {
+		one := streamed{index, slices.Clone(item), min(leastWeight+int64(len(item)), mostAhead)}
+		if err := s.room.Acquire(ctx, one.weight); err != nil {
+			return context.Cause(ctx)
+		}
+		index++
+		s.queue <- one // it has room for as many as there can be
+		return nil
+	})
+	return context.Cause(ctx)
+}
+
+// serve runs items in one slot after the other.
+func (s *streaming) serve(ctx context.Context) error {
+	for {
+		batch := s.take(ctx)
+		if len(batch) == 0 {
+			return context.Cause(ctx)
+		}
+		items := make([]json.RawMessage, len(batch))
+		for i, one := range batch {
+			items[i] = one.text
+		}
+		began := time.Now()
+		var failed error
+		err := s.worker.RunDirect(ctx, s.pool, activities.Direct{
+			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Items: items,
+			Done: func(r gpumux.Result) {
+				one := batch[r.Index]
+				r.Index = one.index
+				line, err := store.AppendLine(nil, r)
+				if err != nil {
+					failed = err
+					return
+				}
+				select {
+				case s.lines <- streamed{one.index, line, one.weight}:
+				case <-ctx.Done():
+				}
+			},
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return fmt.Errorf("items from %d on: %w", batch[0].index, err)
+		}
+		s.each.Store(int64(time.Since(began)) / int64(len(batch)))
+	}
+}
+
+// take waits for an item, and takes those behind it that are the slot's share.
+func (s *streaming) take(ctx context.Context) (batch []streamed) {
+	select {
+	case one, ok := <-s.queue:
+		if !ok {
+			return nil
+		}
+		batch = append(batch, one)
+	case <-ctx.Done():
+		return nil
+	}
+	each := s.each.Load()
+	if each == 0 {
+		return batch
+	}
+	for range min(len(s.queue)/s.slots, int(int64(share)/each), mostShare-1) {
+		select {
+		case one, ok := <-s.queue:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, one)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// yieldLines yields what has finished until its taker has enough, which ends the rest.
+func (s *streaming) yieldLines(yield func([]byte) bool, stop func()) (enough bool) {
+	next, held := int64(0), map[int64]streamed{}
+	give := func(one streamed) bool {
+		s.room.Release(one.weight)
+		if !yield(one.text) {
+			stop()
+			enough = true
+		}
+		return !enough
+	}
+	for one := range s.lines {
+		if s.Unordered {
+			if !give(one) {
+				return true
+			}
+		} else {
+			held[one.index] = one
+			for first, ok := held[next]; ok; first, ok = held[next] {
+				delete(held, next)
+				next++
+				if !give(first) {
+					return true
+				}
+			}
+		}
+		if len(s.lines) == 0 && !yield(nil) { // a pause
+			stop()
+			return true
+		}
+	}
+	return false
+}
