@@ -75,7 +75,7 @@ bench: $(VENV)/ready ## benchmarks of both modules
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
 	cp -R workers/slot/pyruntime/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
-	cd deploy/devserver && $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
+	cd deploy/devserver && $(GO) build -ldflags '-s -w $(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
 	.wheel/venv/bin/python clients/python/example.py
