@@ -9,11 +9,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const lockName = "temporal.lock"
+const (
+	lockName = "temporal.lock"
+	// exiting is how long a process may take to end that has stopped using its folder.
+	exiting, exitCheck = time.Second, 10 * time.Millisecond
+)
 
 // folder is a data folder that only this process uses while lock is open.
 type folder struct {
@@ -42,7 +47,13 @@ func openFolder(path string) (*folder, error) {
 }
 
 func acquire(lock *os.File) error {
-	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	var err error
+	for until := time.Now().Add(exiting); ; time.Sleep(exitCheck) {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			break
+		}
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("it is in use by another server (pid %s): stop that one or choose another folder with --data", owner(lock))
 	}

@@ -102,7 +102,7 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *
 		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
 	o := a.here(true)
-	o.Data, o.Task, o.Pools, o.Headless = f.data, task, a.poolsHere(f.taskFlags), !a.console.Redraws()
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, a.poolsHere(f.taskFlags), !a.console.Redraws(), true
 	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
 		m = named
 		return a.start(ctx, s, m, f)

@@ -103,7 +103,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		return err
 	}
 	o := a.here(true)
-	o.Data, o.Task, o.Pools, o.Headless = f.data, here, a.poolsHere(f.taskFlags), true
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, a.poolsHere(f.taskFlags), true, true
 	m.Input.Task, m.Input.Ladder = here.Name, nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)

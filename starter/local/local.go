@@ -28,6 +28,9 @@ type Options struct {
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
+	// Last says that this process ends after Close. The server ends with it then, a second earlier than it could be stopped; nothing that
+	// is stored is lost.
+	Last bool
 	// Version is what the worker says of itself. Default "dev".
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.

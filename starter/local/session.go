@@ -246,7 +246,7 @@ func (s *Session) Close(ctx context.Context) {
 		}
 		_ = s.Store.Close()
 	}
-	if s.Server != nil && ctx.Err() == nil {
+	if s.Server != nil && ctx.Err() == nil && !s.o.Last {
 		if err := s.Server.Stop(); err != nil {
 			s.say("stop the server: %v", err)
 		}
@@ -256,7 +256,9 @@ func (s *Session) Close(ctx context.Context) {
 			s.say("delete %s: %v", s.Data, err)
 		}
 	}
-	s.hold.release()
+	if !s.o.Last {
+		s.hold.release()
+	}
 }
 
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
