@@ -26,10 +26,11 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/screen starter/local store workers workers/config workers/slot/launch
+starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/screen starter/cli/top starter/local store workers workers/config workers/slot/launch
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
 starter/cli/files              . starter starter/local store
 starter/cli/devices            . gpu starter/cli/screen
+starter/cli/top                . starter starter/cli/screen
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config workers/sharing

@@ -78,4 +78,25 @@ type PoolInfo struct {
 	Means   []string `json:"means,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Devices []string `json:"devices"`
+	// Seats are the slots as they are now, in order. A worker of an older release says nothing of them.
+	Seats []SlotInfo `json:"seats,omitempty"`
+}
+
+// SlotInfo is what a slot does now.
+type SlotInfo struct {
+	// Name is pool/number.
+	Name   string `json:"name"`
+	Device string `json:"device"`
+	// State is vacant, starting, ready, busy, poisoned, reclaiming, backoff or stopped.
+	State string `json:"state"`
+	// Task is what its process has loaded, PID the process. They are empty where there is none.
+	Task string `json:"task,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	// Map is the map whose items it runs, or the workflow that leases it.
+	Map string `json:"map,omitempty"`
+	// Held is what its process and that one's children hold now, of the device or, on the CPU, of the host. 0 means unknown.
+	Held Size `json:"held,omitempty"`
+	// Items is how many it has run since the worker's start, Faults how many of them failed or ended its process.
+	Items  int64 `json:"items"`
+	Faults int64 `json:"faults,omitempty"`
 }

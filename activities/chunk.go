@@ -199,7 +199,7 @@ func (a *attempt) runItems() error {
 		// Waiting for a slot or for the store does not count as time of the items.
 		var waited atomic.Int64
 		err := a.Runner.Run(ctx, Call{
-			Task: a.chunk.Task, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
+			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
 			Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
 			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
 			Done: func(result gpumux.Result) {

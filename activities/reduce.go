@@ -234,7 +234,7 @@ func (r *reducer) tree(operands []operand) ([]operand, error) {
 func (r *reducer) combine(pairs, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
+		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
 		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Peak: func(int64, int64) {},
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {

@@ -11,6 +11,8 @@ import (
 // Call asks for a task over items in one slot.
 type Call struct {
 	Task string
+	// Map is the map that the items are of, for people.
+	Map string
 	// Edition is the edition of the task's code that the items are to run with. Default: any.
 	Edition string
 	// Ran is called with the edition of a process before it runs items of the call. Nil is not called.

@@ -22,7 +22,10 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	return w.dial(ctx)
 }
 
+// Direct asks for items outside of any map.
+type Direct = activities.Direct
+
 // RunDirect runs items in a pool's slots, and waits for a slot as long as ctx lasts. See activities.Pool.RunDirect.
-func (w *Worker) RunDirect(ctx context.Context, pool string, in activities.Direct) error {
+func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
 	return w.direct[pool].RunDirect(ctx, in)
 }

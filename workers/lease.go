@@ -38,7 +38,7 @@ func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Sea
 	waiting, stop := r.within(ctx, contact)
 	defer stop()
 	var err error
-	if s.handle, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true}); err != nil {
+	if s.handle, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {
 		s.end()
 		return nil, err
 	}

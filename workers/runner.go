@@ -58,7 +58,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	ctx, cancel := r.within(ctx, held)
 	defer cancel()
 
-	h, err := r.pool.Acquire(ctx, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid})
+	h, err := r.pool.Acquire(ctx, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map})
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 		err = cmp.Or(r.contact.Check(held), err)
 	}
 	if errors.As(err, &fault) {
+		h.Faults.Add(1)
 		r.report(h, task.Name, call.Whole, fault)
 	}
 	return err
@@ -143,6 +144,7 @@ func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle
 			}
 			took.Observe(d.Busy.Seconds())
 			if d.Fault != nil {
+				h.Faults.Add(1)
 				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
 			}
 			if d.Peak > 0 && call.Peak != nil {

@@ -369,29 +369,3 @@ func (w *Worker) serveMetrics() error {
 
 // Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. Stop the worker then.
 func (w *Worker) Failed() <-chan error { return w.failed }
-
-// Describe is what the worker offers now.
-func (w *Worker) Describe() gpumux.Describe {
-	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
-		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
-	for i, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
-		if w.memory != nil {
-			info.Means = w.memory.Means(p.Name)
-		}
-		if p.Auto() {
-			info.MaxSlots = p.Most * len(p.Groups)
-			if i < len(w.pools) {
-				info.Slots = w.pools[i].Size() * len(p.Groups)
-			}
-		}
-		if i < len(w.pools) {
-			info.Busy, info.Leased, info.Leases = w.pools[i].Busy(""), w.pools[i].Leased(""), w.pools[i].Leases
-		}
-		for _, g := range p.Groups {
-			info.Devices = append(info.Devices, g.Name)
-		}
-		d.Pools = append(d.Pools, info)
-	}
-	return d
-}

@@ -45,7 +45,7 @@ not be reached or started, 130 interrupted.`,
 		c.GroupID = "map"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.workersCommand(), a.tasksCommand(), a.codecServerCommand(),
+	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.workersCommand(), a.topCommand(), a.tasksCommand(), a.codecServerCommand(),
 		a.gpusCommand(), a.doctorCommand(), a.benchCommand()} {
 		c.GroupID = "host"
 		root.AddCommand(c)

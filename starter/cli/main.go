@@ -36,6 +36,8 @@ type Options struct {
 
 // app is one run of the program. Its fields are set before the command runs.
 type app struct {
+	// terminal is standard output as it is, for what draws on it.
+	terminal io.Writer
 	Options
 	console *screen.Console
 	// ran says that the command's own code was reached.
@@ -106,6 +108,7 @@ func newApp(o Options) *app {
 	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
 	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
 	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
+	terminal := o.Stdout
 	if screen.IsTerminal(o.Stdout) {
 		// A file or a program gets what tasks returned as it is.
 		o.Stdout = screen.Visible(o.Stdout)
@@ -113,7 +116,7 @@ func newApp(o Options) *app {
 	o.Version = cmp.Or(o.Version, "development")
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
-	a := &app{Options: o, console: screen.NewConsole(o.Stderr)}
+	a := &app{Options: o, terminal: terminal, console: screen.NewConsole(o.Stderr)}
 	a.console.Complete = a.pasted
 	return a
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 )
@@ -153,7 +152,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		}
 		began := time.Now()
 		var failed error
-		err := s.worker.RunDirect(ctx, s.pool, activities.Direct{
+		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
 			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Items: items,
 			Done: func(r gpumux.Result) {
 				one := batch[r.Index]

@@ -83,3 +83,16 @@ func (p *Pool) count(group string) (slots, free int) {
 	}
 	return slots, free
 }
+
+// Each calls f with every slot, in order, and with whose call it has, "" if nobody's.
+func (p *Pool) Each(f func(h *Handle, holder string)) {
+	p.ledger.mu.Lock()
+	holders := make([]string, len(p.handles))
+	for i, h := range p.handles {
+		holders[i] = h.holder
+	}
+	p.ledger.mu.Unlock()
+	for i, h := range p.handles {
+		f(h, holders[i])
+	}
+}

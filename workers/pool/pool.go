@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -62,8 +63,11 @@ type Handle struct {
 	pool    *Pool
 	busy    bool
 	leased  bool   // busy with a lease
+	holder  string // whose call it is
 	evicted bool   // its surplus process ends
 	warm    string // the task of the last item that finished here, unless the pool has ended the process since
+	// Faults counts what items failed with, and deaths of processes.
+	Faults atomic.Int64
 	// Peak, where there is one, observes what items held.
 	Peak *Peak
 	// Model names the group's devices.
@@ -87,6 +91,8 @@ type Want struct {
 	Avoid []string
 	// Lease asks for a slot for several calls; its process ends with Release.
 	Lease bool
+	// Holder is whose call it is, for people.
+	Holder string
 }
 
 // waiter is a call that waits for a slot.
@@ -172,7 +178,7 @@ func (p *Pool) Release(h *Handle) {
 
 // release frees a slot and those beside it; the caller holds the pool's lock.
 func (h *Handle) release() {
-	h.busy, h.leased, h.evicted = false, false, false
+	h.busy, h.leased, h.evicted, h.holder = false, false, false, ""
 	for _, other := range h.Beside {
 		other.busy = false
 	}
@@ -200,7 +206,7 @@ func (p *Pool) grant() {
 			if h == nil {
 				return false
 			}
-			h.busy, h.leased = true, w.Lease
+			h.busy, h.leased, h.holder = true, w.Lease, w.Holder
 			w.give(answer{handle: h})
 			return true
 		})

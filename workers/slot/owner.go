@@ -102,7 +102,7 @@ func (s *Slot) retire(kindly bool, why string) {
 	}
 	s.process = nil
 	s.mu.Lock()
-	s.task, s.pid = "", 0
+	s.task, s.pid, s.watched = "", 0, nil
 	s.stats.Residents, s.stats.ResidentBytes = 0, 0
 	s.mu.Unlock()
 	s.enter(Vacant, why)

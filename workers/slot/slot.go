@@ -84,7 +84,9 @@ type Slot struct {
 	state State
 	task  string
 	pid   int
-	stats Stats
+	// watched follows the process's memory; nil without a process.
+	watched session.Watched
+	stats   Stats
 	// doomed is the process, by its number in stats, that Recycle ends, and why it does.
 	doomed    int64
 	doomedFor string

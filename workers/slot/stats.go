@@ -26,6 +26,8 @@ func Recycles() []string {
 type Stats struct {
 	// Processes were started; Items were finished in them, commands included.
 	Processes, Items int64
+	// Held is what the present process and its descendants hold, in bytes; 0 means unknown.
+	Held int64
 	// Trims are clean-ups between items, TrimTime what they took, Freed the bytes that they gave back.
 	Trims    int64
 	TrimTime time.Duration
@@ -43,6 +45,9 @@ func (s *Slot) Stats() Stats {
 	defer s.mu.Unlock()
 	stats := s.stats
 	stats.Recycled = maps.Clone(s.stats.Recycled)
+	if s.watched != nil {
+		stats.Held = s.watched.Held()
+	}
 	return stats
 }
 

@@ -36,7 +36,7 @@ type link struct {
 	open     []net.Conn
 }
 
-func newLink(t *testing.T, server string) *link {
+func newLink(t testing.TB, server string) *link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 )
 
 // top is the repository's top folder.
-func top(t *testing.T) string {
+func top(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../..")
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func top(t *testing.T) string {
 }
 
 // venv is the folder with the Python that has the packages of examples/requirements.txt.
-func venv(t *testing.T) string {
+func venv(t testing.TB) string {
 	t.Helper()
 	python := os.Getenv("GPUMUX_TEST_PYTHON")
 	if python == "" {

@@ -169,7 +169,7 @@ func TestBench_Interrupted(t *testing.T) {
 }
 
 // mentioning are the command lines of processes that name a folder.
-func mentioning(t *testing.T, dir string) []string {
+func mentioning(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	require.NoError(t, err)

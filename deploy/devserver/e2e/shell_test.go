@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // shell is a folder in which a person types commands.
 type shell struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 	env []string
 }
@@ -59,7 +59,7 @@ func newShell(t *testing.T) *shell {
 // program is a command that was started.
 type program struct {
 	*exec.Cmd
-	t              *testing.T
+	t              testing.TB
 	stdout, stderr programtest.Screen
 	ended          chan struct{}
 }
@@ -157,7 +157,7 @@ func (s *shell) state() []string {
 }
 
 // pidsIn are the processes whose working folder is dir.
-func pidsIn(t *testing.T, dir string) (pids []int) {
+func pidsIn(t testing.TB, dir string) (pids []int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	require.NoError(t, err)
@@ -172,7 +172,7 @@ func pidsIn(t *testing.T, dir string) (pids []int) {
 }
 
 // children are the command lines of processes whose working folder is dir.
-func children(t *testing.T, dir string) (commands []string) {
+func children(t testing.TB, dir string) (commands []string) {
 	t.Helper()
 	for _, pid := range pidsIn(t, dir) {
 		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -185,7 +185,7 @@ func children(t *testing.T, dir string) (commands []string) {
 var ports atomic.Int32
 
 // freePort is below those that the system gives to whoever asks for any, and given once: nobody takes it before it is used.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	const first, end = 16384, 32768
 	for range end - first {
