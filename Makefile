@@ -39,17 +39,19 @@ venv: $(VENV)/ready ## .venv with NumPy and what else the demo and the tests use
 demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there is one
 	@examples/digits/demo.sh
 
-test: test-root test-server ## all tests
-
 # A few tests that fail run once more, and the summary says so: the real processes and kills of the tests share a machine with
 # others. Vet is lint's. Without symbols the programs with the server in them link in much less time.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
 GOTEST = $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
-	--rerun-fails=1 --rerun-fails-max-failures=3 --packages ./... -- -vet=off -timeout 25m -ldflags '-s -w' $(TESTFLAGS)
+	--rerun-fails=1 --rerun-fails-max-failures=3 --packages ./... -- -skip '^TestLong_' -vet=off -timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
 $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
 	$(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
 	@touch $@
+
+# The two modules side by side: most of what their tests do is waiting for processes.
+test: $(VENV)/tests $(GOTESTSUM) ## all tests but the long ones, which soak has
+	$(MAKE) -j2 test-root test-server
 
 test-root: $(VENV)/tests $(GOTESTSUM)
 	$(GOTEST)
@@ -85,7 +87,9 @@ picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	cd deploy/devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./e2e
 	$(VENV)/bin/python deploy/devserver/picture.py dist/top.bytes dist/top.svg
 
-soak: ## kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
+soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
+	$(GO) test -count=1 -run '^TestLong_' ./workers/autoslots
+	cd deploy/devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./e2e ./gpucheck
 	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
 	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
 

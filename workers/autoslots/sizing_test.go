@@ -238,7 +238,7 @@ func TestSizing_AnotherTask(t *testing.T) {
 }
 
 // With real processes, whose throughput is the machine's affair, the search ends as well and every item runs once.
-func TestSizing_RealProcesses(t *testing.T) {
+func TestLong_SizingRealProcesses(t *testing.T) {
 	p := newPlant(t, 4)
 	p.work("patient", 8, p.said("patient"))
 	p.work("alone", 8, p.said("alone"))

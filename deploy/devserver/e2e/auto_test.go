@@ -19,7 +19,7 @@ import (
 
 // A pool with slots: auto begins with one slot. Under a task that only waits it grows, the map's window with it, and every item
 // runs once while slots come and go.
-func TestAuto_SlotsGrowWithTheWork(t *testing.T) {
+func TestLong_AutoSlotsGrowWithTheWork(t *testing.T) {
 	b := newBench(t, 1)
 	const items = 6000
 	dir, out := b.config.Dir, filepath.Join(b.config.Dir, "store", "out.jsonl")

@@ -106,7 +106,7 @@ func TestBench_Quick(t *testing.T) {
 }
 
 // Slots are measured under every way to share that a GPU allows. The driver and the MPS daemon are stand-ins.
-func TestBench_SharesAGPU(t *testing.T) {
+func TestLong_BenchSharesAGPU(t *testing.T) {
 	for name, c := range map[string]struct {
 		gpu  gputest.GPU
 		says []string

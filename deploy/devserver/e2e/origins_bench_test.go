@@ -55,7 +55,7 @@ func offline(t *testing.T, name string) *example {
 }
 
 // The table has, for each way, what four tasks take by the report of bench.
-func TestOrigins_Vignette(t *testing.T) {
+func TestLong_OriginsVignette(t *testing.T) {
 	e := offline(t, "vignette")
 	out, rows := e.table(".venv/bin/python examples/vignette/vignette.py --quick --limit 1s --workloads medium,oom --clients 2 "+
 		"--framework numpy", "vignette.json")
@@ -114,7 +114,7 @@ light: CPU does more than Persistent: no, 0.5 times
 }
 
 // Throughput and latency are the shares that bench has found, and what it could not measure is named.
-func TestOrigins_Sharing(t *testing.T) {
+func TestLong_OriginsSharing(t *testing.T) {
 	e := offline(t, "sharing")
 	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --quick --limit 1s --pool cpu --workloads detector --clients 1,3 "+
 		"--framework numpy", "sharing.json")
@@ -145,7 +145,7 @@ func TestOrigins_Sharing(t *testing.T) {
 }
 
 // The detector's scores are NumPy's, and the worker's histogram has the latency that the results tell.
-func TestOrigins_SharingLatency(t *testing.T) {
+func TestLong_OriginsSharingLatency(t *testing.T) {
 	e := newExample(t, "sharing")
 	e.copy("starter/bench")
 	address := "127.0.0.1:" + freePort(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // The same sum comes of all four ways, and only a slot with a shard of its own holds no more than that.
-func TestOrigins_Pmap(t *testing.T) {
+func TestLong_OriginsPmap(t *testing.T) {
 	e := newExample(t, "pmap")
 	out, code := e.sh(e.dir, ".venv/bin/python examples/pmap/compare.py")
 	require.Zero(t, code, out)
@@ -30,7 +30,7 @@ func TestOrigins_Pmap(t *testing.T) {
 }
 
 // An operation that the first backend refuses runs on the next one with the same numbers, and two products run where they were put.
-func TestOrigins_Backends(t *testing.T) {
+func TestLong_OriginsBackends(t *testing.T) {
 	e := newExample(t, "backends")
 	e.env = append(e.env, goEnvironment(t)...)
 	e.build("go build -o bin/backends ./examples/backends")
@@ -56,7 +56,7 @@ func TestOrigins_Backends(t *testing.T) {
 }
 
 // Clean-up keeps a process within its budget, which ends one without it; the losses are the same, and those of a plain run.
-func TestOrigins_Cleanup(t *testing.T) {
+func TestLong_OriginsCleanup(t *testing.T) {
 	e := newExample(t, "cleanup")
 	e.change("examples/cleanup/gpumux.yaml", ":9465", ":"+freePort(t))
 	e.work("examples/cleanup/gpumux.yaml")

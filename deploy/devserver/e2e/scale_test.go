@@ -132,7 +132,9 @@ func (s *site) starter() *starter.Starter {
 
 // Five workers come and go as they like, some of them killed: every item has one result, and only what a killed worker had
 // not stored yet ran again.
-func TestScale_WorkersJoinAndLeave(t *testing.T) { comeAndGo(t, fromSeed(t, rand.Uint64()), 20_000, 8) }
+func TestLong_ScaleWorkersJoinAndLeave(t *testing.T) {
+	comeAndGo(t, fromSeed(t, rand.Uint64()), 20_000, 8)
+}
 
 // TestSoak_WorkersJoinAndLeave is the same for some minutes.
 func TestSoak_WorkersJoinAndLeave(t *testing.T) { comeAndGo(t, soaking(t), 200_000, 80) }

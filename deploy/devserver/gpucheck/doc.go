@@ -5,7 +5,7 @@
 // It never changes a setting of a GPU. The one daemon that it starts, of MPS, ends with its test.
 // It stops with its tests; check.py ends every step at its time limit, with all that the step started.
 //
-// Without a GPU the TestGPU_ tests are skipped, and TestRehearsal runs them against stand-ins: the library of gputest in the place
+// Without a GPU the TestGPU_ tests are skipped, and TestLong_Rehearsal runs them against stand-ins: the library of gputest in the place
 // of NVML, one of its own in the place of the CUDA driver, and imitated frameworks. That shows that the tests can pass and that the
 // wiring holds, and nothing about GPUs.
 //

@@ -15,7 +15,7 @@ import (
 )
 
 // The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only they themselves can tell.
-func TestRehearsal(t *testing.T) {
+func TestLong_Rehearsal(t *testing.T) {
 	if rehearsed() {
 		skip.Because(t, skip.StandIn, "this is it")
 	}

@@ -19,7 +19,7 @@ import frameworks
 import reading
 import step
 
-# A stand-in for facts.py, which takes longer; TestRehearsal runs that.
+# A stand-in for facts.py, which takes longer; TestLong_Rehearsal runs that.
 FACTS = """
 import json, os, sys
 json.dump(json.loads(os.environ.get("FACTS", "{}")), open(sys.argv[1], "w"))

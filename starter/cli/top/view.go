@@ -157,7 +157,9 @@ func memory(held, budget gpumux.Size) string {
 }
 
 // cut is a text in so many columns.
-func cut(text string, width int) string { return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width) }
+func cut(text string, width int) string {
+	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
+}
 
 // fit cuts a line to the terminal. What would steer it there, as part of somebody's name, becomes a question mark.
 func (m *model) fit(line string) string {
