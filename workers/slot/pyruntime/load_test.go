@@ -25,6 +25,7 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 		{"kinds.py:Model.static", 0, "2 4 6 8"},
 		{"kinds.py:model.together", 3, "2 4 6 8"},
 		{"kinds.py:partial", 0, "2 4 6 8"},
+		{"kinds.py:Batching", 3, "[2,3] [4,3] [6,3] [8,1]"},
 		{"kinds.py:through_sibling", 0, "2 4 6 8"},
 		{"kinds.py:batch", 3, "[2,3] [4,3] [6,3] [8,1]"},
 		{"kinds.py:batch_bare", 64, "[2,4] [4,4] [6,4] [8,4]"},
@@ -57,10 +58,19 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 	}
 }
 
+// A class is made an object once, with the process.
+func TestLoad_AClass(t *testing.T) {
+	p := greet(t, "tasks", "kinds.py:Counting")
+	require.IsType(t, wire.Ready{}, p.next())
+	require.Equal(t, "[2,1,1] [4,1,2]", strings.Join(p.values("1", "2"), " "))
+	require.Equal(t, "[6,1,3]", strings.Join(p.values("3"), " "))
+}
+
 func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
 	for _, c := range []struct{ dir, target, class, message string }{
-		{"tasks", "kinds.py:bath", "AttributeError", "kinds.py has no function bath; it has: plain, awaited, one_loop, Model, model, through_sibling, batch, batch_bare, batch_awaited"},
+		{"tasks", "kinds.py:bath", "AttributeError", "kinds.py has no function bath; it has: plain, awaited, one_loop, Model, Counting, Batching, Refusing, model, through_sibling, batch, batch_bare, batch_awaited"},
 		{"tasks", "kinds.py:model.nothing", "AttributeError", "kinds.py has no function model.nothing; it has: plain,"},
+		{"tasks", "kinds.py:Refusing", "OSError", "no weights here"},
 		{"tasks", "kinds.py:not_a_function", "TypeError", "not_a_function in kinds.py is a int, which cannot be called"},
 		{"tasks", "kind.py:plain", "FileNotFoundError", "has: faults.py, kinds.py, life.py, noise.py, sibling.py"},
 		{"tasks", "kind:plain", "ModuleNotFoundError", "there is no module kind; "},

@@ -128,7 +128,12 @@ def _serve(wire, ended, forks) -> int:
         modules = []  # the template has reported them
     on_host = gpumux.slot().device == "CPU"
     caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
-    caller.use(hello.get("target"), function)
+    try:
+        caller.use(hello.get("target"), task.ready(function))
+    except task.LoadError as error:
+        ended()
+        wire.fault(error.fault)
+        return LOAD
     caller.ended = ended
     wire.ready(caller.batch, trim=True, modules=modules)
     try:
@@ -171,7 +176,7 @@ def _choose(caller, target: str, hello: dict, wire, run: int) -> bool:
 
     try:
         own = hello.get("own") is True and not target.startswith("gpumux.")
-        caller.use(target, caller.loaded.get(target) or task.load(target, hello.get("dir") or "", own))
+        caller.use(target, caller.loaded.get(target) or task.ready(task.load(target, hello.get("dir") or "", own)))
     except task.LoadError as error:
         wire.fault(error.fault, run)
         wire.await_next()

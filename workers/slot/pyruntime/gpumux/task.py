@@ -41,6 +41,16 @@ def load(target: str, folder: str, own: bool = False) -> Callable[..., Any]:
     return found
 
 
+def ready(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs the items: of a class whose objects can be called, an object, made here and now."""
+    if not isinstance(function, type) or not any("__call__" in vars(each) for each in function.__mro__):
+        return function
+    try:
+        return function().__call__
+    except BaseException as error:
+        raise LoadError(describe(error)) from error
+
+
 def _sources() -> list[str]:
     """The files of all loaded modules that are neither Python's nor an installed package's."""
     library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep

@@ -49,6 +49,32 @@ class Model:
         return [self.scale * x for x in items]
 
 
+class Counting:
+    made = 0
+
+    def __init__(self):
+        Counting.made += 1
+        self.seen = 0
+
+    def __call__(self, x):
+        self.seen += 1
+        return [2 * x, Counting.made, self.seen]
+
+
+class Batching:
+    @gpumux.batch(max=3)
+    def __call__(self, items):
+        return [[2 * x, len(items)] for x in items]
+
+
+class Refusing:
+    def __init__(self):
+        raise OSError("no weights here")
+
+    def __call__(self, x):
+        return x
+
+
 model = Model()
 partial = functools.partial(lambda factor, x: factor * x, 2)
 
