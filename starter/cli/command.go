@@ -29,7 +29,7 @@ not be reached or started, 130 interrupted.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Args:              cobra.NoArgs,
+		Args:              known,
 		PersistentPreRun:  func(*cobra.Command, []string) { a.ran = true },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
@@ -51,7 +51,28 @@ not be reached or started, 130 interrupted.`,
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.versionCommand())
+	for _, c := range root.Commands() {
+		switch {
+		case strings.HasSuffix(c.Use, " ID"):
+			c.ValidArgsFunction = a.complete(mapIDs)
+		case c.Name() == "map" || c.Name() == "run":
+			c.ValidArgsFunction = a.complete(taskNames)
+			_ = c.RegisterFlagCompletionFunc("pool", a.complete(poolNames))
+		}
+	}
 	return root
+}
+
+// known refuses words that are no command.
+func known(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean `gpumux %s`?", args[0], strings.Join(like, "` or `gpumux "))
+	}
+	return fmt.Errorf("there is no command %q; `gpumux --help` lists them", args[0])
 }
 
 // oneID is the arguments of commands about one map.

@@ -79,7 +79,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"UnknownCommand", []string{"mpa"}, []string{`unknown command "mpa"`}},
+		{"UnknownCommand", []string{"mpa"}, []string{"did you mean `gpumux map`?"}},
 		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},
 		{"NoTask", []string{"map", "--in", "items.jsonl"}, []string{"TASK is missing"}},

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -60,14 +63,58 @@ func (a *app) resumeCommand() *cobra.Command {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.steering(&cobra.Command{
+	all := false
+	c := a.steering(&cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Stop a map; its finished items stay, and starting it again goes on",
-		Example: "  gpumux cancel embed-3fa92c01d4e5",
+		Short:   "Stop a map, or all; finished items stay, and starting one again goes on",
+		Example: "  gpumux cancel embed-3fa92c01d4e5\n  gpumux cancel --all",
 	}, func(ctx context.Context, h *starter.Handle) (string, error) {
 		if err := h.Cancel(ctx); err != nil {
 			return "", err
 		}
 		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has", nil
 	})
+	c.Flags().BoolVar(&all, "all", false, "every map of the namespace that runs")
+	one := c.RunE
+	c.Args = func(c *cobra.Command, args []string) error {
+		if !all {
+			return oneID(c, args)
+		}
+		if len(args) > 0 {
+			return errors.New("give an ID or --all, not both")
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if !all {
+			return one(c, args)
+		}
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		return a.cancelAll(c.Context(), conn)
+	}
+	return c
+}
+
+// cancelAll stops every map that runs.
+func (a *app) cancelAll(ctx context.Context, conn *connection) error {
+	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, m := range maps {
+		h, err := conn.Open(ctx, m.ID)
+		if err == nil && h.Running() {
+			err = h.Cancel(ctx)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("cancel map %s: %w", m.ID, err))
+		}
+	}
+	a.console.Say("cancelling %d of %d maps that run", len(maps)-len(failed), len(maps))
+	return errors.Join(failed...)
 }

@@ -157,7 +157,11 @@ func TestResults_OfACancelledMap(t *testing.T) {
 	wait.For(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)
-	require.Contains(t, here.run(0, "cancel", id).stderr.String(), "results "+id+" --partial")
+	completed := here.run(0, "__complete", "cancel", "").stdout.String()
+	require.Contains(t, completed, id+"\n")
+	require.Contains(t, here.run(0, "__complete", "map", "--pool", "").stdout.String(), "cpu\n")
+	require.Contains(t, here.run(0, "__complete", "map", "").stdout.String(), "gate\n")
+	require.Contains(t, here.run(0, "cancel", "--all").stderr.String(), "cancelling 1 of 1 maps that run")
 	require.Equal(t, 1, here.begin("wait", id).code())
 	refused := here.run(1, "results", id)
 	require.Empty(t, refused.stdout.String())
