@@ -193,7 +193,7 @@ func (h *holding) CallSlot(ctx context.Context, in contract.SlotCall) (contract.
 	case len(result.Value) > largestResult:
 		return contract.SlotAnswer{}, final(&gpumux.Fault{
 			Kind: gpumux.TaskError, Op: "run", Task: in.Task,
-			Message: fmt.Sprintf("the value has %s, more than the %s that a call returns", gpumux.Size(len(result.Value)), gpumux.Size(largestResult)),
+			Message: fmt.Sprintf("the value has %d bytes, more than the %d that a call returns", len(result.Value), largestResult),
 			Hint:    "keep it on the slot and return its handle (gpumux.keep), or write it to a file and return its path",
 		})
 	}
@@ -314,7 +314,7 @@ func (h *holding) drop(ctx context.Context, handles []gpumux.Handle) (gpumux.Res
 	// As handles they would become their values.
 	list := make([]map[string]string, len(handles))
 	for i, each := range handles {
-		list[i] = map[string]string{"key": each.Key, "process": each.Process, "lease": each.Lease}
+		list[i] = map[string]string{"key": each.Key, "process": each.Process, "lease": each.Lease, "host": each.Host, "device": each.Device}
 	}
 	raw, err := json.Marshal(map[string]any{"handles": list})
 	if err != nil {

@@ -30,6 +30,7 @@ func (l *Light) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
 		contract.WritePart: checked(l.WritePart), contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
+		contract.Forget: checked(l.Forget),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -124,6 +125,12 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 		return none, classify(fmt.Errorf("store results: %w", err))
 	}
 	return none, nil
+}
+
+// Forget deletes a resident that did not arrive where it was to move. The answer says nothing.
+func (l *Light) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
+	defer heartbeat(ctx)()
+	return struct{}{}, classify(l.Store.Delete(ctx, in.Object))
 }
 
 // DescribeWorker says what this worker offers.

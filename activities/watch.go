@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
@@ -42,7 +44,12 @@ func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, er
 			// The worker waits for this activity, too.
 			stop, stopping, every = nil, true, 100*time.Millisecond
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			cause := context.Cause(ctx)
+			if temporal.IsCanceledError(cause) || errors.Is(cause, context.Canceled) {
+				// Who asked has its answer. An error would be one in the worker's log.
+				cause = nil
+			}
+			return false, cause
 		}
 		pause.Stop()
 	}

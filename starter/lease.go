@@ -64,8 +64,10 @@ func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 		var at contract.Seat
 		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			// Without the key of an encrypted heartbeat the rest still counts.
-			_ = s.converter().FromPayloads(a.GetHeartbeatDetails(), &at)
-			at.Worker = a.GetLastWorkerIdentity()
+			err := s.converter().FromPayloads(a.GetHeartbeatDetails(), &at)
+			if err != nil || at.Slot != "" { // else it waits at the worker for one
+				at.Worker = a.GetLastWorkerIdentity()
+			}
 		}
 		l.Leases = append(l.Leases, Lease{
 			Worker: at.Worker, Slot: at.Slot, Device: at.Device, Since: at.Since, Until: at.Until, Calls: at.Calls, Task: at.Task,

@@ -83,7 +83,7 @@ func (s *seat) Run(ctx context.Context, call activities.Call) error {
 func (s *seat) gone() *gpumux.Fault {
 	what := "what earlier calls left in it is gone"
 	if s.kept > 0 {
-		what = fmt.Sprintf("the %d residents that it kept are gone", s.kept)
+		what = fmt.Sprintf("the residents that it kept (%d) are gone", s.kept)
 	}
 	fault := s.fault(gpumux.SlotLost, fmt.Sprintf("the task process %d has ended, and %s", s.pid, what),
 		"make them anew; LeaseOptions.Rebuild does so by itself")

@@ -159,6 +159,8 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
+	// A version of a deployment remembers every queue that it ever served, and a hundred are the most.
+	o.DeploymentOptions = worker.DeploymentOptions{}
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
 	// When it is stopped, nothing runs any more, but what the last calls gave may be on its way. It goes out before the lease ends.
 	o.WorkerStopTimeout = contract.HeartbeatEvery

@@ -42,8 +42,9 @@ type supplier struct {
 type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
-	// Free is how many of them are not in use, Leasable how many of these leases may have.
+	// Free is how many of them are not in use, Leased how many leases have, Leasable how many more they may have.
 	Free(group string) int
+	Leased(group string) int
 	Leasable(group string) int
 }
 
@@ -171,8 +172,14 @@ func (s *supplier) forget(p *poll) {
 // grant issues every permit that may be issued now. If an ask waits for the oldest young poll, it runs again when that poll has aged.
 // The caller holds the lock.
 func (s *supplier) grant() {
-	// Calls of other pools may have slots of this one, too.
-	free := min(s.pool.Slots("")-s.total, s.pool.Free(""))
+	leases := 0 // work of leases, of which some may wait for a slot here
+	for queue := range s.leases {
+		leases += s.used[queue]
+	}
+	seated := s.pool.Leased("")
+	// Calls of other pools may have slots of this one, too. A lease that waits takes no slot from a map.
+	free := min(s.pool.Slots("")-(s.total-leases)-seated, s.pool.Free(""))
+	leasable := s.pool.Leasable("") - max(0, leases-seated)
 	now := s.now()
 	recent, aged := 0, now
 	open := map[string]int{}
@@ -189,7 +196,7 @@ func (s *supplier) grant() {
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
 		room, most := free, free
 		if group := s.groups[a.queue]; s.leases[a.queue] {
-			room, most = s.pool.Leasable(group), s.pool.Leasable("")
+			room, most = min(s.pool.Leasable(group), leasable), leasable
 		} else if group != "" {
 			room = min(room, s.pool.Free(group), s.pool.Slots(group)-s.used[a.queue])
 		}

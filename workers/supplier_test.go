@@ -35,13 +35,15 @@ type fakeVacancies struct {
 	mu   sync.Mutex
 	all  map[string]int // slots by device
 	busy map[string]int
+	// leased is how many slots leases have, most how many they may have, of any device.
+	leased, most int
 }
 
 func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
 func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
 
-// Leasable is 0: these slots are not leased.
-func (f *fakeVacancies) Leasable(string) int { return 0 }
+func (f *fakeVacancies) Leased(string) int   { return f.leased }
+func (f *fakeVacancies) Leasable(string) int { return f.most - f.leased }
 
 func (f *fakeVacancies) sum(of map[string]int, group string) int {
 	f.mu.Lock()
@@ -102,6 +104,35 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		require.Equal(t, 4, s.MaxSlots())
 		require.Nil(t, s.TryReserveSlot(permitInfo{queue: poolQueue}))
+	})
+}
+
+// Leases that wait for a slot of the worker keep no slot from maps, and no more of them are asked for.
+func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease, another = "gpumux.gpu.lease", "gpumux.gpu@h/A.lease"
+		fake := &fakeVacancies{all: map[string]int{"A": 2}, busy: map[string]int{}, most: 1}
+		s := newSupplier(fake, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
+		first, second := now(t, reserve(t, s, lease)), now(t, reserve(t, s, another))
+		s.mark(first)
+		fake.leased, fake.busy["A"] = 1, 1
+		s.mark(second) // its poll was open already
+		s.wake()
+		third := reserve(t, s, lease)
+		time.Sleep(2 * young)
+		require.False(t, granted(third), "one holds the slot, one waits")
+		s.mark(now(t, reserve(t, s, poolQueue)))
+		fake.busy["A"] = 2
+
+		s.done(first)
+		fake.busy["A"] = 2 // the one that waited
+		s.wake()
+		synctest.Wait()
+		require.False(t, granted(third))
+		fake.leased, fake.busy["A"] = 0, 1
+		s.done(second)
+		synctest.Wait()
+		require.True(t, granted(third))
 	})
 }
 

@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -128,19 +129,32 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	switch {
 	case opened.IsReady():
 		var answer contract.SlotAnswer
-		if err := opened.Get(ctx, &answer); err == nil {
+		err := opened.Get(ctx, &answer)
+		if err == nil {
 			if l.seat = answer.Seat; l.deadline.IsZero() {
 				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
 			}
 			return true, nil, nil
 		}
 		letGo()
+		if fault := unreadable(err); fault != nil {
+			return false, fault, ctx.Err()
+		}
 		return false, l.ended(ctx), ctx.Err()
 	case l.hold.IsReady():
 		return false, l.ended(ctx), ctx.Err()
 	}
 	letGo()
 	return false, nil, ctx.Err()
+}
+
+// unreadable is the fault of an answer that came and could not be read, or nil.
+func unreadable(err error) *gpumux.Fault {
+	if temporal.IsCanceledError(err) || errors.As(err, new(*temporal.ActivityError)) {
+		return nil
+	}
+	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: "the worker's answer cannot be read: " + err.Error(),
+		Hint: "give the worker of this workflow the keys of the gpumux workers (codec.Apply)"}
 }
 
 // callOptions are those of an activity on the lease's queue.

@@ -157,7 +157,13 @@ func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle,
 	if err := from.call(ctx, contract.SlotCall{Save: &h, Object: object}).Get(ctx, nil); err != nil {
 		return gpumux.Handle{}, err
 	}
-	return Future[gpumux.Handle]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
+	moved, err := Future[gpumux.Handle]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
+	if err != nil {
+		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		_ = workflow.ExecuteActivity(lightOptions(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}).Get(forgetting, nil)
+	}
+	return moved, err
 }
 
 // Drop lets go of residents of the slot, so their memory is free. All go when the lease ends.

@@ -116,3 +116,18 @@ func (c SlotCall) Validate() error {
 	bad.key("object", c.Object)
 	return bad.err("call")
 }
+
+// Moving is a resident on its way between two slots.
+type Moving struct {
+	// Object lies in ResidentsFolder of the store.
+	Object string `json:"object"`
+}
+
+// Validate finds what is wrong with it.
+func (m Moving) Validate() error {
+	var bad gpumux.InputError
+	if !strings.HasPrefix(m.Object, ResidentsFolder) {
+		bad.Add("object", "%.200q is not in the folder %s", m.Object, ResidentsFolder)
+	}
+	return bad.Err()
+}

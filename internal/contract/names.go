@@ -23,6 +23,8 @@ const (
 	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile; CallSlot is what that queue carries.
 	HoldSlot = "gpumux.HoldSlot"
 	CallSlot = "gpumux.CallSlot"
+	// Forget deletes from the store what did not reach the slot that it was to move to.
+	Forget = "gpumux.Forget"
 	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.

@@ -121,6 +121,9 @@ func (d *document) value(n ast.Node, path string, into reflect.Value) {
 		for i, item := range list.Values {
 			d.value(item, fmt.Sprintf("%s[%d]", path, i), into.Index(i))
 		}
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		d.value(n, path, into.Elem())
 	default:
 		d.leaf(n, path, into)
 	}

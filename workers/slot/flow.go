@@ -92,7 +92,7 @@ func (f *flow) frame(p *occupant) wire.Run {
 	}
 	run := wire.Run{Run: p.runs + 1, Attempts: f.call.attempts()}
 	if target := cmp.Or(f.call.Target, f.call.Task.Python); p.lease != "" && target != p.target {
-		run.Target = target
+		run.Target, run.Task = target, f.call.Task.Name
 	}
 	if f.fresh {
 		run.Attempts = 1

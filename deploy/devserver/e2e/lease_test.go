@@ -31,6 +31,10 @@ class Weights:
 def load(seed): return gpumux.keep(Weights(seed), "weights")
 def infer(item): return {"value": item["model"].seed * item["x"], "pid": os.getpid()}
 def pid(item): return os.getpid()
+def task(item): return gpumux.slot().task
+def gate(path):
+    while not os.path.exists(path): time.sleep(0.01)
+    return path
 def sleep(seconds):
     open(os.path.join(os.path.dirname(__file__), "sleeps"), "a").write("x")
     time.sleep(seconds)

@@ -47,7 +47,7 @@ var goldens = []struct {
 	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},
 	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
 	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},
-	{"run-target", "worker", Run{Run: 9, Attempts: 1, Items: raws(`1`), Target: "model.py:infer"}},
+	{"run-target", "worker", Run{Run: 9, Attempts: 1, Items: raws(`1`), Target: "model.py:infer", Task: "infer"}},
 	{"next", "worker", Next{}},
 	{"trim", "worker", Trim{}},
 	{"stop", "worker", Stop{}},

@@ -124,7 +124,7 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	case "run":
 		items, err1 := h.split(body)
 		attempts, err2 := optional[int](h, "attempts", h.Attempts)
-		return Run{Run: h.Run, Attempts: attempts, Items: items, Target: h.Target}, cmp.Or(err1, err2, h.checkPosition())
+		return Run{Run: h.Run, Attempts: attempts, Items: items, Target: h.Target, Task: h.Task}, cmp.Or(err1, err2, h.checkPosition())
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
@@ -226,7 +226,11 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 			if err != nil {
 				return nil, nil, broken("run: target: %v", err)
 			}
-			b = append(appendName(b, "target"), target...)
+			task, err := marshal(m.Task)
+			if err != nil {
+				return nil, nil, broken("run: task: %v", err)
+			}
+			b = append(appendName(append(appendName(b, "target"), target...), "task"), task...)
 		}
 		return append(b, "}\n"...), m.Items, checkValues(m, m.Items)
 	case Results:

@@ -56,6 +56,8 @@ type Run struct {
 	Items    []json.RawMessage `json:"items"`
 	// Target is the function to call, found as that of Hello. Empty: that of Hello. Only the process of a lease is told another.
 	Target string `json:"target,omitempty"`
+	// Task is the name of the task that Target belongs to.
+	Task string `json:"task,omitempty"`
 }
 
 // Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also

@@ -161,15 +161,19 @@ def _serve(wire, ended, forks) -> int:
                 raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
             # The worker waits for results, so it reads the report.
             memory.prove()
-            if _choose(caller, header.get("target") or hello.get("target"), hello, wire, run):
+            if _choose(caller, header.get("target") or hello.get("target"), hello, wire, run, header.get("task") or hello.get("task")):
                 caller.run(run, sizes, body, attempts)
             del message, body
     finally:
         caller.close()
 
 
-def _choose(caller, target: str, hello: dict, wire, run: int) -> bool:
-    """Let the next items go to the function that target names; False after the fault of a run whose function cannot be loaded."""
+def _choose(caller, target: str, hello: dict, wire, run: int, name: str) -> bool:
+    """Let the next items go to the function of the task name that target names; False after the fault of a run whose function cannot be
+    loaded."""
+    import gpumux
+
+    gpumux._slot = gpumux._slot._replace(task=name)
     if target == caller.target:
         return True
     from gpumux import task
