@@ -114,15 +114,18 @@ func (r *Report) adviseIsolation() {
 		return
 	}
 	text := "for isolation: fresh mode has a process per item, for tasks that leak or crash"
+	var costs []string
 	for _, name := range []string{"light", "medium", "heavy", "detector"} {
 		fresh, persistent := r.row(name, Fresh), r.row(name, Persistent)
 		if persistent == nil {
 			persistent = r.row(name, Sequential)
 		}
 		if fresh != nil && persistent != nil && fresh.Item.Q1 > persistent.Item.Q3 {
-			text += fmt.Sprintf(", and costs %s for each", seconds(fresh.Item.Median-persistent.Item.Median))
-			break
+			costs = append(costs, fmt.Sprintf("%s (%s)", seconds(fresh.Item.Median-persistent.Item.Median), name))
 		}
+	}
+	if len(costs) > 0 {
+		text += ", and costs an item " + strings.Join(costs, ", ")
 	}
 	if r.Machine.GPU {
 		text += "; sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"
@@ -141,11 +144,18 @@ func (r *Report) adviseSmall() {
 			r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
 				seconds(cost), seconds(cost/small), small*100))
 		}
-		if per := one.PerMap; per.Count > 0 {
-			r.Advice = append(r.Advice, fmt.Sprintf("a map takes %s beside its items (quartiles %s and %s), so give one map many items rather than many maps few",
-				seconds(per.Median), seconds(per.Q1), seconds(per.Q3)))
+		break
+	}
+	// Storing many results takes its time, too, so the map that takes least says most of what every map takes.
+	var least *Spread
+	for i := range r.Rows {
+		if per := &r.Rows[i].PerMap; r.Rows[i].Way == Sequential && per.Count > 0 && (least == nil || per.Median < least.Median) {
+			least = per
 		}
-		return
+	}
+	if least != nil {
+		r.Advice = append(r.Advice, fmt.Sprintf("a map takes %s beside its items (quartiles %s and %s), so give one map many items rather than many maps few",
+			seconds(least.Median), seconds(least.Q1), seconds(least.Q3)))
 	}
 }
 

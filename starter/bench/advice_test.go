@@ -74,7 +74,7 @@ func TestAdvise_Memory(t *testing.T) {
 
 func TestAdvise_Costs(t *testing.T) {
 	text := strings.Join(sampleReport().Advice, "\n")
-	require.Contains(t, text, "fresh mode has a process per item, for tasks that leak or crash, and costs 180ms for each")
+	require.Contains(t, text, "fresh mode has a process per item, for tasks that leak or crash, and costs an item 180ms (light), 290ms (heavy)")
 	require.Contains(t, text, "gpumux takes 49.8µs per item; items shorter than 996µs lose more than 5% to it")
 	require.Contains(t, text, "a map takes 100ms beside its items")
 }
@@ -90,7 +90,7 @@ func TestAdvise_Isolation(t *testing.T) {
 	r = shares(slots, fresh)
 	r.Machine.GPU = true
 	r.advise()
-	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs 400ms for each; " +
+	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs an item 400ms (heavy); " +
 		"sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"}, r.Advice)
 }
 

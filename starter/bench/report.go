@@ -76,7 +76,9 @@ type Row struct {
 	Start float64 `json:"startSeconds"`
 	// Rate is the throughput of the steady state.
 	Rate Spread `json:"itemsPerSecond"`
-	// OfUnshared is Rate as a share of that of one bare process alone, OfBare of that of as many bare processes.
+	// Unshared is the rate of one bare process alone, in turns with this row's way.
+	Unshared Spread `json:"unsharedPerSecond,omitzero"`
+	// OfUnshared is Rate as a share of Unshared round by round, OfBare of that of as many bare processes.
 	OfUnshared Spread `json:"ofUnshared,omitzero"`
 	OfBare     Spread `json:"ofBare,omitzero"`
 	// Item is what an item takes in its slot, Latency the median of that as a share of one bare process alone.

@@ -19,6 +19,8 @@ const (
 	// leastItems of a client in a piece give it a steady state. A chunk has mostItems, and bare processes do trivial items so fast that
 	// they need more of them to be measured.
 	leastItems, mostItems, mostBareItems = 4, gpumux.MaxChunk, 250_000
+	// leastFreshItems are fewer, since a process can take seconds to start.
+	leastFreshItems = 2
 	// trivialRate is what one slot does of trivial items, roughly.
 	trivialRate = 50_000
 )
@@ -31,6 +33,10 @@ type stage struct {
 	alone *measured // the unshared device
 	side  *measured // as many bare processes as clients, or nil
 	slots *measured
+	// fresh are the slots with a process per item, where the stage shows those.
+	fresh *measured
+	// cold leaves out the round that warms up.
+	cold bool
 	// turns are the ways in the order of a round.
 	turns []*measured
 }
@@ -42,7 +48,6 @@ type measured struct {
 	start   time.Duration
 	// items of the next piece, per client.
 	items   int
-	took    time.Duration
 	samples []sample
 	piece   func(ctx context.Context, items int) (sample, error)
 }
@@ -80,6 +85,37 @@ func (b *bench) runStage(ctx context.Context, w workload, at seat) (err error) {
 		return err
 	}
 	b.report.Rows = append(b.report.Rows, s.rows()...)
+	if s.fresh == nil {
+		return nil
+	}
+	return s.runFresh(ctx)
+}
+
+// runFresh measures fresh processes beside bare ones, apart from the others: they end the processes that are warm.
+func (s *stage) runFresh(ctx context.Context) error {
+	again := func(m *measured) *measured {
+		if m == nil {
+			return nil
+		}
+		other := *m
+		other.samples = nil
+		return &other
+	}
+	f := &stage{b: s.b, w: s.w, at: s.at, alone: again(s.alone), slots: s.fresh, cold: true}
+	f.turns = []*measured{f.alone, f.slots}
+	if f.side = f.alone; s.side != s.alone {
+		if f.side = again(s.side); f.side != nil {
+			f.turns = append(f.turns, f.side)
+		}
+	}
+	if err := f.rounds(ctx); err != nil {
+		return err
+	}
+	for _, row := range f.rows() {
+		if row.Way == Fresh {
+			s.b.report.Rows = append(s.b.report.Rows, row)
+		}
+	}
 	return nil
 }
 
@@ -124,42 +160,41 @@ func (s *stage) addSlots(ctx context.Context, worker *served) error {
 	if start, err = worker.warm(ctx, s.at, gpumux.Fresh); err != nil {
 		return err
 	}
-	s.add(Fresh, clients, start, 1/(start.Seconds()+1/rate), run(gpumux.Fresh))
+	s.fresh = s.add(Fresh, clients, start, 1/(start.Seconds()+1/rate), run(gpumux.Fresh))
+	s.turns = s.turns[:len(s.turns)-1]
 	return nil
 }
 
 // size makes the next piece take its time at a rate of each client.
 func (m *measured) size(b *bench, rate float64) {
-	length, most := piece, mostItems
+	length, least, most := piece, leastItems, mostItems
 	if b.o.Quick {
 		length = quickPiece
 	}
-	if m.way == Bare {
+	switch m.way {
+	case Bare:
 		most = mostBareItems
+	case Fresh:
+		least = leastFreshItems
 	}
-	m.items = min(max(int(rate*length.Seconds()), leastItems), most)
+	m.items = min(max(int(rate*length.Seconds()), least), most)
 }
 
 // rounds lets the ways take turns until their shares are known well enough, or the time is up.
 func (s *stage) rounds(ctx context.Context) error {
 	until := time.Now().Add(s.b.o.Limit)
-	for round := 0; ; round++ {
+	first := 0
+	if s.cold {
+		first = 1
+	}
+	for round := first; ; round++ {
 		turns := slices.Clone(s.turns)
 		if round%2 == 1 {
 			slices.Reverse(turns)
 		}
 		for _, m := range turns {
-			// Fresh processes can take long and are far from the others, so they have the limit to themselves, and no warming up.
-			if m.way == Fresh && (round == 0 || len(m.samples) >= leastRounds || m.took > s.b.o.Limit) {
-				continue
-			}
-			began := time.Now()
 			if err := m.turn(ctx, s.b); err != nil {
 				return err
-			}
-			if m.way == Fresh {
-				m.took += time.Since(began)
-				until = until.Add(time.Since(began))
 			}
 		}
 		if round == 0 {
@@ -170,7 +205,11 @@ func (s *stage) rounds(ctx context.Context) error {
 		}
 		known := spread(shareOf(s.slots, s.alone))
 		over := time.Now().After(until) && (known.Count > 0 || time.Now().After(until.Add(patience)))
-		s.b.o.Round(fmt.Sprintf("%s: %s, round %d, ±%s", label(s.w.name, s.w.size), s.at, round, percent(known.within())))
+		within := "?"
+		if known.known() {
+			within = percent(known.within())
+		}
+		s.b.o.Round(fmt.Sprintf("%s: %s, round %d, ±%s", label(s.w.name, s.w.size), s.at, round, within))
 		if over || known.narrow() && (s.side == nil || spread(shareOf(s.slots, s.side)).narrow()) {
 			return nil
 		}
@@ -220,7 +259,7 @@ func (s *stage) rows() (rows []Row) {
 			continue
 		}
 		row := Row{Workload: s.w.name, Size: s.w.size, Way: m.way, Clients: m.clients, Start: m.start.Seconds(),
-			OfUnshared: spread(shareOf(m, s.alone)), Latency: spread(over(m.latencies(), s.alone.latencies()))}
+			Unshared: spread(s.alone.rates()), OfUnshared: spread(shareOf(m, s.alone)), Latency: spread(over(m.latencies(), s.alone.latencies()))}
 		if m.way != Bare {
 			row.Sharing = s.at.sharing
 		}

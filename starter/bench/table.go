@@ -45,6 +45,7 @@ func (r *Report) Print(to io.Writer) error {
 	}
 	if r.Comparison == nil {
 		fmt.Fprintln(to, "\n"+legend)
+		r.printUnshared(to)
 	}
 	if len(r.Advice) > 0 {
 		fmt.Fprintln(to)
@@ -54,6 +55,15 @@ func (r *Report) Print(to io.Writer) error {
 	}
 	_, err := fmt.Fprintf(to, "\nmeasured in %s\n", r.Took.Round(time.Second/10))
 	return err
+}
+
+// printUnshared says what the unshared device did in turns with each way. Shares are of that, not of its own row.
+func (r *Report) printUnshared(to io.Writer) {
+	for _, row := range r.Rows {
+		if (row.Way == Persistent || row.Way == Fresh) && row.Unshared.Count > 0 {
+			fmt.Fprintf(to, "In turns with %s of %s, %d clients, the unshared device did %s/s.\n", row.Way, row.Workload, row.Clients, figure(row.Unshared.Median))
+		}
+	}
 }
 
 // legend says what the columns are.
