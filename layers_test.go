@@ -35,7 +35,7 @@ starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config workers/sharing
 starter                        . codec internal/contract internal/payload store
-workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/template workflows
+workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
@@ -53,7 +53,9 @@ workers/slot/hygiene           .
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
 workers/slot/wire              .
-workers/slot/pyruntime
+workers/slot/pyruntime         workers/slot/unpack
+workers/slot/rruntime          workers/slot/unpack
+workers/slot/unpack
 workers/edition
 activities                     . internal/contract internal/payload store
 workflows                      . internal/contract internal/payload

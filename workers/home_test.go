@@ -23,7 +23,7 @@ func TestWorker_HomesOfOtherUsers(t *testing.T) {
 	train := &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}
 	w := &Worker{tasks: config.NewCatalog(map[string]launch.Task{"train": {User: train}})}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	path, err := w.installRuntime()
+	path, err := w.installRuntimes()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(w.scratch)) })
 	require.Contains(t, path, w.scratch)

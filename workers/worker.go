@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +31,6 @@ import (
 	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
@@ -55,7 +53,7 @@ type Options struct {
 	Grace time.Duration
 	// StartLimit bounds a task process's start, imports included. Default 5 min.
 	StartLimit time.Duration
-	// Runtime is the folder that the Python runtime is written to. Default: gpumux in the user's cache folder.
+	// Runtime is the folder that the runtimes of Python and R are written to. Default: gpumux in the user's cache folder.
 	Runtime string
 	// Log may be nil.
 	Log *zap.Logger
@@ -88,10 +86,11 @@ type Worker struct {
 	stopErr  error
 
 	// Made by Start, in this order.
-	scratch string // a folder to remove
-	home    string // HOME of tasks without a user of their own
-	metrics *metrics.Metrics
-	store   *store.Store
+	scratch  string // a folder to remove
+	home     string // HOME of tasks without a user of their own
+	rRuntime string // main.R
+	metrics  *metrics.Metrics
+	store    *store.Store
 	// recorders store what the chunks of all pools finish.
 	recorders *activities.Recorders
 	ledger    *pool.Ledger
@@ -171,7 +170,7 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) error {
-	runtime, err := w.installRuntime()
+	runtime, err := w.installRuntimes()
 	if err != nil {
 		return err
 	}
@@ -248,55 +247,6 @@ func (w *Worker) serve(queues []queue) error {
 	return nil
 }
 
-// installRuntime writes the Python runtime, into a temporary folder if the user has no cache folder.
-func (w *Worker) installRuntime() (string, error) {
-	users, dir := w.namedUsers(), w.o.Runtime
-	lasting := dir // a folder that outlives the worker, or ""
-	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
-		cache = filepath.Join(cache, "gpumux")
-		if path, err := pyruntime.Install(cache); err == nil {
-			lasting = cache
-			// Other users cannot enter a home.
-			if len(users) == 0 {
-				return path, w.makeHomes(lasting, nil)
-			}
-		}
-	}
-	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "gpumux-"); err != nil {
-			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
-		}
-		w.scratch = dir
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return "", fmt.Errorf("make a folder for the Python runtime: %w", err)
-		}
-	}
-	path, err := pyruntime.Install(dir)
-	if err != nil {
-		return "", fmt.Errorf("write the Python runtime: %w", err)
-	}
-	return path, w.makeHomes(cmp.Or(lasting, dir), users)
-}
-
-// makeHomes makes the folder that is HOME for tasks, outside of dir if that is read-only, and the homes of users who have none.
-func (w *Worker) makeHomes(dir string, users []*process.User) error {
-	w.home = filepath.Join(dir, "home")
-	if os.MkdirAll(w.home, 0o700) != nil {
-		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
-		own := &process.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
-		if err := own.MakeHome(); err != nil {
-			return err
-		}
-	}
-	for _, u := range users {
-		if err := u.MakeHome(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // namedUsers are the users that tasks and pools name.
 func (w *Worker) namedUsers() []*process.User {
 	users := w.tasks.Users()
@@ -338,7 +288,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
-		Runtime: runtime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {

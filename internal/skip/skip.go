@@ -6,6 +6,7 @@ package skip
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,7 @@ const (
 	Framework Reason = "no framework in Python"
 	NumPy     Reason = "no NumPy in Python"
 	Compiler  Reason = "no C compiler"
+	R         Reason = "no R with jsonlite and codetools"
 	Tool      Reason = "no such program"
 	Root      Reason = "needs root"
 	Mount     Reason = "nothing may be mounted"
@@ -64,4 +66,12 @@ func allowed(strict string, reason Reason, name string) bool {
 		}
 	}
 	return false
+}
+
+// WithoutR leaves a test out where there is no R that runs tasks.
+func WithoutR(t testing.TB) {
+	t.Helper()
+	if out, err := exec.Command("Rscript", "-e", "library(jsonlite); library(codetools)").CombinedOutput(); err != nil {
+		Because(t, R, err, string(out))
+	}
 }

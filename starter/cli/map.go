@@ -28,9 +28,9 @@ func (a *app) mapCommand() *cobra.Command {
 		Long: `Map a task over items and write one result per item, in order: {"index":0,"value":…} or, for an item that
 failed, {"index":7,"fault":{…}}.
 
-TASK is a name that the workers know. With --local it is a function here, file.py:function or
-module:function, or a command after --, which gets an item on its standard input, and in the place of {} in
-its words, and prints the result.
+TASK is a name that the workers know. With --local it is a function here, file.py:function,
+module:function or file.R:function, or a command after --, which gets an item on its standard input, and in
+the place of {} in its words, and prints the result.
 
 A map without --id is named by its task, input and options: given again while it runs you watch it, given
 again after it was stopped it goes on with the items that have no result, given again when it was finished

@@ -58,5 +58,5 @@ func ExampleFindTask() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// TASK "embed.py": with --local write it as file.py:function or module:function, or give a command after --
+	// TASK "embed.py": with --local write it as file.py:function, module:function or file.R:function, or give a command after --
 }

@@ -46,7 +46,7 @@ type TaskOptions struct {
 	Reduce string
 }
 
-// FindTask finds a function, written as file.py:function or module:function, or a command. Its errors are *Mistake.
+// FindTask finds a function, written as file.py:function, module:function or file.R:function, or a command. Its errors are *Mistake.
 func FindTask(name string, o TaskOptions) (*Task, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -67,7 +67,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	}
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
 	if err != nil || o.Output != "" {
-		return nil, mistake("--reduce %s: give one of %s, or file.py:function or module:function of a function that makes one value of a pair [a, b]",
+		return nil, mistake("--reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
 			o.Reduce, strings.Join(gpumux.Reduces(), ", "))
 	}
 	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
@@ -94,19 +94,27 @@ func (t *Task) command(o TaskOptions) error {
 	return nil
 }
 
-// function makes a task of file.py:function or module:function.
+// function makes a task of file.py:function, module:function or file.R:function.
 func (t *Task) function(name string, o TaskOptions) error {
 	if o.Output != "" {
 		return mistake("--output is for a command after --; a function returns what its result is")
 	}
 	at := strings.LastIndex(name, ":")
 	if at < 1 || at == len(name)-1 {
-		return mistake("TASK %q: with --local write it as file.py:function or module:function, or give a command after --", name)
+		return mistake("TASK %q: with --local write it as file.py:function, module:function or file.R:function, or give a command after --", name)
 	}
 	target := name[:at]
 	t.Name, t.scope = name, t.dir
-	t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
-	if strings.HasSuffix(target, ".py") {
+	isR := strings.HasSuffix(target, ".R")
+	switch {
+	case !isR:
+		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
+	case o.Python != "" || o.Fresh != "":
+		return mistake("TASK %s is R; --python and --fresh are for Python", name)
+	default:
+		t.config.R = name
+	}
+	if isR || strings.HasSuffix(target, ".py") {
 		file := target
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(t.dir, file)

@@ -65,8 +65,8 @@ func (c *Catalog) Users() (users []*process.User) {
 // Interpreter is the Python of some task, or "" where no task names one.
 func (c *Catalog) Interpreter() string {
 	for _, name := range slices.Sorted(maps.Keys(c.exact)) {
-		if python := c.exact[name].Interpreter; python != "" {
-			return python
+		if task := c.exact[name]; task.R == "" && task.Interpreter != "" {
+			return task.Interpreter
 		}
 	}
 	for _, f := range c.folders {

@@ -22,7 +22,7 @@ func testCatalog(t *testing.T) (*Catalog, string) {
 
 func TestCatalog_Names(t *testing.T) {
 	tasks, dir := testCatalog(t)
-	require.Equal(t, []string{"embed", "serve", "sweep/score:score", "sweep/sweep:fit", "train"}, tasks.Names())
+	require.Equal(t, []string{"curve", "embed", "serve", "sweep/score:score", "sweep/sweep:fit", "train"}, tasks.Names())
 	// A module that is added later is there at once.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "later.py"), []byte("def now(item): pass\n"), 0o644))
 	require.Contains(t, tasks.Names(), "sweep/later:now")
@@ -126,9 +126,9 @@ func TestCatalog_ModuleThatIsBroken(t *testing.T) {
 func TestCatalog_SaysWhatThereIs(t *testing.T) {
 	tasks, _ := testCatalog(t)
 	for name, want := range map[string]string{
-		"embd":            `bad_input: no task "embd"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "embed"?`,
-		"sweep/sweep:fyt": `bad_input: no task "sweep/sweep:fyt"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "sweep/sweep:fit"?`,
-		"quite different": `bad_input: no task "quite different"; this worker has embed, serve, sweep/score:score, sweep/sweep:fit, train; name the task in the worker's file, or use one of these`,
+		"embd":            `bad_input: no task "embd"; this worker has curve, embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "embed"?`,
+		"sweep/sweep:fyt": `bad_input: no task "sweep/sweep:fyt"; this worker has curve, embed, serve, sweep/score:score, sweep/sweep:fit, train; did you mean "sweep/sweep:fit"?`,
+		"quite different": `bad_input: no task "quite different"; this worker has curve, embed, serve, sweep/score:score, sweep/sweep:fit, train; name the task in the worker's file, or use one of these`,
 	} {
 		_, err := tasks.Find(name)
 		require.EqualError(t, err, want)

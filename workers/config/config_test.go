@@ -47,6 +47,7 @@ func site(t testing.TB) string {
 	write("tasks/not-a-module.py", "def f(item): return item\n", 0o644)
 	write("tasks/deeper/secret.py", "def open(item): return item\n", 0o644)
 	write("outside.py", "def outside(item): return item\n", 0o644)
+	write("fit.R", "fit.model <- function(item) item\n", 0o644)
 	write("train", "#!/bin/sh\ncat\n", 0o755)
 	write("plain.txt", "no program\n", 0o644)
 	write("venv/bin/python", "#!/bin/sh\nexec python3 \"$@\"\n", 0o755)
@@ -117,6 +118,19 @@ tasks:
   embed: {python: "embed.py:embed"}
 `, `1 mistake in FILE
   FILE:2: pools[0].gpus_per_slot: 2 GPUs do not divide into groups of 3; name a multiple of 3 in devices`},
+		"tasks in R": {`
+pools: [{name: cpu, devices: cpu}]
+tasks:
+  shapeless: {r: fit.R, interpreter: ./train}
+  gone: {r: "gone.R:f", interpreter: ./train}
+  typo: {r: "fit.R:fit.modle", interpreter: ./train}
+  venv: {r: "fit.R:fit.model", venv: venv, fresh: fork}
+`, `5 mistakes in FILE
+  FILE:4: tasks.shapeless.r: "fit.R" does not say which function; write it as file.R:function
+  FILE:5: tasks.gone.r: DIR/gone.R: does not exist
+  FILE:6: tasks.typo.r: DIR/fit.R has no function fit.modle
+  FILE:7: tasks.venv.venv: is for Python; give the Rscript as interpreter, and packages by R_LIBS in env
+  FILE:7: tasks.venv.fresh: is for python and python_dir only; what else runs once per item starts anew each time`},
 		"tasks": {`
 pools: [{name: cpu, devices: cpu}]
 tasks:
@@ -142,7 +156,7 @@ tasks:
   negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
 `, `33 mistakes in FILE
-  FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, command and program
+  FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, r, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
   FILE:7: tasks.typo.python: DIR/embed.py has no function embd; did you mean "embed"?
@@ -158,7 +172,7 @@ tasks:
   FILE:17: tasks["gone/*"].python_dir: DIR/nowhere: does not exist
   FILE:18: tasks["file/*"].python_dir: DIR/plain.txt is not a folder
   FILE:19: tasks.notfound.command: "no-such-program-here" is not on PATH; give its path, such as ./no-such-program-here
-  FILE:20: tasks.notexec: venv and interpreter are for python and python_dir; a command or program starts by itself
+  FILE:20: tasks.notexec: venv and interpreter are for python, python_dir and r; a command or program starts by itself
   FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
   FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
   FILE:20: tasks.notexec.recycle: a command runs once per item, so there is nothing to recycle; leave it out

@@ -55,7 +55,7 @@ func ExampleConfig_Validate() {
 	// Output:
 	// 2 mistakes in the worker's configuration
 	//   pools[0].memory: 4 × 16GiB in pool gpu is more than the 40GiB of 0 (GPU-1d04, A100); lower memory or slots
-	//   tasks.embed: says not what to run; give one of python, python_dir, command and program
+	//   tasks.embed: says not what to run; give one of python, python_dir, r, command and program
 }
 
 // A plan says which slots sit on which devices.

@@ -37,6 +37,7 @@ tasks:
   embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, hygiene: on, recycle: {items: 1000, age: 1h}}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
   serve: {program: [./train], dir: .}
+  curve: {r: "fit.R:fit.model", interpreter: ./train}
   "sweep/*": {python_dir: ./tasks, interpreter: python3}
 `
 
@@ -69,6 +70,11 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, launch.Spawn, embed.Fresh)
 	require.Equal(t, launch.HygieneOn, embed.Hygiene)
 	require.Equal(t, time.Hour, embed.RecycleAge)
+
+	curve, err := tasks.Find("curve")
+	require.NoError(t, err)
+	require.Equal(t, []string{"fit.R:fit.model", filepath.Join(dir, "train")}, []string{curve.R, curve.Interpreter})
+	require.Equal(t, "python", filepath.Base(tasks.Interpreter()), "no Rscript")
 
 	train, err := tasks.Find("train")
 	require.NoError(t, err)

@@ -18,17 +18,19 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// Task says how one task is run. Exactly one of Python, PythonDir, Command and Program is set.
+// Task says how one task is run. Exactly one of Python, PythonDir, R, Command and Program is set.
 type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
 	Python string `yaml:"python"`
 	// PythonDir is a folder of modules; each top-level function in them is a task, prefix/module:function.
 	PythonDir string `yaml:"python_dir"`
+	// R is "file.R:function", found from Dir.
+	R string `yaml:"r"`
 	// Command is a program and its arguments, run once per item.
 	Command []string `yaml:"command"`
 	// Program is a task process of its own that speaks the wire (docs/wire.md).
 	Program []string `yaml:"program"`
-	// Venv is a Python virtual environment; Interpreter a Python. Default: python3 on PATH.
+	// Venv is a Python virtual environment; Interpreter a Python, or R's Rscript. Default: python3 or Rscript on PATH.
 	Venv        string `yaml:"venv"`
 	Interpreter string `yaml:"interpreter"`
 	// Dir is the working folder. Default: the file's folder, or PythonDir.
@@ -124,12 +126,12 @@ func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string
 // task makes what a slot starts and reports every mistake on the way.
 func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	given := map[string]bool{
-		"python": t.Python != "", "python_dir": t.PythonDir != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
+		"python": t.Python != "", "python_dir": t.PythonDir != "", "r": t.R != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
 	}
 	maps.DeleteFunc(given, func(_ string, set bool) bool { return !set })
 	kinds := slices.Sorted(maps.Keys(given))
 	if len(kinds) == 0 {
-		r.add(at, "says not what to run; give one of python, python_dir, command and program")
+		r.add(at, "says not what to run; give one of python, python_dir, r, command and program")
 	} else if len(kinds) > 1 {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
@@ -151,10 +153,15 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	default:
 		task.Dir = c.dir()
 	}
-	if isPython {
+	switch {
+	case isPython:
 		task.Interpreter = c.interpreter(at, t, r)
-	} else if t.Venv != "" || t.Interpreter != "" {
-		r.add(at, "venv and interpreter are for python and python_dir; a command or program starts by itself")
+	case t.R != "":
+		task.R = t.R
+		task.Interpreter = c.rscript(at, t, r)
+		checkR(at+".r", task, r)
+	case t.Venv != "" || t.Interpreter != "":
+		r.add(at, "venv and interpreter are for python, python_dir and r; a command or program starts by itself")
 	}
 	if t.Python != "" {
 		task.Python = t.Python

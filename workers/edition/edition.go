@@ -21,7 +21,7 @@ const length = 6
 type Code struct {
 	// Dir is the folder that relative paths start from.
 	Dir string
-	// Target is "file.py:function" or "module:function".
+	// Target is "file.py:function", "module:function" or "file.R:function".
 	Target string
 	// Command is a program and its arguments.
 	Command []string
@@ -124,6 +124,9 @@ func (c Code) sources() (files []*file, words []string) {
 	if strings.HasSuffix(module, ".py") {
 		path := c.path(module)
 		return withImports(filepath.Dir(path), path), []string{function}
+	}
+	if strings.HasSuffix(module, ".R") {
+		return withSourced(c.path(module)), []string{function}
 	}
 	var roots []string
 	for base, rest := c.Dir, module; rest != ""; {

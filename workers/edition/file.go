@@ -29,7 +29,7 @@ type file struct {
 	path string
 	info os.FileInfo
 	sum  [sha256.Size]byte
-	// imports are the modules that a Python file may import.
+	// imports are the modules that a Python file may import, or the files that an R file sources.
 	imports []string
 	// final says that a file with the same size and time has the same content.
 	final bool
@@ -85,6 +85,11 @@ func (f *file) read() error {
 		err = failed
 		_, _ = sum.Write(text)
 		f.imports = importsOf(text[:min(len(text), largestModule)])
+	case strings.HasSuffix(f.path, ".R"):
+		text, failed := io.ReadAll(opened)
+		err = failed
+		_, _ = sum.Write(text)
+		f.imports = sourcedIn(text[:min(len(text), largestModule)])
 	default:
 		_, err = io.Copy(sum, opened)
 	}

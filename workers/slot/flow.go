@@ -91,7 +91,7 @@ func (f *flow) frame(p *occupant) wire.Run {
 		size = min(size, p.limit-p.sent)
 	}
 	run := wire.Run{Run: p.runs + 1, Attempts: f.call.attempts()}
-	if target := cmp.Or(f.call.Target, f.call.Task.Python); p.lease != "" && target != p.target {
+	if target := cmp.Or(f.call.Target, f.call.Task.Target()); p.lease != "" && target != p.target {
 		run.Target, run.Task = target, f.call.Task.Name
 	}
 	if f.fresh {

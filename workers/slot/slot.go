@@ -36,8 +36,8 @@ type Options struct {
 	Env map[string]string
 	// Home is what HOME is in a task process's environment. Default: the worker's.
 	Home string
-	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it.
-	Runtime string
+	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it, and RRuntime R's main.R, of rruntime.Install.
+	Runtime, RRuntime string
 	// Watch follows the memory of task processes and ends those over their budget. Default: none.
 	Watch session.Watch
 	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.

@@ -75,7 +75,7 @@ func (s *Slot) budget(call Call) gpumux.Size { return cmp.Or(call.Memory, s.o.Me
 func (s *Slot) granted(call Call) session.Options {
 	o := session.Options{
 		Slot: s.o.Name, Device: s.o.Device, Memory: s.budget(call), Room: cmp.Or(call.Room, s.o.Room), Mode: call.mode(s.o.Mode),
-		Env: s.o.Env, Home: s.o.Home, Runtime: s.o.Runtime, Watch: s.o.Watch, Cgroups: s.o.Cgroups, Capped: s.o.Capped,
+		Env: s.o.Env, Home: s.o.Home, Runtime: s.o.Runtime, RRuntime: s.o.RRuntime, Watch: s.o.Watch, Cgroups: s.o.Cgroups, Capped: s.o.Capped,
 		Ending: s.o.Ending, Sweeper: s.o.Sweeper, StartLimit: s.o.StartLimit, Patience: s.o.patience, Log: s.o.Log,
 	}
 	if call.Env != nil {
@@ -172,7 +172,7 @@ func (s *Slot) spawn(ctx context.Context, call Call, mayFork bool) (*occupant, *
 	switch {
 	case err == nil:
 		o := newOccupant(p, limit)
-		o.lease, o.target = call.Lease, call.Task.Python
+		o.lease, o.target = call.Lease, call.Task.Target()
 		return o, nil, nil
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)

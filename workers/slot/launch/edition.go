@@ -16,7 +16,7 @@ func (t Task) Code() edition.Code {
 	if len(command) == 0 {
 		command = t.Program
 	}
-	return edition.Code{Dir: t.Dir, Target: t.Python, Command: command}
+	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
 // looking has a channel for each code, which is full while somebody looks at its files: one that hangs costs one thread.

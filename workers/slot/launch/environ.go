@@ -18,7 +18,7 @@ var (
 		"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES",
 		"SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
-	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME"}
+	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER"}
 )
 
 // helping are what shell scripts read that stand for a Python, beside the names above.
@@ -37,7 +37,7 @@ func HelperEnviron() []string {
 }
 
 // homes puts in what a task finds under ~. In a home of its own it still finds the worker's caches, such as models that were
-// downloaded, and Python packages that were installed for the user; another user has neither.
+// downloaded, and packages of Python and R that were installed for the user; another user has neither.
 func (t Task) homes(env map[string]string, own string) {
 	if t.User != nil {
 		env["HOME"], env["USER"], env["LOGNAME"] = t.User.Home, t.User.Name, t.User.Name
@@ -50,6 +50,9 @@ func (t Task) homes(env map[string]string, own string) {
 		env["XDG_CACHE_HOME"] = cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
 		if !t.own() {
 			env["PYTHONUSERBASE"] = cmp.Or(os.Getenv("PYTHONUSERBASE"), filepath.Join(home, ".local"))
+		}
+		if t.R != "" {
+			env["R_LIBS_USER"] = cmp.Or(os.Getenv("R_LIBS_USER"), filepath.Join(home, "R", "%p-library", "%v"))
 		}
 	}
 	if own != "" {

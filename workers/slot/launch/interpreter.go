@@ -13,6 +13,7 @@ import (
 
 const (
 	defaultInterpreter = "python3"
+	defaultRscript     = "Rscript"
 	// interpreterLimit is how long a Python may take to say which program it is.
 	interpreterLimit = time.Minute
 )
@@ -20,14 +21,26 @@ const (
 // interpreters remembers which program a Python's name stands for.
 var interpreters sync.Map
 
-// Argv are the words that start the task's process: its own program, or its Python with runtime, the Python runtime's main.py. It waits
-// for the Python to say which program it is, no longer than limit, and a minute; the error is a *HangError then.
-func (t Task) Argv(ctx context.Context, limit time.Duration, runtime string) ([]string, error) {
-	if t.Python == "" {
+// Argv are the words that start the task's process: its own program, or its Python or R with its runtime, a main.py or
+// main.R. It waits for the Python to say
+// which program it is, no longer than limit, and a minute; the error is a *HangError then.
+func (t Task) Argv(ctx context.Context, limit time.Duration, python, r string) ([]string, error) {
+	switch {
+	case t.R != "":
+		return []string{t.interpreter(), "--no-save", r}, nil
+	case t.Python == "":
 		return t.Program, nil
 	}
-	path, err := interpreter(ctx, cmp.Or(t.Interpreter, defaultInterpreter), min(limit, interpreterLimit))
-	return []string{path, runtime}, err
+	path, err := interpreter(ctx, t.interpreter(), min(limit, interpreterLimit))
+	return []string{path, python}, err
+}
+
+// interpreter is the name or path of the task's Python or Rscript.
+func (t Task) interpreter() string {
+	if t.R != "" {
+		return cmp.Or(t.Interpreter, defaultRscript)
+	}
+	return cmp.Or(t.Interpreter, defaultInterpreter)
 }
 
 // interpreter follows a name such as python3 to the program itself. Version managers put a shell script in its place, which

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,7 +49,7 @@ var reaching = struct {
 // hangs in one would hold up everything in this program, not only what starts: Go's collector waits for a thread that forks. It waits
 // no longer than limit, and a minute; the error is a *HangError then.
 func (t Task) Reach(ctx context.Context, limit time.Duration) error {
-	program := cmp.Or(t.Interpreter, defaultInterpreter)
+	program := t.interpreter()
 	if known, ok := interpreters.Load(program); ok {
 		program = known.(string)
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"reflect"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 	HygieneOff Hygiene = "off"
 )
 
-// Task says how the task process of one task is started. Exactly one of Python, Command and Program is set.
+// Task says how the task process of one task is started. Exactly one of Python, R, Command and Program is set.
 type Task struct {
 	// Name is what maps call the task.
 	Name string
@@ -34,7 +35,9 @@ type Task struct {
 	Python string
 	// Own refuses a function that the module has from elsewhere, such as one that it imports.
 	Own bool
-	// Interpreter is the Python to start. Default "python3".
+	// R is "file.R:function", found from Dir.
+	R string
+	// Interpreter is the Python to start, or R's Rscript. Default "python3" or "Rscript".
 	Interpreter string
 	// Command is a program and its arguments, run once per item: the item on standard input and in the place of {}, the result on
 	// standard output.
@@ -79,5 +82,8 @@ func (t Task) Joins(other Task) bool {
 	return t.Same(other)
 }
 
-// own reports whether the task brings a program of its own instead of running in a Python.
-func (t Task) own() bool { return len(t.Command) > 0 || len(t.Program) > 0 }
+// Target is the function that a process of the task is to load, or empty.
+func (t Task) Target() string { return cmp.Or(t.Python, t.R) }
+
+// own reports whether the task does something else than run in a Python.
+func (t Task) own() bool { return t.Python == "" }

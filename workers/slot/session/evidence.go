@@ -49,7 +49,7 @@ func cutOff(err error) bool {
 
 // Explain adds what the process leaves behind to the evidence; kills is process.MemoryKills of a time before.
 func (p *Session) Explain(e *diagnosis.Evidence, kills int) {
-	e.Budget, e.Peak, e.Target = int64(p.Memory.Budget), p.Memory.Peak(), p.Task.Python
+	e.Budget, e.Peak, e.Target = int64(p.Memory.Budget), p.Memory.Peak(), p.Task.Target()
 	p.ExplainMemory(e, kills)
 	if e.Tail == "" {
 		e.Tail = p.Out.Tail()

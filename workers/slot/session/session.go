@@ -28,9 +28,10 @@ type Options struct {
 	// Lease names the lease that it belongs to on a host; Rebuilt is wire.Hello's. Default: no lease.
 	Lease, Host string
 	Rebuilt     bool
-	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py.
-	Env           map[string]string
-	Home, Runtime string
+	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py and RRuntime the R
+	// runtime's main.R.
+	Env                     map[string]string
+	Home, Runtime, RRuntime string
 	// Watch, Cgroups, Capped and Ending may be nil.
 	Watch   Watch
 	Cgroups *process.Cgroups
@@ -74,7 +75,7 @@ const channelDescriptor = 9
 
 // Start starts a task's process; the handshake is still to come. With a channel it is a template, which is asked on it.
 func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
-	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime)
+	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +113,23 @@ func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.
 // connected is the worker's side of a process that is still to be started with files, as its descriptors from 3 on: the wire and the
 // board. The caller closes them when it has.
 func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
+	p = &Session{
+		Task: task, o: o, send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),
+	}
+	if task.R != "" {
+		// It has no board either: R maps no memory.
+		ours, theirs, err := wire.Pipes()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.conn = wire.NewWorker(ours)
+		return p, theirs, nil
+	}
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
 	}
-	p = &Session{
-		Task: task, o: o, conn: wire.NewWorker(ours),
-		send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),
-	}
-	files = []*os.File{theirs}
+	p.conn, files = wire.NewWorker(ours), []*os.File{theirs}
 	if o.Single {
 		// Single results need no board.
 		return p, files, nil

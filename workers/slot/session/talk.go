@@ -13,7 +13,7 @@ import (
 // Greet does the handshake and waits until the task is loaded. The traceback goes with an exception of the task's module.
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
 	hello := wire.Hello{
-		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Python, Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Slot,
+		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Slot,
 		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
 		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
 	}

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -30,6 +32,37 @@ func Pair() (worker *net.UnixConn, process *os.File, err error) {
 	}
 	return worker, process, nil
 }
+
+// Pipes makes the two ends of a wire of two pipes, for a process that cannot use a socket which it inherits: it reads from the first of
+// its files and writes to the second. Else they are as Pair's.
+func Pipes() (worker io.ReadWriteCloser, process []*os.File, err error) {
+	read, theirWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a pipe for a task process: %w", err)
+	}
+	theirRead, write, err := os.Pipe()
+	if err != nil {
+		read.Close()
+		theirWrite.Close()
+		return nil, nil, fmt.Errorf("open a pipe for a task process: %w", err)
+	}
+	process = []*os.File{theirRead, theirWrite}
+	for _, file := range process {
+		// A process of another user opens them anew, by their numbers.
+		_ = file.Chmod(0o666)
+	}
+	return pipes{read, write}, process, nil
+}
+
+// pipes is one end of a wire of two pipes.
+type pipes struct {
+	*os.File
+	write *os.File
+}
+
+func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
+
+func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }
 
 // stream takes a socket over from file, which is closed; the new descriptor is close-on-exec.
 func stream(file *os.File) (*net.UnixConn, error) {

@@ -1,0 +1,69 @@
+package workers
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/rruntime"
+)
+
+// installRuntimes writes the runtimes of Python and R, into a temporary folder if the user has no cache folder, and returns Python's.
+func (w *Worker) installRuntimes() (string, error) {
+	users, dir := w.namedUsers(), w.o.Runtime
+	lasting := dir // a folder that outlives the worker, or ""
+	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
+		cache = filepath.Join(cache, "gpumux")
+		if path, err := w.unpack(cache); err == nil {
+			lasting = cache
+			// Other users cannot enter a home.
+			if len(users) == 0 {
+				return path, w.makeHomes(lasting, nil)
+			}
+		}
+	}
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "gpumux-"); err != nil {
+			return "", fmt.Errorf("make a folder for the runtimes: %w", err)
+		}
+		w.scratch = dir
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return "", fmt.Errorf("make a folder for the runtimes: %w", err)
+		}
+	}
+	path, err := w.unpack(dir)
+	if err != nil {
+		return "", err
+	}
+	return path, w.makeHomes(cmp.Or(lasting, dir), users)
+}
+
+// unpack writes the runtimes below a folder and returns Python's.
+func (w *Worker) unpack(dir string) (python string, err error) {
+	if w.rRuntime, err = rruntime.Install(dir); err != nil {
+		return "", err
+	}
+	return pyruntime.Install(dir)
+}
+
+// makeHomes makes the folder that is HOME for tasks, outside of dir if that is read-only, and the homes of users who have none.
+func (w *Worker) makeHomes(dir string, users []*process.User) error {
+	w.home = filepath.Join(dir, "home")
+	if os.MkdirAll(w.home, 0o700) != nil {
+		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
+		own := &process.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
+		if err := own.MakeHome(); err != nil {
+			return err
+		}
+	}
+	for _, u := range users {
+		if err := u.MakeHome(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

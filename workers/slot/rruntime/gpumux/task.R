@@ -1,0 +1,34 @@
+# Finds the function that a task names, and gives it what it may use.
+
+# The function of "file.R:function", or an error that says why there is none.
+load_task <- function(target, folder) {
+  at <- regexpr(":[^:]*$", target)
+  file <- substr(target, 1L, at - 1L)
+  name <- substring(target, at + 1L)
+  path <- if (startsWith(file, "/")) file else file.path(if (nzchar(folder)) folder else getwd(), file)
+  if (!file.exists(path)) {
+    beside <- list.files(dirname(path), pattern = "\\.[Rr]$")
+    there <- if (length(beside) > 0L) paste(head_of(beside, 20L), collapse = ", ") else "no .R files"
+    stop(condition("FileNotFoundError", "there is no ", path, "; the folder has: ", there))
+  }
+  enter(sys.source(path, globalenv(), chdir = TRUE, keep.source = TRUE))
+  found <- get0(name, globalenv(), inherits = FALSE)
+  if (!is.function(found)) {
+    what <- if (is.null(found)) "no function " else "a value, not a function, "
+    stop(condition("NotFoundError", file, " has ", what, name, "; it has: ", paste(head_of(functions(), 20L), collapse = ", ")))
+  }
+  found
+}
+
+functions <- function() Filter(function(name) is.function(get(name, globalenv())), ls(globalenv()))
+
+# What the traceback of a task begins behind.
+enter <- function(value) value
+
+# What a task finds beside R's own functions. An exit call fails the item, not the process.
+offer <- function(hello, report) {
+  leave <- function(...) stop(condition("QuitError", "the task called quit(); return a value or stop() instead"))
+  slot <- hello[c("slot", "device", "memory", "mode", "task")]
+  there <- list(quit = leave, q = leave, gpu_slot = function() slot, gpu_progress = report)
+  get("attach", baseenv())(there, name = "gpumux", warn.conflicts = FALSE)
+}
