@@ -64,6 +64,7 @@ type localFlags struct {
 	slots   config.Slots
 	devices []string
 	memory  string
+	reserve string
 	sharing string
 	data    string
 	python  string
@@ -90,6 +91,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar(&f.devices, "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", local+"memory budget of a slot, such as 8GiB")
+	flags.StringVar(&f.reserve, "reserve", "", local+"memory of each device that stays free for others, such as 1GiB; needs --memory")
 	flags.StringVar(&f.sharing, "sharing", "", local+sharingUsage)
 	flags.StringVar(&f.python, "python", "", local+"the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
@@ -201,10 +203,13 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 			m.add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, size)
 		}
 	}
+	if _, err := gpumux.ParseSize(f.reserve); f.reserve != "" && err != nil {
+		m.add("--reserve %q is not a size; write it as 1GiB or 512MB", f.reserve)
+	}
 	if f.output != "" && f.output != "json" && f.output != "text" {
 		m.add("--output %q is unknown; use json or text", f.output)
 	}
-	for _, name := range []string{"slots", "devices", "memory", "sharing", "data", "python", "pass-env", "fresh", "output"} {
+	for _, name := range []string{"slots", "devices", "memory", "reserve", "sharing", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
 			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}

@@ -73,6 +73,8 @@ func inFlags(err error) error {
 		switch field := p.Field; {
 		case strings.HasSuffix(field, ".memory"):
 			flag = "--memory"
+		case strings.HasSuffix(field, ".reserve"):
+			flag = "--reserve"
 		case strings.HasSuffix(field, ".slots"):
 			flag = "--slots"
 		case strings.HasSuffix(field, ".devices"):
@@ -150,9 +152,10 @@ func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
 // pool is what the flags say of every pool of a local worker; the flags are good.
 func (f *taskFlags) pool() config.Pool {
 	memory, _ := gpumux.ParseSize(f.memory)
+	reserve, _ := gpumux.ParseSize(f.reserve)
 	devices := gpu.Selection(f.devices)
 	if f.on != "" {
 		devices = gpu.Selection{f.on}
 	}
-	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Sharing: f.sharing, Mode: gpumux.Mode(f.mode)}
+	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Reserve: reserve, Sharing: f.sharing, Mode: gpumux.Mode(f.mode)}
 }

@@ -25,8 +25,8 @@ func (a *app) streamCommand() *cobra.Command {
 		Use:   "stream TASK",
 		Short: "Run a task over items as they come, without a server",
 		Long: `Run a task over the items of standard input, or of files, as they come, and write one result per item, in
-order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may never end. TASK is file.py:function or
-module:function, or a command after --, as for map --local.
+order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may never end. TASK is file.py:function,
+module:function or file.R:function, or a command after --, as for map --local.
 
 Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
 command ends is lost, and given again it begins with the first item. It needs no server and starts at once.`,

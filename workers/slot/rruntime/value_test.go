@@ -14,7 +14,7 @@ func TestValue_IsJSON(t *testing.T) {
 		"scalar": `7`, "text": `"a \"b\" \\ \u000a é"`, "none": `null`, "missing": `[1,null,3]`, "flags": `[true,null]`,
 		"numbers": `[0.1,0.33333333333333331,1e+300,4.94065645841247e-324,-0]`, "odd": `["NaN","Infinity","-Infinity"]`,
 		"names": `{"a":1,"b":2}`, "one": `[1]`, "empty": `[]`, "object": `{}`, "nested": `{"a":[1,"x"],"b":[]}`,
-		"matrix": `[[1,3,5],[2,4,6]]`, "cube": `[[[1,5],[3,7]],[[2,6],[4,8]]]`, "bytes": `"AP8="`, "factor": `["u","v"]`,
+		"matrix": `[[1,3,5],[2,4,6]]`, "cube": `[[[1,5],[3,7]],[[2,6],[4,8]]]`, "many": `"` + strings.Repeat("AAAA", 100) + `"`, "bytes": `"AP8="`, "factor": `["u","v"]`,
 		"date": `"2026-02-01"`, "time": `"1970-01-01T00:00:00.5Z"`, "took": `120`, "frame": `[{"a":1,"b":"x"},{"a":2,"b":null}]`,
 		"big": `9007199254740992`,
 	} {

@@ -15,7 +15,7 @@ json <- function(x, place = "result") {
   if (is.null(x)) return("null")
   if (inherits(x, "POSIXlt")) x <- as.POSIXct(x)
   if (is.data.frame(x)) return(array_of(rows(x, place)))
-  if (is.raw(x)) return(quoted(jsonlite::base64_enc(x)))
+  if (is.raw(x)) return(quoted(gsub("\n", "", jsonlite::base64_enc(x), fixed = TRUE)))
   each <- cells(x, place)
   if (length(dim(x)) > 1L) return(nested(array(each, dim(x))))
   if (is.list(x) || !is.null(names(x))) return(several(names(x), each))

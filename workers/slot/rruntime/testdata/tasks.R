@@ -7,7 +7,7 @@ values <- list(
   flags = c(TRUE, NA), numbers = c(0.1, 1 / 3, 1e300, 5e-324, -0.0),
   odd = c(NaN, Inf, -Inf), names = c(a = 1, b = 2), one = I(1), empty = list(), object = setNames(list(), character()),
   nested = list(a = list(1, "x"), b = list()), matrix = matrix(1:6, 2), cube = array(1:8, c(2, 2, 2)), bytes = as.raw(c(0, 255)),
-  factor = factor(c("u", "v")), date = as.Date("2026-02-01"), time = as.POSIXct(0.5, origin = "1970-01-01", tz = "UTC"),
+  many = as.raw(rep(0, 300)), factor = factor(c("u", "v")), date = as.Date("2026-02-01"), time = as.POSIXct(0.5, origin = "1970-01-01", tz = "UTC"),
   took = as.difftime(2, units = "mins"), frame = data.frame(a = 1:2, b = c("x", NA)), big = 2^53
 )
 value <- function(name) values[[name]]
