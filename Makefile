@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel picture size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel r-check picture size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -82,6 +82,10 @@ wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environme
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
 	.wheel/venv/bin/python clients/python/example.py
 
+r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
+	cd deploy/devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./e2e
+	$(GO) test -count=1 ./workers/slot/rruntime
+
 picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
 	cd deploy/devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./e2e
@@ -111,7 +115,7 @@ kernel-check: ## the memory limits that a kernel enforces, on Debian's in a virt
 	$(PYTHON) deploy/devserver/kernelcheck/check.py
 
 size: ## the longest source files
-	@git ls-files '*.go' '*.py' | xargs wc -l | sort -rn | head -20
+	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
 	rm -rf $(BIN) $(VENV) .demo .gpu .kernel .wheel dist

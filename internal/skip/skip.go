@@ -32,7 +32,7 @@ const (
 	Framework Reason = "no framework in Python"
 	NumPy     Reason = "no NumPy in Python"
 	Compiler  Reason = "no C compiler"
-	R         Reason = "no R with jsonlite and codetools"
+	R         Reason = "no R with its packages"
 	Tool      Reason = "no such program"
 	Root      Reason = "needs root"
 	Mount     Reason = "nothing may be mounted"
@@ -68,10 +68,14 @@ func allowed(strict string, reason Reason, name string) bool {
 	return false
 }
 
-// WithoutR leaves a test out where there is no R that runs tasks.
-func WithoutR(t testing.TB) {
+// WithoutR leaves a test out where there is no R, or none with what gpumux needs and more packages.
+func WithoutR(t testing.TB, more ...string) {
 	t.Helper()
-	if out, err := exec.Command("Rscript", "-e", "library(jsonlite); library(codetools)").CombinedOutput(); err != nil {
+	code := ""
+	for _, name := range append(more, "jsonlite", "codetools") {
+		code += "library(" + name + ");"
+	}
+	if out, err := exec.Command("Rscript", "-e", code).CombinedOutput(); err != nil {
 		Because(t, R, err, string(out))
 	}
 }

@@ -27,7 +27,8 @@ var interpreters sync.Map
 func (t Task) Argv(ctx context.Context, limit time.Duration, python, r string) ([]string, error) {
 	switch {
 	case t.R != "":
-		return []string{t.interpreter(), "--no-save", r}, nil
+		// A Python within R takes its limits from the other runtime.
+		return []string{t.interpreter(), "--no-save", r, python}, nil
 	case t.Python == "":
 		return t.Program, nil
 	}

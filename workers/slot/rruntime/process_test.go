@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 	"github.com/gpumux/gpumux/workers/slot/rruntime"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
@@ -39,7 +40,9 @@ func launch(t *testing.T, env ...string) *process {
 	p := &process{Conn: wire.NewWorker(near), t: t, output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.OpenFile(p.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	require.NoError(t, err)
-	p.cmd = exec.Command("Rscript", main)
+	python, err := pyruntime.Install(t.TempDir())
+	require.NoError(t, err)
+	p.cmd = exec.Command("Rscript", main, python)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = output, output, files
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -71,7 +74,7 @@ func greet(t *testing.T, target string) *process {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir, Slot: "gpu/3", Device: "GPU-1",
-		Memory: 1 << 30, Mode: gpumux.Persistent}))
+		Memory: 1 << 30, Room: 1 << 29, Mode: gpumux.Persistent}))
 	return p
 }
 
@@ -245,4 +248,10 @@ func TestProcess_SlotProgressAndDescriptors(t *testing.T) {
 	require.Equal(t, `"GPU-1"`, p.take(0).value)
 
 	require.Equal(t, "0", start(t, "descriptors").do(1, "1")[0].value, "programs of the task do not have the wire's descriptors")
+}
+
+// A Python within R has the slot's limits for its frameworks, and nothing of the runtime on its path.
+func TestProcess_PythonWithinR(t *testing.T) {
+	skip.WithoutR(t, "reticulate")
+	require.Equal(t, `["536870912",true,false]`, start(t, "python").do(1, "1")[0].value)
 }

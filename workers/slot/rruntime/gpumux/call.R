@@ -21,6 +21,7 @@ serve <- function() {
     hello <- greeting()
     if (is.null(hello)) return(0L)
     offer(hello, report)
+    limit_python(hello$room)
     loaded <- attempt(load_task(hello$target, hello$dir))
   }
   if (!is.null(loaded$fault)) {
@@ -54,7 +55,8 @@ greeting <- function() {
 need_jsonlite <- function() {
   if (!requireNamespace("jsonlite", quietly = TRUE)) {
     stop(condition("packageNotFoundError", "R has no package jsonlite, which reads the items; run ",
-      "install.packages(\"jsonlite\"), or on Debian apt-get install r-cran-jsonlite (R looks in ", paste(.libPaths(), collapse = ", "), ")"))
+      "install.packages(\"jsonlite\"), or on Debian apt-get install r-cran-jsonlite (R looks in ",
+      paste(.libPaths(), collapse = ", "), ")"))
   }
 }
 

@@ -25,6 +25,18 @@ functions <- function() Filter(function(name) is.function(get(name, globalenv())
 # What the traceback of a task begins behind.
 enter <- function(value) value
 
+# Frameworks in a Python that reticulate starts in this process get the slot's limits from the runtime of Python tasks, whose main.py is
+# this program's argument.
+limit_python <- function(room) {
+  main <- commandArgs(TRUE)
+  if (length(room) == 0L || length(main) == 0L) return()
+  code <- c(
+    "import sys", paste0("sys.path.insert(0, ", quoted(dirname(dirname(main[[1L]]))), ")"), "try:", "    from gpumux import memory",
+    paste0("    memory.cap(", whole(room), ")"), "finally:", "    del sys.path[0]"
+  )
+  setHook("reticulate.onPyInit", function(...) get("py_run_string", asNamespace("reticulate"))(paste(code, collapse = "\n"), local = TRUE))
+}
+
 # What a task finds beside R's own functions. An exit call fails the item, not the process.
 offer <- function(hello, report) {
   leave <- function(...) stop(condition("QuitError", "the task called quit(); return a value or stop() instead"))

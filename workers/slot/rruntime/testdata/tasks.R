@@ -55,3 +55,12 @@ dies <- function(item) if (item == "die") tools::pskill(Sys.getpid(), 6) else it
 descriptors <- function(item) length(grep("pipe", system("ls -l /proc/self/fd/3 /proc/self/fd/4 2>/dev/null", intern = TRUE)))
 
 not_a_function <- 7
+
+python <- function(item) {
+  run <- reticulate::py_run_string(paste(
+    "import os, sys", "room = os.environ.get('GPUMUX_ROOM')", "hooked = any('gpumux' in type(each).__module__ for each in sys.meta_path)",
+    "before = any('slot' not in each and each.endswith('gpumux') for each in sys.path)",
+    sep = "\n"
+  ))
+  list(run$room, run$hooked, run$before)
+}

@@ -1,0 +1,1 @@
+daemons <- function(n) invisible(n)
