@@ -35,7 +35,9 @@ func TestSlot_RInItsSlot(t *testing.T) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", RRuntime: main, Home: t.TempDir(), Grace: 300 * time.Millisecond})
 	defer s.Stop(context.Background())
 	before := descendants(t)
-	task := func(function string) launch.Task { return launch.Task{Name: function, R: "tasks.R:" + function, Dir: dir} }
+	task := func(function string) launch.Task {
+		return launch.Task{Name: function, R: "tasks.R:" + function, Dir: dir}
+	}
 
 	got, err := run(t, s, slot.Call{Task: task("who"), Items: values(1)})
 	require.NoError(t, err)
