@@ -32,7 +32,8 @@ def main():
     print(f"{'way':<12} {'processes':>9} {'sum':>11} {'inputs per device':>18} {'arguments':>10} {'output':>7} {'temporary':>10} {'inputs per process':>19}")
     for way, parts in found.items():
         total = sum(part["sum"] for part in parts)
-        bad = abs(total - right) > 1e-5 * right
+        share = 32 * 65536 * 4 / len(parts)
+        bad = abs(total - right) > 1e-5 * right or any(sum(part["held"].values()) > share for part in parts if len(parts) > 1)
         wrong += bad
         held = [bytes for part in parts for bytes in part["held"].values()]
         most = max(parts, key=lambda part: part["temporary"])

@@ -30,10 +30,10 @@ def total(indices, inputs):
     return result
 
 
-def report(result, compiled, inputs):
+def report(result, compiled, *inputs):
     """The sum, and bytes on each device: held by the inputs, and of arguments, output and temporaries as the compiler counts them."""
     held = {}
-    for shard in inputs.addressable_shards:
+    for shard in (shard for each in inputs for shard in each.addressable_shards):
         held[str(shard.device)] = held.get(str(shard.device), 0) + shard.data.nbytes
     memory = compiled.memory_analysis()
     return {
@@ -46,16 +46,17 @@ def serial(_):
     """One device, one row after the other."""
     inputs = jax.device_put(rows(0, N), jax.devices()[0])
     compiled = jax.jit(total).lower(jnp.arange(N), inputs).compile()
-    return report(total(np.arange(N), inputs), compiled, inputs)
+    return report(compiled(jnp.arange(N), inputs), compiled, inputs)
 
 
 def replicated(_):
     """pmap with in_axes=(0, None): each device gets all inputs and works on its quarter."""
     mapped = jax.pmap(total, in_axes=(0, None), devices=jax.devices()[:DEVICES])
     indices = jnp.arange(N).reshape(DEVICES, -1)
-    inputs = rows(0, N)
+    inputs = jnp.asarray(rows(0, N))  # as the original makes them: on the first device
     everywhere = jax.device_put(inputs, NamedSharding(mesh(), PartitionSpec()))  # where pmap puts them
-    return report(mapped(indices, inputs), mapped.lower(indices, inputs).compile(), everywhere)
+    copies = [shard.data for shard in everywhere.addressable_shards if shard.data.unsafe_buffer_pointer() != inputs.unsafe_buffer_pointer()]
+    return report(mapped(indices, inputs), mapped.lower(indices, inputs).compile(), inputs, *copies)
 
 
 def sharded(_):
