@@ -2,6 +2,7 @@ package gpumux
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -103,19 +104,21 @@ type Source struct {
 	Hash string `json:"hash,omitempty"`
 }
 
-// Result is the outcome of one item. Exactly one of Value and Fault is set.
+// Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
 type Result struct {
 	// Index is the item's position in the input, from 0.
 	Index int64           `json:"index"`
 	Value json.RawMessage `json:"value,omitempty"`
-	Fault *Fault          `json:"fault,omitempty"`
+	// Arrays is a value whose arrays are bytes, on its way from a task process into the store. Readers of results get the Value instead.
+	Arrays []byte `json:"-"`
+	Fault  *Fault `json:"fault,omitempty"`
 	// Output is what the item printed or logged, cut in the middle when it is long.
 	Output string `json:"output,omitempty"`
 }
 
 // Weight is about how many bytes the result takes in JSON.
 func (r Result) Weight() int {
-	n := 40 + len(r.Value) + len(r.Output)
+	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Output)
 	if r.Fault != nil {
 		n += 300 + len(r.Fault.Item) + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
 	}

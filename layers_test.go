@@ -45,14 +45,14 @@ workers/contact                . internal/contract workers/slot
 workers/config                 . codec gpu workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          workers/slot
-workers/slot                   . internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/hygiene           .
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
-workers/slot/wire              .
+workers/slot/wire              . internal/arrays
 workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
@@ -62,7 +62,8 @@ workflows                      . internal/contract internal/payload
 workflows/workflowstest        . internal/contract
 internal/payload               .
 internal/logkey
-store                          . internal/contract
+store                          . internal/arrays internal/contract
+internal/arrays
 internal/skip
 gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait

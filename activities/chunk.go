@@ -202,6 +202,7 @@ func (a *attempt) runItems() error {
 			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
 			Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
 			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
+			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
 			Done: func(result gpumux.Result) {
 				a.limit.note()
 				result = a.limitSize(result)

@@ -95,7 +95,7 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 	for line, err := range r.store.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
 		var result gpumux.Result
 		if err == nil {
-			err = json.Unmarshal(line, &result)
+			result, err = store.ParseResult(line)
 		}
 		if err == nil && result.Fault == nil {
 			err = f(result.Index, result.Value)

@@ -33,7 +33,9 @@ type Call struct {
 	Target  string
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
-	Items iter.Seq2[gpumux.Item, error]
+	// Arrays takes values with arrays as Result.Arrays.
+	Arrays bool
+	Items  iter.Seq2[gpumux.Item, error]
 	// Peak is called before Done with the most bytes that the item held, if that was measured, and with its budget.
 	Peak func(held, budget int64)
 	// Done takes each result in the order of the items.

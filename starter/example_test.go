@@ -211,7 +211,7 @@ func ExamplePoolsOf() {
 }
 
 // What a map that did not complete has left in the store.
-func ExampleStoredIn() {
+func ExampleStarter_StoredIn() {
 	ctx := context.Background()
 	st, err := store.Open(ctx, "mem://", nil)
 	if err != nil {
@@ -222,7 +222,7 @@ func ExampleStoredIn() {
 	if err := st.WritePart(ctx, contract.PartsOf("maps/squares/results.jsonl"), part); err != nil {
 		log.Fatal(err)
 	}
-	for line, err := range starter.StoredIn(ctx, st, "maps/squares/results.jsonl") {
+	for line, err := range (&starter.Starter{}).StoredIn(ctx, st, "maps/squares/results.jsonl") {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package starter
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -38,7 +37,7 @@ func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.R
 			}
 			var result gpumux.Result
 			if err == nil {
-				err = json.Unmarshal(line, &result)
+				result, err = store.ParseResult(line)
 			}
 			if !yield(result, err) || err != nil {
 				return
@@ -47,10 +46,10 @@ func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.R
 	}
 }
 
-// FollowLines is Follow with the results as lines of JSON, without decoding them. A line is valid until the next step and ends
+// FollowLines is Follow with the results as lines of JSON, without decoding more than arrays. A line is valid until the next step and ends
 // without a newline. An empty line says that nothing more is there at the moment.
 func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
+	return h.starter.linesOf(func(give func([]byte) error) error {
 		return (&follower{h: h, o: o}).run(ctx, give)
 	})
 }
@@ -58,7 +57,7 @@ func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]b
 // Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once and in no order. It is for
 // runs that do not complete; one that keeps its results elsewhere is an error.
 func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
+	return h.starter.linesOf(func(give func([]byte) error) error {
 		f := &follower{h: h, o: FollowOptions{Unordered: true}}
 		if err := f.findTail(ctx); err != nil {
 			return err
@@ -71,8 +70,8 @@ func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 }
 
 // StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
-func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
+func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
+	return s.linesOf(func(give func([]byte) error) error {
 		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
 		if err != nil {
 			return err
@@ -82,18 +81,27 @@ func StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]b
 }
 
 // linesOf yields the lines that a walk gives, and the error that it ends with.
-func linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
+func (s *Starter) linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		err := walk(func(line []byte) error {
-			if !yield(line, nil) {
-				return errEnough
+			line, err := s.shown(line)
+			if err == nil && !yield(line, nil) {
+				err = errEnough
 			}
-			return nil
+			return err
 		})
 		if err != nil && !errors.Is(err, errEnough) {
 			yield(nil, err)
 		}
 	}
+}
+
+// shown is a stored line as callers take it.
+func (s *Starter) shown(line []byte) ([]byte, error) {
+	if s.Arrays {
+		return line, nil
+	}
+	return store.Plain(line)
 }
 
 // eachLine gives the lines of a tail without their ends.

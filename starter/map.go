@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -108,7 +109,7 @@ func CheckID(id string) error {
 func newOutput(id string) string {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
-	return path.Join("maps", id, hex.EncodeToString(b[:]), "results.jsonl")
+	return path.Join("maps", id, hex.EncodeToString(b[:]), contract.ArraysOutput)
 }
 
 // MadeID is the ID that Start gives to the map when it has none.

@@ -29,6 +29,13 @@ func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 
 // ResultsOf yields the results that a summary holds or names. A store that cannot be reached from here is a *NoStore.
 func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Seq2[gpumux.Result, error] {
+	return s.resultsOf(ctx, summary, (*store.Store).Results)
+}
+
+// resultsOf is ResultsOf with a way to read the file.
+func (s *Starter) resultsOf(
+	ctx context.Context, summary gpumux.Summary, read func(*store.Store, context.Context, string) iter.Seq2[gpumux.Result, error],
+) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		if summary.Output == "" {
 			for _, result := range summary.Results {
@@ -43,11 +50,11 @@ func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Se
 			yield(gpumux.Result{}, err)
 			return
 		}
-		st.Results(ctx, key)(yield)
+		read(st, ctx, key)(yield)
 	}
 }
 
-// Lines yields the results as lines of JSON, as the results file has them and without decoding them. A line is valid until the
+// Lines yields the results as lines of JSON, as the results file has them and without decoding more than arrays. A line is valid until the
 // next step and ends without a newline.
 func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -91,7 +98,9 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			case err != nil && err != io.EOF:
 				yield(nil, fmt.Errorf("read the results %s: %w", summary.Output, err))
 				return
-			case !yield(bytes.TrimSuffix(line, []byte{'\n'}), nil):
+			}
+			shown, err := s.shown(bytes.TrimSuffix(line, []byte{'\n'}))
+			if !yield(shown, err) || err != nil {
 				return
 			}
 			line = line[:0]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
 )
 
 // RetryOptions change what the retry of a map runs with. What is zero stays as the map had it.
@@ -187,7 +188,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		batch, size = batch[:0], 0
 		return nil
 	}
-	for result, err := range s.ResultsOf(ctx, summary) {
+	for result, err := range s.resultsOf(ctx, summary, (*store.Store).StoredResults) {
 		if err != nil {
 			return "", fmt.Errorf("retry map %s: %w", h.ID, err)
 		}
@@ -195,7 +196,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 			continue
 		}
 		batch = append(batch, result)
-		if size += len(result.Value) + len(result.Output); len(batch) == keptItems || size >= keptBytes {
+		if size += result.Weight(); len(batch) == keptItems || size >= keptBytes {
 			if err := flush(); err != nil {
 				return "", err
 			}

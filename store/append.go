@@ -51,6 +51,8 @@ type Appender struct {
 type entry struct {
 	index              int64
 	line, value, after []byte
+	// arrays says that the value is arrays.
+	arrays bool
 }
 
 func (e entry) size() int { return len(e.line) + len(e.value) + len(e.after) }
@@ -149,6 +151,9 @@ func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
 	sum := uint32(0)
 	for _, e := range lines {
 		h.Bytes += int64(e.size())
+		if e.arrays {
+			h.Version = partWithArrays
+		}
 		for _, piece := range [][]byte{e.line, e.value, e.after} {
 			sum = crc32.Update(sum, castagnoli, piece)
 		}

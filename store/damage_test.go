@@ -219,7 +219,7 @@ func TestPart_ANewerVersionStays(t *testing.T) {
 	key := names[0].key("p")
 	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
 	_, err = s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
-	require.ErrorContains(t, err, "is of version 7, this gpumux reads version 1")
+	require.ErrorContains(t, err, "is of version 7, this gpumux reads versions up to 2")
 	names, err = s.listParts(t.Context(), "p")
 	require.NoError(t, err)
 	require.Len(t, names, 1)

@@ -2,20 +2,24 @@ package store
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/arrays"
 )
 
-// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value or fault, then output. So index
-// and outcome are read from its beginning, and values pass through as they are.
+// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or fault, then output. So
+// index and outcome are read from its beginning, and values pass through as they are. Arrays is Result.Arrays in base64.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
+	arraysField = `,"arrays":"`
 	faultField  = `,"fault":`
 	kindField   = `,"fault":{"kind":"`
 	outputField = `,"output":`
@@ -31,12 +35,20 @@ func encodeLine(r gpumux.Result, block []byte) (e entry, rest []byte, err error)
 	if err != nil {
 		return e, block, err
 	}
-	e.index = r.Index
+	e.index, e.arrays = r.Index, r.Arrays != nil
+	if len(r.Arrays) >= wholeValue {
+		e.line, e.value, e.after = line[at:len(line):len(line)], base64.StdEncoding.AppendEncode(nil, r.Arrays), appendEnd([]byte{'"'}, r)
+		return e, line, nil
+	}
 	if len(r.Value) >= wholeValue && bytes.IndexByte(r.Value, '\n') < 0 && bytes.IndexByte(r.Value, '\r') < 0 {
 		e.line, e.value, e.after = line[at:len(line):len(line)], r.Value, appendEnd(nil, r)
 		return e, line, nil
 	}
-	line = appendEnd(appendValue(line, r.Value), r)
+	if e.arrays {
+		line = appendEnd(append(base64.StdEncoding.AppendEncode(line, r.Arrays), '"'), r)
+	} else {
+		line = appendEnd(appendValue(line, r.Value), r)
+	}
 	e.line = line[at:len(line):len(line)]
 	return e, line, nil
 }
@@ -54,7 +66,7 @@ func AppendLine(to []byte, r gpumux.Result) ([]byte, error) {
 func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
 	switch {
-	case (r.Value == nil) == (r.Fault == nil):
+	case (r.Value == nil && r.Arrays == nil) == (r.Fault == nil) || r.Value != nil && r.Arrays != nil:
 		return nil, fmt.Errorf("result %d must have either a value or a fault", r.Index)
 	case r.Fault != nil:
 		fault, err := encode(r.Fault)
@@ -65,6 +77,11 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 			return nil, fmt.Errorf("result %d: the fault: %w", r.Index, err)
 		}
 		return append(append(to, faultField...), fault...), nil
+	case r.Arrays != nil:
+		if err := arrays.Check(r.Arrays); err != nil {
+			return nil, fmt.Errorf("result %d: %w", r.Index, err)
+		}
+		return append(to, arraysField...), nil
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
 		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, excerpt(r.Value))
 	}
@@ -118,7 +135,7 @@ func parseOutcome(line []byte) (outcome, error) {
 		return outcome{}, fmt.Errorf("not a result: %q", excerpt(line))
 	}
 	rest = rest[digits:]
-	if bytes.HasPrefix(rest, []byte(valueField)) {
+	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
 		return o, nil
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {
@@ -140,12 +157,69 @@ func internKind(text []byte) gpumux.Kind {
 	return gpumux.Kind(text)
 }
 
-// parseResult decodes a line.
-func parseResult(line []byte) (r gpumux.Result, err error) {
-	if err := json.Unmarshal(line, &r); err != nil {
+// ParseResult decodes a line of results, with arrays as JSON.
+func ParseResult(line []byte) (r gpumux.Result, err error) {
+	r, err = parseStored(line)
+	if err == nil && r.Arrays != nil {
+		r.Value, err = arrays.Text(r.Arrays)
+		r.Arrays = nil
+	}
+	return r, err
+}
+
+// parseStored decodes a line, with arrays as they lie there.
+func parseStored(line []byte) (r gpumux.Result, err error) {
+	head, text, tail := cutArrays(line)
+	if text == nil {
+		err = json.Unmarshal(line, &r)
+	} else if r.Arrays, err = base64.StdEncoding.AppendDecode([]byte{}, text); err == nil {
+		err = json.Unmarshal(slices.Concat(head, tail), &r)
+	}
+	if err != nil {
 		return r, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
 	}
 	return r, nil
+}
+
+// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none. Head and tail make a line without them.
+func cutArrays(line []byte) (head, text, tail []byte) {
+	at := bytes.IndexByte(line[:min(len(line), 48)], ',')
+	if at < 0 || !bytes.HasPrefix(line[at:], []byte(arraysField)) {
+		return line, nil, nil
+	}
+	rest := line[at+len(arraysField):]
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 {
+		return line, nil, nil
+	}
+	return line[:at:at], rest[:end:end], rest[end+1:]
+}
+
+// Arrays returns the arrays of a line of results as package arrays takes them, or nil where the value is JSON.
+func Arrays(line []byte) ([]byte, error) {
+	_, text, _ := cutArrays(line)
+	if text == nil {
+		return nil, nil
+	}
+	value, err := base64.StdEncoding.AppendDecode([]byte{}, text)
+	if err != nil {
+		return nil, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
+	}
+	return value, nil
+}
+
+// Plain is a line of results with its arrays as JSON. A line without arrays is returned as it is.
+func Plain(line []byte) ([]byte, error) {
+	value, err := Arrays(line)
+	if err != nil || value == nil {
+		return line, err
+	}
+	text, err := arrays.Text(value)
+	if err != nil {
+		return nil, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
+	}
+	head, _, tail := cutArrays(line)
+	return slices.Concat(head, []byte(valueField), text, tail), nil
 }
 
 // tally counts outcomes.

@@ -42,9 +42,12 @@ func parsePart(name string) (p partName, ok bool) {
 // headBytes is the size of a part's first line, which says what follows it.
 const headBytes = 160
 
+// partWithArrays is the version of a part in which values are arrays.
+const partWithArrays = 2
+
 // partHead is the first line of a part.
 type partHead struct {
-	// Version is 1.
+	// Version is 1, or partWithArrays.
 	Version int   `json:"part"`
 	Items   int64 `json:"items"`
 	// Least and Most are the first and the last index.
@@ -82,9 +85,9 @@ func parsePartHead(text []byte) (h partHead, err error) {
 	if err := json.Unmarshal(text, &h); err != nil || h.Version == 0 {
 		return h, fmt.Errorf("its first line is not a part's: %q", excerpt(text))
 	}
-	if h.Version != 1 {
-		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map",
-			h.Version)}
+	if h.Version < 1 || h.Version > partWithArrays {
+		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions up to %d; let workers of one version end the map",
+			h.Version, partWithArrays)}
 	}
 	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
 		return h, errors.New("its first line contradicts itself")

@@ -38,7 +38,7 @@ func resultsOf(t testing.TB, s *Store, key string) (all []gpumux.Result) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(text)-headBytes, h.Bytes)
 	for line := range strings.Lines(text[headBytes:]) {
-		r, err := parseResult([]byte(line))
+		r, err := ParseResult([]byte(line))
 		require.NoError(t, err)
 		all = append(all, r)
 	}

@@ -13,6 +13,17 @@ import (
 // Results reads a results file in order. Each result is the caller's to keep. After an error nothing follows. To copy the
 // file as it is, use Read.
 func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
+	return s.results(ctx, name, ParseResult)
+}
+
+// StoredResults is Results with arrays as Result.Arrays, to be stored again.
+func (s *Store) StoredResults(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
+	return s.results(ctx, name, parseStored)
+}
+
+func (s *Store) results(
+	ctx context.Context, name string, parse func(line []byte) (gpumux.Result, error),
+) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		o, err := s.open(ctx, name, 0, -1)
 		if err != nil {
@@ -31,7 +42,7 @@ func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Resul
 			}
 			var r gpumux.Result
 			if err == nil {
-				r, err = parseResult(line)
+				r, err = parse(line)
 			}
 			if err != nil {
 				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.url, number, err))

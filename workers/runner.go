@@ -138,7 +138,7 @@ func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle
 	took := r.metrics.Items(r.pool.Name)
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Lease: call.Lease, Rebuilt: call.Rebuilt, Process: call.Process, Target: call.Target, Items: call.Items, Done: func(d slot.Done) {
+		Lease: call.Lease, Rebuilt: call.Rebuilt, Process: call.Process, Target: call.Target, Arrays: call.Arrays, Items: call.Items, Done: func(d slot.Done) {
 			if d.Peak > 0 && h.Peak != nil {
 				h.Peak.Take(d.Peak)
 			}

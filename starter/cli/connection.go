@@ -115,8 +115,8 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects},
-		address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects,
+		Arrays: true}, address: options.HostPort, namespace: options.Namespace, ui: findUI(options)}, nil
 }
 
 func (c *connection) close() {

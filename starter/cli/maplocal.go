@@ -40,6 +40,7 @@ func (a *app) here(calm bool) local.Options {
 
 // over is the connection to a server in this process.
 func over(s *local.Session) *connection {
+	s.Starter.Arrays = true
 	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace,
 		ui: s.Server.UI(), key: s.Server.Key()}
 }

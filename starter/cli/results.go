@@ -169,9 +169,10 @@ func (a *app) partialHere(ctx context.Context, state local.State, to files.Outpu
 		return err
 	}
 	defer st.Close()
-	lines := starter.StoredIn(ctx, st, state.Output)
+	s := &starter.Starter{Store: st, Arrays: true}
+	lines := s.StoredIn(ctx, st, state.Output)
 	if whole, err := st.Exists(ctx, state.Output); err == nil && whole {
-		lines = (&starter.Starter{Store: st}).Lines(ctx, gpumux.Summary{Output: state.Output})
+		lines = s.Lines(ctx, gpumux.Summary{Output: state.Output})
 	}
 	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to)
 }

@@ -38,6 +38,8 @@ type Call struct {
 	Process int
 	// Target is the function to call in place of the task's, in the process of a lease. Default: the task's.
 	Target string
+	// Arrays takes values with arrays as Result.Arrays, so that no text is made of them. Default: all values are JSON.
+	Arrays bool
 	// Held says nil for as long as nobody else may run the items, and why not otherwise, with ErrLapsed in the error's chain. It is
 	// asked before a result counts and before a death is anybody's fault: this program may have been stopped until a moment
 	// ago. Default: for ever.

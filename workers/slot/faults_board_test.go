@@ -283,7 +283,7 @@ func scribble(how string, say func(header, body string)) bool {
 		post(64, record(2, 1, "]]      "))
 	case "board: no such kind":
 		lie := record(1, 1, "7       ")
-		lie[20] = 3
+		lie[20] = 4
 		post(64, lie)
 	case "board: an array that is none":
 		lie := record(8, 1, "u\x01\x01\x00\xff\xff\xff\xff")

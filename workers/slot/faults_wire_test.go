@@ -188,7 +188,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		"board: beyond the end":             {gpumux.Crash, "run", "claims a value of 100 bytes, where 8 are left", 0, false},
 		"board: another run":                {gpumux.Crash, "run", "item 0 of run 9 on the board, which is not its turn", 0, false},
 		"board: no JSON":                    {gpumux.Crash, "run", "is not JSON", 0, false},
-		"board: no such kind":               {gpumux.Crash, "run", "a value of kind 3; kinds are 0 to 2", 0, false},
+		"board: no such kind":               {gpumux.Crash, "run", "a value of kind 4; kinds are 0 to 3", 0, false},
 		"board: an array that is none":      {gpumux.Crash, "run", "item 0 of run 1: wire: an array of 8 bytes has no whole description", 0, false},
 		"an array that is none":             {gpumux.Crash, "run", "an array of [1] numbers of 8 bytes has 0 bytes", 0, false},
 		"kinds for more values":             {gpumux.Crash, "run", "1 values but 2 entries in kinds", 0, false},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -34,7 +35,7 @@ func (s *Slot) posted(p *occupant, f *flow, records []wire.Record) error {
 		if !f.due(r.Run, r.N) {
 			return s.fail(p, diagnosis.Broken("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run), "")
 		}
-		value, err := textOf(p.Task, r.Kind, r.Value)
+		result, err := f.result(p.Task, r.Kind, r.Value)
 		if err != nil {
 			return s.fail(p, diagnosis.Broken("the result of item %d of run %d: %v", r.N, r.Run, err), "")
 		}
@@ -50,7 +51,8 @@ func (s *Slot) posted(p *occupant, f *flow, records []wire.Record) error {
 			peaks = max(peaks, groupPeak)
 		}
 		busy += r.Busy
-		f.finish(p, gpumux.Result{Value: value, Output: p.Out.UpTo(r.Out)}, r.Busy, r.Attempts, groupPeak)
+		result.Output = p.Out.UpTo(r.Out)
+		f.finish(p, result, r.Busy, r.Attempts, groupPeak)
 	}
 	// The item that runs began when the last one ended, however late that is read here, or was sent after that.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
@@ -76,13 +78,14 @@ func (s *Slot) results(p *occupant, f *flow, m wire.Results) error {
 	if err := s.goOn(p, f, m.Wait); err != nil {
 		return err
 	}
+	results := make([]gpumux.Result, len(m.Values))
 	for i, value := range m.Values {
 		kind := wire.JSON
 		if m.Kinds != nil {
 			kind = m.Kinds[i]
 		}
 		var err error
-		if m.Values[i], err = textOf(p.Task, kind, value); err != nil {
+		if results[i], err = f.result(p.Task, kind, value); err != nil {
 			return s.fail(p, diagnosis.Broken("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
 		}
 	}
@@ -92,19 +95,19 @@ func (s *Slot) results(p *occupant, f *flow, m wire.Results) error {
 	}
 	now := time.Now()
 	peak := p.Memory.PeakOf(now, duration(busy), m.Peak)
-	for i, value := range m.Values {
+	for i, result := range results {
 		tries := 1
 		if m.Attempts != nil {
 			tries = m.Attempts[i]
 		}
-		f.finish(p, gpumux.Result{Value: value, Output: text}, m.Busy[i], tries, peak)
-		text = ""
+		result.Output, text = text, ""
+		f.finish(p, result, m.Busy[i], tries, peak)
 	}
 	if !m.Wait {
 		f.began = now
 	}
-	p.learnPace(busy / float64(len(m.Values)))
-	s.account(p, len(m.Values), busy, peak)
+	p.learnPace(busy / float64(len(results)))
+	s.account(p, len(results), busy, peak)
 	return nil
 }
 
@@ -137,16 +140,18 @@ func (s *Slot) raised(p *occupant, f *flow, m wire.Fault) error {
 	return s.goOn(p, f, true)
 }
 
-// textOf is a value of a task as JSON. The Python runtime encodes JSON itself and needs no check; a program of somebody's own may say
-// anything, which no store would take.
-func textOf(task launch.Task, kind wire.Kind, value json.RawMessage) (json.RawMessage, error) {
-	if kind != wire.JSON {
-		return kind.Text(value)
-	}
-	if task.Python == "" {
-		if err := wire.Check(value); err != nil {
-			return nil, fmt.Errorf("%w: %.80q", err, value)
+// result is a value of a task: as JSON, or with its arrays as bytes where the call takes them so. The Python runtime encodes JSON itself
+// and needs no check; a program of somebody's own may say anything, which no store would take.
+func (f *flow) result(task launch.Task, kind wire.Kind, value json.RawMessage) (r gpumux.Result, err error) {
+	if f.call.Arrays {
+		if r.Arrays = kind.Arrays(value); r.Arrays != nil {
+			return r, arrays.Check(r.Arrays)
 		}
 	}
-	return value, nil
+	if r.Value, err = kind.Text(value); err == nil && task.Python == "" && (kind == wire.JSON || kind == wire.Mixed) {
+		if err = wire.Check(r.Value); err != nil {
+			err = fmt.Errorf("%w: %.80q", err, value)
+		}
+	}
+	return r, err
 }

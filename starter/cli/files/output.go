@@ -172,7 +172,10 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if line, err = o.pick(line, causes); err != nil {
+		if line, err = store.Plain(line); err == nil {
+			line, err = o.pick(line, causes)
+		}
+		if err != nil {
 			return err
 		}
 		if line == nil {

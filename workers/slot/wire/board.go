@@ -135,8 +135,8 @@ func seconds(b []byte) float64 { return math.Float64frombits(binary.LittleEndian
 
 func (r *Record) check() error {
 	switch {
-	case r.Kind > Array:
-		return broken("a record on the board has a value of kind %d; kinds are 0 to %d", r.Kind, Array)
+	case r.Kind > Mixed:
+		return broken("a record on the board has a value of kind %d; kinds are 0 to %d", r.Kind, Mixed)
 	case len(r.Value) == 0:
 		return broken("a record on the board has an empty value; a value has at least one byte")
 	case r.Run < 1:

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/arrays"
 )
 
 // The Python tests read the same file: the text is what Python writes of the same value.
@@ -49,6 +52,17 @@ func TestValue_Empty(t *testing.T) {
 	require.Equal(t, `""`, string(text))
 }
 
+// pieces is a mixed value.
+func pieces(all ...string) (b []byte) {
+	for _, piece := range all {
+		b = append(binary.LittleEndian.AppendUint64(b, uint64(len(piece))), piece...)
+	}
+	return b
+}
+
+// empty becomes more than half of the JSON that a value may be.
+var empty = string(array("u\x01", "", 1<<28, 0))
+
 func TestValue_Lies(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind Kind
@@ -68,6 +82,13 @@ func TestValue_Lies(t *testing.T) {
 		"HugeProduct":    {Array, array("u\x01", "", 1<<29, 1<<29, 1<<29), "more than any value may have"},
 		"EmptyLists":     {Array, array("u\x01", "", 1<<29, 0), "as JSON; at most"},
 		"ManyEmptyLists": {Array, array("u\x01", "", 1<<15, 1<<15, 0), "as JSON; at most"},
+		"NoPiece":        {Mixed, nil, "0 texts around 0 arrays"},
+		"HalfASize":      {Mixed, []byte{1, 0, 0}, "piece 0 of a value is cut off"},
+		"CutOff":         {Mixed, pieces("[", "u")[:17], "piece 1 of a value is cut off"},
+		"HugePiece":      {Mixed, bytes.Repeat([]byte{0xff}, 8), "piece 0 of a value is cut off"},
+		"ArrayAtTheEnd":  {Mixed, pieces("[", string(array("u\x01", "1", 1))), "1 texts around 1 arrays"},
+		"ArrayInside":    {Mixed, pieces("[", "u\x01", "]"), "no whole description"},
+		"ManyInside":     {Mixed, pieces("[", empty, ",", empty, "]"), "as JSON; at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.kind.Text(c.raw)
@@ -86,6 +107,17 @@ func FuzzValue_Array(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		text, err := Array.Text(raw)
 		if err == nil && len(text) < 1<<20 {
+			require.True(t, json.Valid(text), "%.100q", text)
+		}
+	})
+}
+
+func FuzzValue_Mixed(f *testing.F) {
+	f.Add(pieces(`{"a":`, string(array("f\x04", "1234", 1)), "}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		value := Mixed.Arrays(raw)
+		if text, err := Mixed.Text(raw); arrays.Check(value) == nil && len(text) < 1<<20 {
+			require.NoError(t, err)
 			require.True(t, json.Valid(text), "%.100q", text)
 		}
 	})

@@ -11,7 +11,10 @@ import json
 import math
 import os
 import sys
+from functools import partial
 from typing import Any, Callable
+
+from .arrays import shortest
 
 MAX_VALUE = (1 << 30) - (1 << 12)
 _ACCEPTED = (
@@ -19,8 +22,11 @@ _ACCEPTED = (
 )
 
 
-def encode(value: Any, name: str = "result") -> bytes:
-    """value as compact UTF-8 JSON. Raises TypeError or ValueError that names the path, such as result.scores[3]."""
+def encode(value: Any, name: str = "result", arrays: Any = None) -> bytes:
+    """value as compact UTF-8 JSON. Raises TypeError or ValueError that names the path, such as result.scores[3].
+
+    arrays may take arrays out of the value: its take says what stands for one, its hook is taking(take), and its restart forgets them.
+    """
     kind = type(value)
     if kind is int:
         # Most small results are numbers. Those of thousands of digits raise, here and below.
@@ -30,12 +36,13 @@ def encode(value: Any, name: str = "result") -> bytes:
             pass
     text = None
     try:
-        text = _fast(value)
+        text = _fast(value, _hook if arrays is None else arrays.hook)
     except (TypeError, ValueError):
         pass
     if text is None or _mixed(value):
-        value = _walk(value, name, set())
-        text = _fast(value)
+        if arrays is not None:
+            arrays.restart()
+        text = _fast(_walk(value, name, set(), _no_array if arrays is None else arrays.take), _hook)
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -62,7 +69,19 @@ def rows(values: Any) -> list:
     return list(values)
 
 
-def _hook(value: Any) -> Any:
+def _no_array(value: Any) -> None:
+    """Takes no array."""
+
+
+def taking(take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The encoder's hook, with a way to take arrays."""
+    return partial(_hook, take=take)
+
+
+def _hook(value: Any, take: Callable[[Any], Any] = _no_array) -> Any:
+    mark = take(value)
+    if mark is not None:
+        return mark
     convert = _converter(type(value))
     plain = value if convert is None else convert(value)
     if type(plain) is type(value):
@@ -94,26 +113,27 @@ def _mixed(value: Any) -> bool:
     return False
 
 
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_hook).encode
+def _encoder(value: Any, hook: Callable[[Any], Any]) -> str:
+    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=hook).encode(value)
 
 
-def _direct(value: Any) -> str:
+def _direct(value: Any, hook: Callable[[Any], Any]) -> str:
     """_encoder without its set-up for every value. It handles bare strings separately."""
     if isinstance(value, str):
         return _quoted(value)
-    return "".join(_make({}, _hook, _quoted, None, ":", ",", False, False, False)(value, 0))
+    return "".join(_make({}, hook, _quoted, None, ":", ",", False, False, False)(value, 0))
 
 
 _quoted, _make = json.encoder.encode_basestring, json.encoder.c_make_encoder
 _probe = {"a": [1, 2.5, "\u00e9\n", None, True, {}]}
 try:
     # These are internal to the standard library, so a test must show that they do the same.
-    _fast = _direct if _direct(_probe) == _encoder(_probe) else _encoder
+    _fast = _direct if _direct(_probe, _hook) == _encoder(_probe, _hook) else _encoder
 except Exception:
     _fast = _encoder
 
 
-def _walk(value: Any, path: str, above: set) -> Any:
+def _walk(value: Any, path: str, above: set, take: Callable[[Any], Any] = _no_array) -> Any:
     """value in the encoder's own types, or an error that names the path."""
     if value is None or isinstance(value, (str, int)):
         return value
@@ -126,9 +146,12 @@ def _walk(value: Any, path: str, above: set) -> Any:
     above.add(id(value))
     try:
         if isinstance(value, dict):
-            return _object(value, path, above)
+            return _object(value, path, above, take)
         if isinstance(value, (list, tuple)):
-            return [_walk(each, f"{path}[{i}]", above) for i, each in enumerate(value)]
+            return [_walk(each, f"{path}[{i}]", above, take) for i, each in enumerate(value)]
+        mark = take(value)
+        if mark is not None:
+            return mark
         convert = _converter(type(value))
         if convert is None:
             raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
@@ -138,19 +161,19 @@ def _walk(value: Any, path: str, above: set) -> Any:
             raise TypeError(f"{path} is a {type_name(type(value))} that does not convert: {error}") from error
         if type(plain) is type(value):
             raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
-        return _walk(plain, path, above)
+        return _walk(plain, path, above, take)
     finally:
         above.discard(id(value))
 
 
-def _object(value: dict, path: str, above: set) -> dict:
+def _object(value: dict, path: str, above: set, take: Callable[[Any], Any]) -> dict:
     plain: dict[str, Any] = {}
     for key, each in value.items():
         text = _key(key, path)
         if text in plain:
             first = next(other for other in value if _key(other, path) == text)
             raise ValueError(f"{path} has the keys {first!r} and {key!r}, which are both {text!r} in JSON; give one another name")
-        plain[text] = _walk(each, path + _step(key), above)
+        plain[text] = _walk(each, path + _step(key), above, take)
     return plain
 
 
@@ -251,7 +274,10 @@ def _array(value: Any) -> Any:
     if not hasattr(value, "tolist"):
         # TensorFlow.
         return value.numpy()
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    dtype = getattr(value, "dtype", None)
+    if str(dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16") and "numpy" in sys.modules:
+        return shortest(value)
+    kind = getattr(dtype, "kind", "")
     if kind == "M":
         return value.astype(str).tolist() if value.ndim else str(value)
     if kind == "m":

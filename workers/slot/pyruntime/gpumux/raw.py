@@ -5,19 +5,24 @@ Owns which values these are. The result is the same as that of encode.py, which 
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from typing import Any, Callable
 
-from .encode import encode
+from .arrays import fetch, known
+from .encode import encode, taking
 
 # Kinds; docs/wire.md lists them.
-BYTES, ARRAY = 1, 2
+BYTES, ARRAY, MIXED = 1, 2, 3
 # encode.py, which has the limit and its error, gets what may be larger as JSON.
 _MOST_TEXT = 1 << 28
 # The most bytes of a number as JSON with its separator, by the letter of its type.
 _WIDTH = {"b": 6, "i": 21, "u": 21, "f": 26}
-_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
+# What stands for an array in the JSON around it. No task has it in a string of its own.
+_MARK = "gpumux-array-" + os.urandom(16).hex()
+_QUOTED = f'"{_MARK}"'.encode()
+_size = struct.Struct("<Q").pack
 
 
 class Raw:
@@ -40,26 +45,26 @@ def pack(value: Any) -> bytes | Raw:
     except KeyError:
         way = _ways[kind] = _way(kind)
     if way is not None:
-        raw = way(value)
-        if raw is not None:
-            return raw
+        packed = way(value)
+        if packed is not None:
+            return packed
     return encode(value)
 
 
 def split(values: Any) -> list | None:
     """The rows of a micro-batch's array, each an array, or None where they are no arrays of numbers."""
-    array = _numpy(values)
+    array = fetch(values)
     if array is None or array.ndim < 2:
         return None
     return list(array)
 
 
-def _way(kind: type) -> Callable[[Any], Raw | None] | None:
+def _way(kind: type) -> Callable[[Any], bytes | Raw | None] | None:
     if issubclass(kind, (bytes, bytearray)):
         return _bytes
     if kind is memoryview:
         return _view
-    return _array if _module(kind) in _FETCH else None
+    return _array if known(kind) else _within
 
 
 def _bytes(value: Any) -> Raw | None:
@@ -73,52 +78,69 @@ def _view(value: memoryview) -> Raw | None:
         return None
 
 
-def _array(value: Any) -> Raw | None:
-    array = _numpy(value)
+def _array(value: Any, room: int = _MOST_TEXT) -> Raw | None:
+    array = fetch(value)
     if array is None or array.ndim == 0:
         return None
-    dtype = array.dtype
     # An empty one may have more lists than bytes.
-    if array.size == 0 or array.size * (_WIDTH[dtype.kind] + 3 * array.ndim) > _MOST_TEXT:
+    if array.size == 0 or _text(array) > room:
         return None
+    dtype = array.dtype
     head = struct.pack(f"<cBBx{array.ndim}Q", dtype.kind.encode(), dtype.itemsize, array.ndim, *array.shape)
     # This swaps another byte order, and copies another memory order.
     array = sys.modules["numpy"].ascontiguousarray(array, dtype.newbyteorder("<"))
     return Raw(ARRAY, head, memoryview(array).cast("B"))
 
 
-def _numpy(value: Any) -> Any:
-    """value as a NumPy array of numbers, fetched from its device, or None where that is not simple."""
-    fetch = _FETCH.get(_module(type(value)))
-    if fetch is None or "numpy" not in sys.modules:
+def _text(array: Any) -> int:
+    """The most bytes that an array takes as JSON."""
+    return array.size * (_WIDTH[array.dtype.kind] + 3 * array.ndim)
+
+
+def _within(value: Any) -> bytes | Raw | None:
+    """A value that may hold arrays."""
+    if "numpy" not in sys.modules:
         return None
     try:
-        array = fetch(value)
-    except Exception:
-        # encode.py describes the error.
-        return None
-    if type(array) is not sys.modules["numpy"].ndarray:
-        return None
-    return array if array.dtype.itemsize in _SIZES.get(array.dtype.kind, ()) else None
+        text = encode(value, arrays=_taken)
+        if not _taken.arrays:
+            return text
+        texts = text.split(_QUOTED)
+        if len(texts) != len(_taken.arrays) + 1:
+            return None
+        pieces = [_size(len(texts[0])), texts[0]]
+        for raw, text in zip(_taken.arrays, texts[1:]):
+            pieces += _size(len(raw)), raw.head, raw.data, _size(len(text)), text
+        return Raw(MIXED, b"", b"".join(pieces))
+    finally:
+        if _taken.arrays:
+            _taken.restart()
 
 
-# How to copy each library's arrays to the host. Subclasses have rules of their own, which encode.py respects.
-_FETCH: dict[str, Callable[[Any], Any]] = {
-    "numpy.ndarray": lambda value: value,
-    "torch.Tensor": lambda value: value.detach().cpu().numpy(),
-    "torch.nn.parameter.Parameter": lambda value: value.detach().cpu().numpy(),
-    "cupy.ndarray": lambda value: value.get(),
-    "jaxlib.ArrayImpl": lambda value: sys.modules["numpy"].asarray(value),
-}
+class _Taken:
+    """The arrays of a value, in the order of its JSON."""
+
+    def __init__(self) -> None:
+        self.hook = taking(self.take)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all arrays."""
+        self.arrays: list[Raw] = []
+        self.room = _MOST_TEXT
+
+    def take(self, value: Any) -> str | None:
+        """What stands for value in the JSON, or None where it is to be JSON itself."""
+        raw = _array(value, self.room) if known(type(value)) else None
+        if raw is None:
+            return None
+        self.room -= len(raw.data) * 26
+        self.arrays.append(raw)
+        return _MARK
 
 
-def _module(kind: type) -> str:
-    module = kind.__module__
-    # The module of a class differs between releases of its library.
-    library = module.partition(".")[0]
-    if library in ("cupy", "jaxlib"):
-        module = library
-    return f"{module}.{kind.__qualname__}"
+# Only the main thread packs.
+_taken = _Taken()
 
 
-_ways: dict[type, Callable[[Any], Raw | None] | None] = {int: None, float: None, str: None, dict: None, list: None}
+_ways: dict[type, Callable[[Any], bytes | Raw | None] | None] = {int: None, float: None, str: None, bool: None, type(None): None}

@@ -6,7 +6,7 @@ import struct
 import unittest
 
 from gpumux.encode import encode
-from gpumux.raw import ARRAY, BYTES, Raw, pack, split
+from gpumux.raw import ARRAY, BYTES, MIXED, Raw, pack, split
 
 try:
     import numpy
@@ -75,13 +75,44 @@ class TestArray(unittest.TestCase):
         for value in (
             numpy.float32(0.1), numpy.array(2.5), numpy.zeros(0), numpy.zeros((2, 0)), numpy.array(["a"]), numpy.array([None]),
             numpy.array(["2026-01-02"], "M8[D]"), numpy.array([1], "m8[s]"), numpy.array([1.5], "g"),
-            numpy.ma.array([1, 2], mask=[0, 1]), {"a": numpy.zeros(2)}, [numpy.zeros(2)],
+            numpy.ma.array([1, 2], mask=[0, 1]), numpy.ma.array([0.1, 2], "f4", mask=[0, 1]), {"a": numpy.zeros(0)}, [numpy.float32(0.1)],
         ):
             packed = pack(value)
             self.assertIs(type(packed), bytes, repr(value))
             self.assertEqual(packed, encode(value))
         with self.assertRaisesRegex(TypeError, "result"):
             pack(numpy.array([1j]))
+
+    def test_inside_of_values(self):
+        wanted = {each["name"]: each for each in values(MIXED)}
+        boxes = [numpy.array([[1, 2]], "i4"), None]
+        for name, value in {
+            "object with arrays": {"label": "c\u00e4t", "vector": numpy.array([0.1, 2], "f4"), "boxes": boxes},
+            "list of one": [numpy.array([True])],
+        }.items():
+            raw = pack(value)
+            self.assertEqual((raw.kind, bytes(raw.data).hex()), (MIXED, wanted[name]["hex"]), name)
+            self.assertEqual(encode(value).decode(), wanted[name]["text"], name)
+
+    def test_inside_of_what_the_encoder_refuses(self):
+        """A NaN, or keys that are no strings, make the encoder walk the value, and its arrays come once all the same."""
+        array = numpy.array([1.5], "f4")
+        plain, odd = pack({"a": array, "1": [array]}), pack({"a": array, 1: [array]})
+        self.assertEqual(bytes(odd.data), bytes(plain.data))
+        self.assertIs(type(pack({"a": array, "b": float("nan")})), Raw)
+        with self.assertRaisesRegex(TypeError, r"result\.b"):
+            pack({"a": array, "b": object()})
+        self.assertEqual(pack({"b": 1}), b'{"b":1}')
+
+    def test_short_floats_have_their_own_digits(self):
+        for dtype in ("f2", "f4"):
+            numbers = numpy.frombuffer(os.urandom(4096), dtype)
+            back = numpy.array([float(text) for text in json.loads(encode(numbers))], "f8").astype(dtype)
+            numpy.testing.assert_array_equal(back, numbers)
+            self.assertEqual(encode([*numbers[:8]]), encode(numbers[:8]))
+        twice = numpy.array([0x15AE43FD], "u4").view("f4")
+        self.assertEqual(numpy.float64(json.loads(encode(twice))[0]).astype("f4"), twice[0])
+        self.assertEqual(encode(twice[0]), encode(twice)[1:-1])
 
     def test_rows_of_a_batch(self):
         rows = split(numpy.arange(6).reshape(3, 2))

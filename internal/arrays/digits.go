@@ -1,0 +1,92 @@
+package arrays
+
+import (
+	"math"
+	"strconv"
+	"sync"
+)
+
+// appendFloat writes a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
+// exponent.
+func appendFloat(b []byte, x float64, bits int) []byte {
+	least := 1e-4
+	if bits == 32 {
+		least = float64(float32(least)) // whose digits are these
+	}
+	switch size := math.Abs(x); {
+	case math.IsNaN(x):
+		return append(b, `"NaN"`...)
+	case x > math.MaxFloat64:
+		return append(b, `"Infinity"`...)
+	case x < -math.MaxFloat64:
+		return append(b, `"-Infinity"`...)
+	case size >= 1e16 || size < least && size > 0:
+		return strconv.AppendFloat(b, x, 'e', -1, bits)
+	case x == math.Trunc(x):
+		return append(strconv.AppendFloat(b, x, 'f', -1, bits), ".0"...)
+	}
+	return strconv.AppendFloat(b, x, 'f', -1, bits)
+}
+
+// twiceRounded is the only 32-bit float, beside its negative, whose shortest digits lead to another one where a reader makes a 64-bit
+// float of them first.
+const twiceRounded = 0x15ae43fd
+
+func appendSingle(b []byte, bits uint32) []byte {
+	x := float64(math.Float32frombits(bits))
+	if bits&^(1<<31) == twiceRounded {
+		return appendFloat(b, x, 64)
+	}
+	return appendFloat(b, x, 32)
+}
+
+// halfText is a 16-bit float. There are few enough for a table.
+func halfText(bits uint16) string { return halfTexts()[bits] }
+
+var halfTexts = sync.OnceValue(func() *[1 << 16]string {
+	var all [1 << 16]string
+	for bits := range all {
+		all[bits] = string(appendFloat(nil, shortHalf(uint16(bits)), 64))
+	}
+	return &all
+})
+
+// shortHalf is the number with the fewest digits that is nearer to a 16-bit float than to any other.
+func shortHalf(bits uint16) float64 {
+	x := half(bits)
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	above := half(bits + 1)
+	if math.IsInf(above, 0) {
+		above = math.Copysign(1<<16, x)
+	}
+	low, high := math.Abs(half(bits-1)+x)/2, math.Abs(x+above)/2
+	for digits := 0; ; digits++ {
+		short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', digits, 64), 64) // it is a number
+		size := math.Abs(short)
+		if size > low && size < high || bits%2 == 0 && (size == low || size == high) {
+			return short
+		}
+	}
+}
+
+// half is the value of a 16-bit float.
+func half(bits uint16) float64 {
+	exponent, fraction := int(bits>>10&0x1f), float64(bits&0x3ff)
+	var x float64
+	switch exponent {
+	case 0:
+		x = math.Ldexp(fraction, -24)
+	case 0x1f:
+		if x = math.Inf(1); fraction != 0 {
+			return math.NaN()
+		}
+	default:
+		x = math.Ldexp(1024+fraction, exponent-25)
+	}
+	if bits>>15 != 0 {
+		x = -x
+	}
+	return x
+}

@@ -1,0 +1,47 @@
+package arrays
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every 16-bit float comes back from its digits, which are no more than it needs.
+func TestDigits_Halves(t *testing.T) {
+	require.Equal(t, []string{"0.1", "-65500.0", "6e-08", "6.104e-05", "1.0", `"NaN"`, `"Infinity"`, `"-Infinity"`, "-0.0", "0.3333"},
+		[]string{halfText(0x2e66), halfText(0xfbff), halfText(1), halfText(0x400), halfText(0x3c00), halfText(0x7e01), halfText(0x7c00),
+			halfText(0xfc00), halfText(0x8000), halfText(0x3555)})
+	for bits := range uint32(0x7c00) {
+		x, err := strconv.ParseFloat(halfText(uint16(bits)), 64)
+		require.NoError(t, err)
+		nearest := bits
+		for _, other := range []uint32{max(bits, 1) - 1, min(bits+1, 0x7bff)} {
+			if math.Abs(x-half(uint16(other))) < math.Abs(x-half(uint16(nearest))) {
+				nearest = other
+			}
+		}
+		require.Equal(t, bits, nearest, halfText(uint16(bits)))
+	}
+}
+
+// A 32-bit float comes back also where a reader makes a 64-bit float of the digits first.
+func TestDigits_Singles(t *testing.T) {
+	some := []uint32{0, 1, 0x15ae43fd, 0x15ae43fd | 1<<31, 0x38d1b717, math.Float32bits(math.MaxFloat32), math.Float32bits(1e16)}
+	for range 100_000 {
+		some = append(some, rand.Uint32())
+	}
+	for _, bits := range some {
+		text := string(appendSingle(nil, bits))
+		if text[0] == '"' {
+			continue
+		}
+		x, err := strconv.ParseFloat(text, 64)
+		require.NoError(t, err)
+		require.Equal(t, bits, math.Float32bits(float32(x)), text)
+	}
+	require.Equal(t, "0.1", string(appendSingle(nil, math.Float32bits(0.1))))
+	require.Equal(t, "0.0001", string(appendSingle(nil, math.Float32bits(1e-4))))
+}

@@ -1,0 +1,114 @@
+package arrays
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// The first byte of a value says what follows it. They are kinds of the wire.
+const (
+	// OneArray is an array.
+	OneArray = 2
+	// Mixed is JSON with arrays in it.
+	Mixed = 3
+)
+
+// maxText is the most bytes of JSON that a value may become.
+const maxText = 1 << 30
+
+// Value is arrays and the JSON around them: Texts[0], Arrays[0], Texts[1] and so on. There is one text more than arrays.
+type Value struct {
+	Texts  [][]byte
+	Arrays []Array
+}
+
+// Parse reads a value, which keeps the memory.
+func Parse(value []byte) (Value, error) {
+	if len(value) == 0 {
+		return Value{}, fmt.Errorf("a value of arrays has no byte")
+	}
+	switch value[0] {
+	case OneArray:
+		array, err := parseArray(value[1:])
+		if err != nil {
+			return Value{}, err
+		}
+		return Value{[][]byte{nil, nil}, []Array{array}}, array.fits(0)
+	case Mixed:
+		return parseMixed(value[1:])
+	}
+	return Value{}, fmt.Errorf("a value of arrays begins with the byte %d", value[0])
+}
+
+// parseMixed reads pieces, each behind its size as a uint64: text, array, text and so on, with text at both ends.
+func parseMixed(data []byte) (v Value, err error) {
+	size := 0
+	for n := 0; len(data) > 0; n++ {
+		if len(data) < 8 || binary.LittleEndian.Uint64(data) > uint64(len(data)-8) {
+			return v, fmt.Errorf("piece %d of a value is cut off", n)
+		}
+		end := 8 + int(binary.LittleEndian.Uint64(data))
+		piece := data[8:end:end]
+		if data = data[end:]; n%2 == 0 {
+			v.Texts = append(v.Texts, piece)
+			size += len(piece)
+			continue
+		}
+		array, err := parseArray(piece)
+		if err != nil {
+			return v, err
+		}
+		if err := array.fits(size); err != nil {
+			return v, err
+		}
+		size += array.width()
+		v.Arrays = append(v.Arrays, array)
+	}
+	if len(v.Texts) != len(v.Arrays)+1 {
+		return v, fmt.Errorf("a value has %d texts around %d arrays", len(v.Texts), len(v.Arrays))
+	}
+	return v, nil
+}
+
+// Check says what is wrong with a value, or nil.
+func Check(value []byte) error {
+	v, err := Parse(value)
+	if err != nil || value[0] == OneArray {
+		return err
+	}
+	if !json.Valid(v.join(nil, func(b []byte, _ Array) []byte { return append(b, "[]"...) })) {
+		return fmt.Errorf("the text around the arrays of a value is not JSON: %.60q", v.Texts[0])
+	}
+	return nil
+}
+
+// Text is the JSON that a value stands for.
+func Text(value []byte) (json.RawMessage, error) {
+	v, err := Parse(value)
+	if err != nil {
+		return nil, err
+	}
+	return v.Text(), nil
+}
+
+// Text is the value as JSON.
+func (v Value) Text() json.RawMessage {
+	size := 0
+	for i, text := range v.Texts {
+		if size += len(text); i > 0 {
+			size += v.Arrays[i-1].likely()
+		}
+	}
+	return v.join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) })
+}
+
+func (v Value) join(b []byte, write func([]byte, Array) []byte) []byte {
+	for i, text := range v.Texts {
+		if i > 0 {
+			b = write(b, v.Arrays[i-1])
+		}
+		b = append(b, text...)
+	}
+	return b
+}

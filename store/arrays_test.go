@@ -1,0 +1,105 @@
+package store
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// bytesArray is a value that is an array of n bytes.
+func bytesArray(n int) []byte {
+	b := append([]byte("\x02u\x01\x01\x00"), byte(n), byte(n>>8), byte(n>>16), 0, 0, 0, 0, 0)
+	return append(b, strings.Repeat("\x07", n)...)
+}
+
+// Arrays lie as bytes in parts and in the results file, and readers get JSON.
+func TestArrays_AreStoredAsBytes(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		large := bytesArray(wholeValue)
+		results := []gpumux.Result{
+			{Index: 0, Arrays: bytesArray(2), Output: "said \"arrays\":\""},
+			{Index: 1, Value: json.RawMessage(`{"arrays":"x"}`)},
+			{Index: 2, Arrays: large, Output: "much"},
+			fault(3, gpumux.Crash),
+		}
+		name := writePart(t, s, "m.parts", results...)
+		text := get(t, s, name.key("m.parts"))
+		head, err := parsePartHead([]byte(text[:headBytes]))
+		require.NoError(t, err)
+		require.Equal(t, partWithArrays, head.Version, "an older gpumux must not read it")
+		lines := strings.SplitAfter(text[headBytes:], "\n")
+		require.Equal(t, `{"index":0,"arrays":"`+base64.StdEncoding.EncodeToString(bytesArray(2))+`","output":"said \"arrays\":\""}`+"\n", lines[0])
+
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m.parts", Output: "m", Items: 4})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, merged.Succeeded)
+		require.Equal(t, text[headBytes:], get(t, s, "m"))
+		want := append([]gpumux.Result{}, results...)
+		want[0].Value, want[0].Arrays = json.RawMessage("[7,7]"), nil
+		want[2].Value, want[2].Arrays = json.RawMessage("[7"+strings.Repeat(",7", wholeValue-1)+"]"), nil
+		var read, stored []gpumux.Result
+		for r, err := range s.Results(t.Context(), "m") {
+			require.NoError(t, err)
+			read = append(read, r)
+		}
+		for r, err := range s.StoredResults(t.Context(), "m") {
+			require.NoError(t, err)
+			stored = append(stored, r)
+		}
+		require.Equal(t, want, read)
+		require.Equal(t, results, stored)
+		for i, line := range lines[:4] {
+			plain, err := Plain([]byte(line))
+			require.NoError(t, err)
+			var r gpumux.Result
+			require.NoError(t, json.Unmarshal(plain, &r))
+			require.Equal(t, want[i], r)
+			arrays, err := Arrays([]byte(line))
+			require.NoError(t, err)
+			require.Equal(t, results[i].Arrays, arrays)
+		}
+	})
+}
+
+func TestArrays_RefusesWhatIsWrong(t *testing.T) {
+	s := open(t, "mem://", nil)
+	mixed := func(text string) []byte { return append([]byte{3, byte(len(text)), 0, 0, 0, 0, 0, 0, 0}, text...) }
+	for want, r := range map[string]gpumux.Result{
+		"has no whole description":  {Arrays: bytesArray(2)[:7]},
+		"either a value or a":       {Arrays: bytesArray(2), Value: json.RawMessage("1")},
+		"either a value or a fault": {Arrays: bytesArray(2), Fault: &gpumux.Fault{Kind: gpumux.Crash}},
+		"begins with the byte 9":    {Arrays: []byte{9}},
+		"is not JSON":               {Arrays: mixed("]")},
+	} {
+		require.ErrorContains(t, s.WritePart(t.Context(), "p", []gpumux.Result{r}), want)
+	}
+	for _, line := range []string{`{"index":0,"arrays":"*"}`, `{"index":0,"arrays":"Ag=="}`, `{"index":0,"arrays":""}`} {
+		_, err := Plain([]byte(line))
+		require.ErrorContains(t, err, "not a result")
+		_, err = ParseResult([]byte(line))
+		require.Error(t, err)
+	}
+}
+
+func BenchmarkArrays_Part(b *testing.B) {
+	s := open(b, "file://"+b.TempDir(), nil)
+	vector := append([]byte("\x02f\x04\x01\x00\x00\x03\x00\x00\x00\x00\x00\x00"), make([]byte, 768*4)...)
+	for i := range 768 * 4 {
+		vector[len(vector)-768*4+i] = byte(math.Float32bits(float32(i)) >> 8)
+	}
+	results := make([]gpumux.Result, 2000)
+	for i := range results {
+		results[i] = gpumux.Result{Index: int64(i), Arrays: vector}
+	}
+	b.SetBytes(int64(len(results) * len(vector)))
+	for b.Loop() {
+		require.NoError(b, s.WritePart(b.Context(), "p", results))
+	}
+}
