@@ -28,7 +28,8 @@ deploy/devserver               .
 cmd/gpumux                     starter/cli
 starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/screen starter/cli/top starter/local store workers workers/config workers/slot/launch
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
-starter/cli/files              . starter starter/local store
+starter/cli/files              . starter starter/cli/columns starter/local store
+starter/cli/columns            . internal/arrays store
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/top                . starter starter/cli/screen
 starter/cli/screen             .

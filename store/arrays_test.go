@@ -61,9 +61,9 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 			var r gpumux.Result
 			require.NoError(t, json.Unmarshal(plain, &r))
 			require.Equal(t, want[i], r)
-			arrays, err := Arrays([]byte(line))
+			r, err = ParseStored([]byte(line))
 			require.NoError(t, err)
-			require.Equal(t, results[i].Arrays, arrays)
+			require.Equal(t, results[i], r)
 		}
 	})
 }

@@ -159,7 +159,7 @@ func internKind(text []byte) gpumux.Kind {
 
 // ParseResult decodes a line of results, with arrays as JSON.
 func ParseResult(line []byte) (r gpumux.Result, err error) {
-	r, err = parseStored(line)
+	r, err = ParseStored(line)
 	if err == nil && r.Arrays != nil {
 		r.Value, err = arrays.Text(r.Arrays)
 		r.Arrays = nil
@@ -167,8 +167,8 @@ func ParseResult(line []byte) (r gpumux.Result, err error) {
 	return r, err
 }
 
-// parseStored decodes a line, with arrays as they lie there.
-func parseStored(line []byte) (r gpumux.Result, err error) {
+// ParseStored decodes a line of results, with arrays as Result.Arrays.
+func ParseStored(line []byte) (r gpumux.Result, err error) {
 	head, text, tail := cutArrays(line)
 	if text == nil {
 		err = json.Unmarshal(line, &r)
@@ -195,30 +195,20 @@ func cutArrays(line []byte) (head, text, tail []byte) {
 	return line[:at:at], rest[:end:end], rest[end+1:]
 }
 
-// Arrays returns the arrays of a line of results as package arrays takes them, or nil where the value is JSON.
-func Arrays(line []byte) ([]byte, error) {
-	_, text, _ := cutArrays(line)
-	if text == nil {
-		return nil, nil
-	}
-	value, err := base64.StdEncoding.AppendDecode([]byte{}, text)
-	if err != nil {
-		return nil, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
-	}
-	return value, nil
-}
-
 // Plain is a line of results with its arrays as JSON. A line without arrays is returned as it is.
 func Plain(line []byte) ([]byte, error) {
-	value, err := Arrays(line)
-	if err != nil || value == nil {
-		return line, err
+	head, packed, tail := cutArrays(line)
+	if packed == nil {
+		return line, nil
 	}
-	text, err := arrays.Text(value)
+	var text json.RawMessage
+	value, err := base64.StdEncoding.AppendDecode([]byte{}, packed)
+	if err == nil {
+		text, err = arrays.Text(value)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
 	}
-	head, _, tail := cutArrays(line)
 	return slices.Concat(head, []byte(valueField), text, tail), nil
 }
 

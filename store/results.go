@@ -18,7 +18,7 @@ func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Resul
 
 // StoredResults is Results with arrays as Result.Arrays, to be stored again.
 func (s *Store) StoredResults(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return s.results(ctx, name, parseStored)
+	return s.results(ctx, name, ParseStored)
 }
 
 func (s *Store) results(

@@ -38,10 +38,10 @@ var elements = map[[2]byte]element{
 	{'u', 2}: {5, 5, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint16(raw)), 10) }},
 	{'u', 4}: {10, 10, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint32(raw)), 10) }},
 	{'u', 8}: {20, 20, func(b, raw []byte) []byte { return strconv.AppendUint(b, binary.LittleEndian.Uint64(raw), 10) }},
-	{'f', 2}: {14, 10, func(b, raw []byte) []byte { return append(b, halfText(binary.LittleEndian.Uint16(raw))...) }},
-	{'f', 4}: {25, 12, func(b, raw []byte) []byte { return appendSingle(b, binary.LittleEndian.Uint32(raw)) }},
+	{'f', 2}: {14, 10, func(b, raw []byte) []byte { return append(b, HalfText(binary.LittleEndian.Uint16(raw))...) }},
+	{'f', 4}: {25, 12, func(b, raw []byte) []byte { return AppendSingle(b, binary.LittleEndian.Uint32(raw)) }},
 	{'f', 8}: {25, 20, func(b, raw []byte) []byte {
-		return appendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
+		return AppendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
 	}},
 }
 
@@ -113,4 +113,13 @@ func (a Array) list(b []byte, shape []int, data []byte) (text, rest []byte) {
 		}
 	}
 	return append(b, ']'), data
+}
+
+// Singles are the numbers of an array of 16-bit floats as 32-bit floats.
+func (a Array) Singles() []byte {
+	b := make([]byte, 0, 2*len(a.Data))
+	for i := 0; i < len(a.Data); i += 2 {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(half(binary.LittleEndian.Uint16(a.Data[i:])))))
+	}
+	return b
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// appendFloat writes a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
+// AppendFloat adds a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
 // exponent.
-func appendFloat(b []byte, x float64, bits int) []byte {
+func AppendFloat(b []byte, x float64, bits int) []byte {
 	least := 1e-4
 	if bits == 32 {
 		least = float64(float32(least)) // whose digits are these
@@ -32,21 +32,22 @@ func appendFloat(b []byte, x float64, bits int) []byte {
 // float of them first.
 const twiceRounded = 0x15ae43fd
 
-func appendSingle(b []byte, bits uint32) []byte {
+// AppendSingle adds the 32-bit float with these bits.
+func AppendSingle(b []byte, bits uint32) []byte {
 	x := float64(math.Float32frombits(bits))
 	if bits&^(1<<31) == twiceRounded {
-		return appendFloat(b, x, 64)
+		return AppendFloat(b, x, 64)
 	}
-	return appendFloat(b, x, 32)
+	return AppendFloat(b, x, 32)
 }
 
-// halfText is a 16-bit float. There are few enough for a table.
-func halfText(bits uint16) string { return halfTexts()[bits] }
+// HalfText is the 16-bit float with these bits. There are few enough for a table.
+func HalfText(bits uint16) string { return halfTexts()[bits] }
 
 var halfTexts = sync.OnceValue(func() *[1 << 16]string {
 	var all [1 << 16]string
 	for bits := range all {
-		all[bits] = string(appendFloat(nil, shortHalf(uint16(bits)), 64))
+		all[bits] = string(AppendFloat(nil, shortHalf(uint16(bits)), 64))
 	}
 	return &all
 })

@@ -12,10 +12,10 @@ import (
 // Every 16-bit float comes back from its digits, which are no more than it needs.
 func TestDigits_Halves(t *testing.T) {
 	require.Equal(t, []string{"0.1", "-65500.0", "6e-08", "6.104e-05", "1.0", `"NaN"`, `"Infinity"`, `"-Infinity"`, "-0.0", "0.3333"},
-		[]string{halfText(0x2e66), halfText(0xfbff), halfText(1), halfText(0x400), halfText(0x3c00), halfText(0x7e01), halfText(0x7c00),
-			halfText(0xfc00), halfText(0x8000), halfText(0x3555)})
+		[]string{HalfText(0x2e66), HalfText(0xfbff), HalfText(1), HalfText(0x400), HalfText(0x3c00), HalfText(0x7e01), HalfText(0x7c00),
+			HalfText(0xfc00), HalfText(0x8000), HalfText(0x3555)})
 	for bits := range uint32(0x7c00) {
-		x, err := strconv.ParseFloat(halfText(uint16(bits)), 64)
+		x, err := strconv.ParseFloat(HalfText(uint16(bits)), 64)
 		require.NoError(t, err)
 		nearest := bits
 		for _, other := range []uint32{max(bits, 1) - 1, min(bits+1, 0x7bff)} {
@@ -23,7 +23,7 @@ func TestDigits_Halves(t *testing.T) {
 				nearest = other
 			}
 		}
-		require.Equal(t, bits, nearest, halfText(uint16(bits)))
+		require.Equal(t, bits, nearest, HalfText(uint16(bits)))
 	}
 }
 
@@ -34,7 +34,7 @@ func TestDigits_Singles(t *testing.T) {
 		some = append(some, rand.Uint32())
 	}
 	for _, bits := range some {
-		text := string(appendSingle(nil, bits))
+		text := string(AppendSingle(nil, bits))
 		if text[0] == '"' {
 			continue
 		}
@@ -42,6 +42,6 @@ func TestDigits_Singles(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, bits, math.Float32bits(float32(x)), text)
 	}
-	require.Equal(t, "0.1", string(appendSingle(nil, math.Float32bits(0.1))))
-	require.Equal(t, "0.0001", string(appendSingle(nil, math.Float32bits(1e-4))))
+	require.Equal(t, "0.1", string(AppendSingle(nil, math.Float32bits(0.1))))
+	require.Equal(t, "0.0001", string(AppendSingle(nil, math.Float32bits(1e-4))))
 }

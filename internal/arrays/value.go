@@ -77,7 +77,7 @@ func Check(value []byte) error {
 	if err != nil || value[0] == OneArray {
 		return err
 	}
-	if !json.Valid(v.join(nil, func(b []byte, _ Array) []byte { return append(b, "[]"...) })) {
+	if !json.Valid(v.Join(nil, func(b []byte, _ Array) []byte { return append(b, "[]"...) })) {
 		return fmt.Errorf("the text around the arrays of a value is not JSON: %.60q", v.Texts[0])
 	}
 	return nil
@@ -100,10 +100,11 @@ func (v Value) Text() json.RawMessage {
 			size += v.Arrays[i-1].likely()
 		}
 	}
-	return v.join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) })
+	return v.Join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) })
 }
 
-func (v Value) join(b []byte, write func([]byte, Array) []byte) []byte {
+// Join adds the texts to b, and what write adds for each array between them.
+func (v Value) Join(b []byte, write func([]byte, Array) []byte) []byte {
 	for i, text := range v.Texts {
 		if i > 0 {
 			b = write(b, v.Arrays[i-1])

@@ -66,6 +66,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
+	out.Note = a.console.Note
 	if f.local {
 		if err := a.needLocal("--local"); err != nil {
 			return err

@@ -62,7 +62,7 @@ func (f *resultsFlags) check() error {
 	case f.partial && f.follow:
 		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
 	}
-	return nil
+	return f.Suits(f.out, f.partial || f.Unordered)
 }
 
 func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error {
@@ -73,7 +73,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err != nil {
 		return err
 	}
-	to.Filter = f.Filter
+	to.Filter, to.Note = f.Filter, a.console.Note
 	if f.partial && a.address == "" && starter.CheckID(id) == nil {
 		if state, err := local.StateOf(id); err == nil && state.Output != "" {
 			return a.partialHere(ctx, state, to)

@@ -49,6 +49,7 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
+	out.Note = a.console.Note
 	o := starter.RetryOptions{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)}
 	if c.Flags().Changed("attempts") {
 		o.Attempts = f.attempts

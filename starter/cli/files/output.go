@@ -3,6 +3,7 @@ package files
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/columns"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -25,6 +27,8 @@ type Output struct {
 	// Path is empty for standard output.
 	Path string
 	Filter
+	// Note tells people something of the file that was written. Default: nobody is told.
+	Note   func(format string, args ...any)
 	stdout io.Writer
 }
 
@@ -52,8 +56,10 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 		return o, nil
 	case strings.Contains(flag, "://"):
 		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
+	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
+		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
 	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
-		return o, usage("--out %s: results are JSON lines; name the file .jsonl", flag)
+		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow or .npy", flag)
 	}
 	return o, o.check()
 }
@@ -84,7 +90,7 @@ func (o Output) check() error {
 	case at.folder:
 		return usage("--out %s is a folder; name a file in it", o.Path)
 	case at.stream || at.mode != 0:
-		err = unix.Access(at.path, unix.W_OK)
+		err = cmp.Or(unix.Access(at.path, unix.W_OK), o.checkColumns(at))
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
@@ -136,7 +142,12 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	}
 	defer os.Remove(file.Name()) // it has another name by then when all went well
 	defer file.Close()
-	if err := o.copy(ctx, file, from, causes); err != nil {
+	if columns.FormatOf(o.Path) != "" {
+		err = o.writeColumns(ctx, file, from, causes)
+	} else {
+		err = o.copy(ctx, file, from, causes)
+	}
+	if err != nil {
 		return err
 	}
 	if err := file.Close(); err != nil {

@@ -61,7 +61,7 @@ func placeOf(path string) (place, error) {
 func (p place) create() (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
 		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue // of another writer, or of one that was killed
 		}

@@ -1,0 +1,158 @@
+package columns
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/gpumux/gpumux/internal/arrays"
+)
+
+// column is what all cells of a column have in common.
+type column struct {
+	name string
+	kind kind
+	// like is what arrays are like, without data; loose is as that of value.array.
+	like  arrays.Array
+	loose bool
+}
+
+// with is the column that can also hold a cell.
+func (c column) with(x cell) column {
+	switch {
+	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
+	case c.kind == nullKind:
+		c.kind, c.like, c.loose = x.kind, x.array, x.loose
+		c.like.Data = nil
+	case numeric(c.kind) && numeric(x.kind):
+		c.kind = floatKind
+	case c.kind == textKind && x.kind == nonFiniteKind, c.kind == nonFiniteKind && x.kind == textKind:
+		c.kind = textKind
+	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
+		c.kind, c.like, c.loose = listKind, x.array, x.loose
+		c.like.Data = nil
+	case (c.kind == arrayKind || c.kind == listKind) && len(c.like.Shape) == 1 && x.kind == emptyKind:
+		c.kind = listKind
+	case (c.kind == arrayKind || c.kind == listKind) && x.kind == arrayKind:
+		c.join(x)
+	default:
+		c.kind = otherKind
+	}
+	return c
+}
+
+// same reports whether two columns hold the same.
+func (c column) same(d column) bool {
+	return c.kind == d.kind && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape)
+}
+
+func numeric(k kind) bool { return k == wholeKind || k == floatKind || k == nonFiniteKind }
+
+// join takes in another array.
+func (c *column) join(x cell) {
+	if c.loose && x.loose && c.like.Type != x.array.Type {
+		c.like.Type = 'f'
+	} else if c.like.Type != x.array.Type || c.like.Size != x.array.Size {
+		c.kind = otherKind
+		return
+	}
+	if !slices.Equal(c.like.Shape, x.array.Shape) {
+		c.kind = listKind
+		if len(c.like.Shape) != 1 || len(x.array.Shape) != 1 {
+			c.kind = otherKind
+		}
+	}
+}
+
+// says describes what the column holds, for messages.
+func (c column) says() string {
+	switch c.kind {
+	case truthKind:
+		return "true or false"
+	case wholeKind:
+		return "whole numbers"
+	case floatKind, nonFiniteKind:
+		return "floats"
+	case arrayKind:
+		return fmt.Sprintf("arrays of %s%d with shape %v", string(c.like.Type), c.like.Size, c.like.Shape)
+	case listKind:
+		return fmt.Sprintf("lists of %s%d", string(c.like.Type), c.like.Size)
+	}
+	return "text"
+}
+
+// numbersOf are the types of the numbers of arrays. Floats of 16 bits become floats of 32: few readers know them.
+var numbersOf = map[[2]byte]arrow.DataType{
+	{'b', 1}: arrow.FixedWidthTypes.Boolean,
+	{'i', 1}: arrow.PrimitiveTypes.Int8, {'i', 2}: arrow.PrimitiveTypes.Int16, {'i', 4}: arrow.PrimitiveTypes.Int32,
+	{'i', 8}: arrow.PrimitiveTypes.Int64, {'u', 1}: arrow.PrimitiveTypes.Uint8, {'u', 2}: arrow.PrimitiveTypes.Uint16,
+	{'u', 4}: arrow.PrimitiveTypes.Uint32, {'u', 8}: arrow.PrimitiveTypes.Uint64, {'f', 2}: arrow.PrimitiveTypes.Float32,
+	{'f', 4}: arrow.PrimitiveTypes.Float32, {'f', 8}: arrow.PrimitiveTypes.Float64,
+}
+
+// leaf is Arrow's type of the numbers of the column's arrays.
+func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.like.Type, byte(c.like.Size)}] }
+
+// width is how many bytes a number of the column's arrays takes there.
+func (c column) width() int {
+	if c.like.Type == 'f' && c.like.Size == 2 {
+		return 4
+	}
+	return c.like.Size
+}
+
+// dataType is Arrow's type of the column.
+func (c column) dataType() arrow.DataType {
+	switch c.kind {
+	case truthKind:
+		return arrow.FixedWidthTypes.Boolean
+	case wholeKind:
+		return arrow.PrimitiveTypes.Int64
+	case floatKind, nonFiniteKind:
+		return arrow.PrimitiveTypes.Float64
+	case listKind:
+		return arrow.ListOfField(element(c.leaf()))
+	case arrayKind:
+		t := c.leaf()
+		for _, n := range slices.Backward(c.like.Shape) {
+			t = arrow.FixedSizeListOfField(int32(n), element(t))
+		}
+		return t
+	}
+	return arrow.BinaryTypes.String
+}
+
+// element is the field of a list's elements, named as in Parquet.
+func element(t arrow.DataType) arrow.Field { return arrow.Field{Name: "element", Type: t} }
+
+// bits packs truths of a byte each.
+func bits(data []byte) []byte {
+	packed := make([]byte, (len(data)+7)/8)
+	for i, b := range data {
+		if b != 0 {
+			packed[i/8] |= 1 << (i % 8)
+		}
+	}
+	return packed
+}
+
+// numbersFor is the data of an array as a column takes it.
+func (c column) numbersFor(x cell) []byte {
+	switch {
+	case x.array.Type == 'i' && c.like.Type == 'f':
+		return widened(x.array).Data
+	case x.array.Type == 'f' && x.array.Size == 2:
+		return x.array.Singles()
+	}
+	return x.array.Data
+}
+
+// textFor is a cell of a column of text.
+func (c column) textFor(x cell) string {
+	if c.kind == textKind {
+		return unquote(x.value.text)
+	}
+	return string(bytes.TrimSpace(x.value.plain()))
+}

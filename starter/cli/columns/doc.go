@@ -1,0 +1,53 @@
+// Package columns writes results as Parquet, Arrow and .npy files, and reads items from Parquet and Arrow files.
+//
+// It owns what becomes of values there: their types, their columns, and what stands in the place of a failed item. Arrays go from the
+// stored results to the file as bytes. It never talks to a server or prints.
+package columns
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// Format is a kind of file that holds columns or arrays.
+type Format string
+
+// The formats, by the endings of files.
+const (
+	NPY     Format = ".npy"
+	Parquet Format = ".parquet"
+	Arrow   Format = ".arrow"
+)
+
+// FormatOf is the format that a file's name ends with, or "".
+func FormatOf(name string) Format {
+	switch ending := Format(strings.ToLower(filepath.Ext(name))); ending {
+	case NPY, Parquet, Arrow:
+		return ending
+	}
+	return ""
+}
+
+// File is what a file of columns is written to: one that can be gone back in.
+type File interface {
+	io.WriteSeeker
+	io.ReaderAt
+	io.WriterAt
+}
+
+// Writer writes the results of a map.
+type Writer interface {
+	// Add takes a line of results as it is stored. It keeps nothing of it.
+	Add(line []byte) error
+	// Finish writes what is left, and says what people should know of the file, or "". The file stays open.
+	Finish() (note string, err error)
+}
+
+// NewWriter begins a file.
+func NewWriter(to File, format Format) Writer {
+	if format == NPY {
+		return newNPYWriter(to)
+	}
+	return newTableWriter(to, format)
+}

@@ -1,0 +1,156 @@
+package columns
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/gpumux/gpumux/internal/arrays"
+)
+
+// field is a member of an object.
+type field struct {
+	name string
+	value
+}
+
+// fields are the members of an object, in order. It is not ok for other values.
+func (v value) fields() (all []field, ok bool) {
+	s := &scanner{value: v}
+	if s.space(); s.at == len(v.text) || v.text[s.at] != '{' {
+		return nil, false
+	}
+	for s.at++; ; {
+		s.space()
+		switch v.text[s.at] {
+		case '}':
+			return all, true
+		case ',':
+			s.at++
+			s.space()
+		}
+		name := unquote(s.next().text)
+		s.space()
+		s.at++ // the colon
+		all = append(all, field{name, s.next()})
+	}
+}
+
+// scanner passes over valid JSON with marks.
+type scanner struct {
+	value
+	at int
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.text) && bytes.IndexByte([]byte(" \t\r\n"), s.text[s.at]) >= 0 {
+		s.at++
+	}
+}
+
+// next passes over a value and returns it with its arrays.
+func (s *scanner) next() value {
+	s.space()
+	start, depth, marks := s.at, 0, 0
+	for {
+		switch s.text[s.at] {
+		case '"':
+			for s.at++; s.text[s.at] != '"'; s.at++ {
+				if s.text[s.at] == '\\' {
+					s.at++
+				}
+			}
+			s.at++
+		case '{', '[':
+			depth++
+			s.at++
+		case '}', ']':
+			depth--
+			s.at++
+		case mark:
+			marks++
+			s.at++
+		case ',', ':', ' ', '\t', '\r', '\n':
+			s.at++
+		default: // a number, true, false or null
+			for s.at < len(s.text) && bytes.IndexByte([]byte(",:]} \t\r\n"), s.text[s.at]) < 0 {
+				s.at++
+			}
+		}
+		if depth == 0 {
+			inside := s.arrays[:marks]
+			s.arrays = s.arrays[marks:]
+			return value{s.text[start:s.at], inside}
+		}
+	}
+}
+
+// unquote decodes a JSON string.
+func unquote(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // it is a string
+	return text
+}
+
+// kind is what a cell or a column holds.
+type kind int
+
+const (
+	nullKind kind = iota
+	truthKind
+	wholeKind
+	floatKind
+	// nonFinite is a float that JSON has as a string, such as "NaN".
+	nonFiniteKind
+	textKind
+	// empty is a list without elements.
+	emptyKind
+	arrayKind
+	// list is one-dimensional arrays of different lengths; only columns are.
+	listKind
+	// other is JSON without a type of its own, which becomes text.
+	otherKind
+)
+
+// cell is a value as a column takes it.
+type cell struct {
+	kind  kind
+	whole int64
+	float float64
+	array arrays.Array
+	loose bool
+	value value
+}
+
+func cellOf(v value) cell {
+	c := cell{kind: otherKind, value: v}
+	switch first := v.text[0]; {
+	case first == 'n':
+		c.kind = nullKind
+	case first == 't' || first == 'f':
+		c.kind, c.whole = truthKind, int64(len("false")-len(v.text))
+	case first == '"':
+		c.kind = textKind
+		if x, ok := nonFiniteOf[string(v.text)]; ok {
+			c.kind, c.float = nonFiniteKind, x
+		}
+	case first == '-' || first >= '0' && first <= '9':
+		var err error
+		if c.whole, err = strconv.ParseInt(string(v.text), 10, 64); err == nil {
+			c.kind, c.float = wholeKind, float64(c.whole)
+		} else if bytes.ContainsAny(v.text, ".eE") {
+			c.kind = floatKind
+			c.float, _ = strconv.ParseFloat(string(v.text), 64) // it is a number
+		}
+	case string(v.text) == "[]":
+		c.kind = emptyKind
+	case first == '[' || first == mark:
+		if a, loose, ok := v.array(); ok {
+			c.kind, c.array, c.loose = arrayKind, a, loose
+		}
+	}
+	return c
+}

@@ -1,0 +1,196 @@
+package columns
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpumux/gpumux/internal/arrays"
+)
+
+// npyWriter writes a file that numpy.load reads: an array with one row per item, as numpy.save writes it.
+type npyWriter struct {
+	file File
+	to   *bufio.Writer
+	// row is what all rows are like; its data is not kept. It has no type before the first value.
+	row   arrays.Array
+	loose bool
+	// head is the size of the header.
+	head int64
+	rows int64
+	// failed are the items without a value, as far as they are named, and missing counts them all.
+	failed  []string
+	missing int64
+}
+
+// mostNamed is how many failed items a message names.
+const mostNamed = 10
+
+func newNPYWriter(to File) *npyWriter {
+	return &npyWriter{file: to, to: bufio.NewWriterSize(to, 256<<10)}
+}
+
+// Add is Writer's.
+func (w *npyWriter) Add(line []byte) error {
+	r, err := parseResult(line)
+	if err != nil {
+		return err
+	}
+	if r.index != w.rows {
+		return fmt.Errorf("item %d comes where item %d belongs; a .npy file needs all results in order, .parquet takes some in any order",
+			r.index, w.rows)
+	}
+	w.rows++
+	if r.fault != nil {
+		return w.addMissing(r.index)
+	}
+	a, loose, ok := r.array()
+	if !ok {
+		return fmt.Errorf("item %d has the value %s; a .npy file holds numbers, or arrays of one shape: write .parquet or .jsonl", r.index,
+			r.excerpt())
+	}
+	if w.row.Type == 0 {
+		if err := w.begin(a, loose); err != nil {
+			return err
+		}
+	}
+	if w.loose && loose && a.Type != w.row.Type {
+		if a.Type == 'i' {
+			a = widened(a)
+		} else if err := w.widenRows(); err != nil {
+			return err
+		}
+	}
+	if a.Type != w.row.Type || a.Size != w.row.Size || !slices.Equal(a.Shape, w.row.Shape) {
+		return fmt.Errorf("item %d is %s, and those before are %s; a .npy file holds arrays of one type and shape: write .parquet or .jsonl",
+			r.index, describe(a), describe(w.row))
+	}
+	_, err = w.to.Write(a.Data)
+	return err
+}
+
+// begin writes a header that Finish replaces, and the rows of failed items before the first value.
+func (w *npyWriter) begin(a arrays.Array, loose bool) error {
+	w.row, w.loose = a, loose
+	w.row.Data = make([]byte, len(a.Data)) // for rows of NaN
+	w.head = int64(len(w.header(1<<62, 0)))
+	if _, err := w.to.Write(make([]byte, w.head)); err != nil || w.missing == 0 {
+		return err
+	}
+	if err := w.allowNaN(); err != nil {
+		return err
+	}
+	for range w.missing {
+		if _, err := w.to.Write(w.row.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addMissing writes the row of an item that failed.
+func (w *npyWriter) addMissing(index int64) error {
+	w.missing++
+	if len(w.failed) < mostNamed {
+		w.failed = append(w.failed, strconv.FormatInt(index, 10))
+	}
+	if w.row.Type == 0 {
+		return nil
+	}
+	if err := w.allowNaN(); err != nil {
+		return err
+	}
+	_, err := w.to.Write(w.row.Data)
+	return err
+}
+
+// nan is NaN as the floats of each size have it.
+var nan = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}}
+
+// allowNaN makes a row of NaN.
+func (w *npyWriter) allowNaN() error {
+	if w.loose && w.row.Type == 'i' {
+		if err := w.widenRows(); err != nil {
+			return err
+		}
+	}
+	if w.row.Type != 'f' {
+		return fmt.Errorf("item %s failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again with --retry",
+			w.failed[0], string(w.row.Type), w.row.Size)
+	}
+	copy(w.row.Data, bytes.Repeat(nan[w.row.Size], len(w.row.Data)/w.row.Size))
+	return nil
+}
+
+// widenRows makes floats of the whole numbers that the file has so far.
+func (w *npyWriter) widenRows() error {
+	if err := w.to.Flush(); err != nil {
+		return err
+	}
+	w.row.Type = 'f'
+	buffer := make([]byte, 256<<10)
+	for at := w.head; ; {
+		n, err := w.file.ReadAt(buffer, at)
+		if n > 0 {
+			widen(buffer[:n])
+			if _, err := w.file.WriteAt(buffer[:n], at); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Finish is Writer's.
+func (w *npyWriter) Finish() (note string, err error) {
+	if w.row.Type == 0 && w.rows > 0 {
+		return "", errors.New("no item succeeded, so there is no array; `gpumux results ID --failed` says why")
+	}
+	if w.row.Type == 0 {
+		w.row = arrays.Array{Type: 'f', Size: 8}
+		w.head = int64(len(w.header(0, 0)))
+	}
+	if err := w.to.Flush(); err != nil {
+		return "", err
+	}
+	if _, err := w.file.WriteAt(w.header(w.rows, int(w.head)), 0); err != nil || w.missing == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, w.named()), nil
+}
+
+func (w *npyWriter) named() string {
+	text := strings.Join(w.failed, ", ")
+	if w.missing > mostNamed {
+		text += " and so on"
+	}
+	return text
+}
+
+// header is that of NumPy's format 1.0, padded to a multiple of 64 bytes, and to least bytes.
+func (w *npyWriter) header(rows int64, least int) []byte {
+	kind := "<" + string(w.row.Type)
+	if w.row.Size == 1 {
+		kind = "|" + string(w.row.Type)
+	}
+	shape := strconv.FormatInt(rows, 10) + ","
+	for _, n := range w.row.Shape {
+		shape += " " + strconv.Itoa(n) + ","
+	}
+	text := fmt.Sprintf("{'descr': '%s%d', 'fortran_order': False, 'shape': (%s), }", kind, w.row.Size, shape)
+	size := max(least, (10+len(text)+1+63)/64*64)
+	b := append([]byte("\x93NUMPY\x01\x00"), byte(size-10), byte((size-10)>>8))
+	b = append(append(b, text...), bytes.Repeat([]byte{' '}, size-len(b)-len(text)-1)...)
+	return append(b, '\n')
+}

@@ -1,0 +1,63 @@
+package columns_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNPY_IsWhatNumPyReads(t *testing.T) {
+	needNumPy(t)
+	const load = "import sys, numpy; a = numpy.load(sys.argv[1]); print(a.dtype.str, a.shape, a.tolist())"
+	for name, c := range map[string]struct {
+		values     []any
+		want, note string
+	}{
+		"vectors":       {[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x40", 2), one("f\x04", "\x00\x00\x00\x00\x00\x00\x80\x3f", 2)}, "<f4 (2, 2) [[1.0, 2.0], [0.0, 1.0]]", ""},
+		"matrices":      {[]any{one("u\x01", "\x01\x02", 1, 2)}, "|u1 (1, 1, 2) [[[1, 2]]]", ""},
+		"failed":        {[]any{nil, one("f\x02", "\x00\x3c", 1), nil}, "<f2 (3, 1) [[nan], [1.0], [nan]]", "the rows of the 2 failed items are NaN: 0, 2"},
+		"whole numbers": {[]any{"1", "-2"}, "<i8 (2,) [1, -2]", ""},
+		"numbers":       {[]any{"1", "2.5", "3", `"NaN"`, `"-Infinity"`}, "<f8 (5,) [1.0, 2.5, 3.0, nan, -inf]", ""},
+		"failed number": {[]any{"1", nil, "3"}, "<f8 (3,) [1.0, nan, 3.0]", "the rows of the 1 failed items are NaN: 1"},
+		"lists":         {[]any{"[[1, 2],[3,4]]", "[[1,2],[3,0.5]]"}, "<f8 (2, 2, 2) [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 0.5]]]", ""},
+		"truths":        {[]any{"true", "false"}, "|b1 (2,) [True, False]", ""},
+		"none":          {nil, "<f8 (0,) []", ""},
+	} {
+		path, note, err := write(t, "x.npy", values(c.values...))
+		require.NoError(t, err, name)
+		require.Equal(t, c.note, note, name)
+		require.Equal(t, c.want, python(t, load, path), name)
+	}
+	many := make([]any, 100_000)
+	for i := range many {
+		many[i] = "7"
+	}
+	many[99_999] = "0.5"
+	path, _, err := write(t, "x.npy", values(many...))
+	require.NoError(t, err)
+	require.Equal(t, "(100000,) 699993.5", python(t, "import sys, numpy; a = numpy.load(sys.argv[1]); print(a.shape, a.sum())", path))
+}
+
+func TestNPY_RefusesWhatIsNoArray(t *testing.T) {
+	vector := one("f\x04", "\x00\x00\x80\x3f", 1)
+	for want, v := range map[string][]any{
+		`item 1 has the value "a"; a .npy file holds numbers`:              {"1", `"a"`},
+		`item 0 has the value {"a":[1.0]}; a .npy`:                         {around(`{"a":`, vector, "}")},
+		"item 1 is an array of f4 with shape [2], and those before are an": {vector, one("f\x04", strings.Repeat("\x00", 8), 2)},
+		"item 1 is an array of i8 with shape [1], and those before are an": {vector, "[1]"},
+		"item 0 has the value [[1],[2,3]]":                                 {"[[1],[2,3]]"},
+		"item 0 has the value []":                                          {"[]"},
+		"item 0 has the value [1,true]":                                    {"[1,true]"},
+		"item 0 has the value null":                                        {"null"},
+		"item 1 failed, and i4 has no NaN for its row":                     {one("i\x04", "\x01\x00\x00\x00", 1), nil},
+		"item 0 failed, and b1 has no NaN":                                 {nil, "true"},
+		"no item succeeded":                                                {nil, nil},
+	} {
+		_, _, err := write(t, "x.npy", values(v...))
+		require.ErrorContains(t, err, want)
+	}
+	results := values("1", "2")
+	_, _, err := write(t, "x.npy", results[1:])
+	require.ErrorContains(t, err, "item 1 comes where item 0 belongs")
+}

@@ -1,0 +1,73 @@
+package columns
+
+import (
+	"fmt"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/store"
+)
+
+// result is one item's: a value, or a fault.
+type result struct {
+	index int64
+	fault *gpumux.Fault
+	value
+}
+
+// value is JSON with a mark in the place of each array.
+type value struct {
+	text   []byte
+	arrays []arrays.Array
+}
+
+// mark stands for an array. JSON has no such byte.
+const mark = 0x01
+
+func parseResult(line []byte) (result, error) {
+	r, err := store.ParseStored(line)
+	if err != nil {
+		return result{}, err
+	}
+	out := result{r.Index, r.Fault, value{text: r.Value}}
+	if r.Arrays != nil {
+		v, err := arrays.Parse(r.Arrays)
+		if err != nil {
+			return result{}, fmt.Errorf("item %d: %w", r.Index, err)
+		}
+		out.arrays = v.Arrays
+		out.text = v.Join(nil, func(b []byte, _ arrays.Array) []byte { return append(b, mark) })
+	}
+	return out, nil
+}
+
+// plain is the value as JSON.
+func (v value) plain() []byte {
+	if len(v.arrays) == 0 {
+		return v.text
+	}
+	var b []byte
+	next := 0
+	for _, c := range v.text {
+		if c == mark {
+			b = v.arrays[next].AppendText(b)
+			next++
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// excerpt is the beginning of the value, for messages.
+func (v value) excerpt() string {
+	if len(v.arrays) == 1 && len(v.text) == 1 {
+		return describe(v.arrays[0])
+	}
+	return fmt.Sprintf("%.60s", v.plain())
+}
+
+// describe names an array's type and shape as NumPy does.
+func describe(a arrays.Array) string {
+	return fmt.Sprintf("an array of %s%d with shape %v", string(a.Type), a.Size, a.Shape)
+}

@@ -1,0 +1,197 @@
+package columns
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// A group of rows is written at so many bytes or rows. The first one settles the columns.
+const (
+	groupBytes = 64 << 20
+	groupRows  = 1 << 20
+)
+
+// Columns beside those of values. A field of the same name has "value." before it.
+const (
+	indexColumn   = "index"
+	valueColumn   = "value"
+	faultColumn   = "fault"
+	messageColumn = "fault_message"
+)
+
+// tableWriter writes a Parquet or an Arrow file: a row per item, a column per field of the values.
+type tableWriter struct {
+	format Format
+	out    *bufio.Writer
+	to     interface {
+		Write(arrow.RecordBatch) error
+		Close() error
+	}
+	rows  []result
+	bytes int
+	// columns are settled with the first group; objects says that they are the fields of the values.
+	schema  *arrow.Schema
+	columns []column
+	objects bool
+}
+
+func newTableWriter(to io.Writer, format Format) *tableWriter {
+	return &tableWriter{format: format, out: bufio.NewWriterSize(to, 1<<20)}
+}
+
+// Add is Writer's.
+func (w *tableWriter) Add(line []byte) error {
+	r, err := parseResult(line)
+	if err != nil {
+		return err
+	}
+	w.rows = append(w.rows, r)
+	if w.bytes += len(line); w.bytes < groupBytes && len(w.rows) < groupRows {
+		return nil
+	}
+	return w.flush()
+}
+
+// Finish is Writer's.
+func (w *tableWriter) Finish() (note string, err error) {
+	if len(w.rows) > 0 || w.schema == nil {
+		if err := w.flush(); err != nil {
+			return "", err
+		}
+	}
+	if err := w.to.Close(); err != nil {
+		return "", err
+	}
+	return "", w.out.Flush()
+}
+
+// flush writes a group of rows.
+func (w *tableWriter) flush() error {
+	if w.schema == nil {
+		w.objects = w.allObjects()
+	}
+	cells, err := w.cells()
+	if err == nil && w.schema == nil {
+		err = w.begin()
+	}
+	if err != nil {
+		return err
+	}
+	batch := w.batch(cells)
+	defer batch.Release()
+	w.rows, w.bytes = w.rows[:0], 0
+	return w.to.Write(batch)
+}
+
+// allObjects reports whether all values are objects with a field.
+func (w *tableWriter) allObjects() bool {
+	some := false
+	for _, r := range w.rows {
+		if r.fault == nil {
+			fields, ok := r.fields()
+			if some = ok && len(fields) > 0; !some {
+				return false
+			}
+		}
+	}
+	return some
+}
+
+// cells are the rows by column. Before the first group is written they settle the columns; later ones have to fit.
+func (w *tableWriter) cells() (byColumn [][]cell, err error) {
+	byColumn = make([][]cell, len(w.columns))
+	at := map[string]int{}
+	for i := range w.columns {
+		at[w.columns[i].name] = i
+		byColumn[i] = make([]cell, len(w.rows))
+	}
+	for row, r := range w.rows {
+		if r.fault != nil {
+			continue
+		}
+		fields := []field{{valueColumn, r.value}}
+		if w.objects {
+			var ok bool
+			if fields, ok = r.fields(); !ok {
+				return nil, w.unlike(r, "its value is no object, and the first ones are")
+			}
+		}
+		for _, f := range fields {
+			i, known := at[f.name]
+			if !known && w.schema != nil {
+				return nil, w.unlike(r, fmt.Sprintf("the first ones have no field %q", f.name))
+			}
+			if !known {
+				i, at[f.name] = len(w.columns), len(w.columns)
+				w.columns = append(w.columns, column{name: f.name})
+				byColumn = append(byColumn, make([]cell, len(w.rows)))
+			}
+			x := cellOf(f.value)
+			wider := w.columns[i].with(x)
+			if w.schema != nil && !wider.same(w.columns[i]) {
+				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the first ones are %s", f.name, x.value.excerpt(), w.columns[i].says()))
+			}
+			w.columns[i], byColumn[i][row] = wider, x
+		}
+	}
+	return byColumn, nil
+}
+
+func (w *tableWriter) unlike(r result, why string) error {
+	return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %s; write .jsonl, or let the task "+
+		"return the same fields and types for each item", r.index, w.format, groupBytes>>20, why)
+}
+
+// begin makes the schema and begins the file.
+func (w *tableWriter) begin() (err error) {
+	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
+	for _, c := range w.columns {
+		name := c.name
+		if slices.Contains([]string{indexColumn, faultColumn, messageColumn}, name) {
+			name = valueColumn + "." + name
+		}
+		fields = append(fields, arrow.Field{Name: name, Type: c.dataType(), Nullable: true})
+	}
+	for _, name := range []string{faultColumn, messageColumn} {
+		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: true})
+	}
+	w.schema = arrow.NewSchema(fields, nil)
+	if w.format == Arrow {
+		w.to, err = ipc.NewFileWriter(w.out, ipc.WithSchema(w.schema))
+		return err
+	}
+	w.to, err = newParquetWriter(w.out, w.schema)
+	return err
+}
+
+// batch makes Arrow's columns of a group.
+func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(slices.Concat(w.schema.Fields()[:1], w.schema.Fields()[len(w.columns)+1:]), nil))
+	defer builder.Release()
+	index := builder.Field(0).(*array.Int64Builder)
+	fault, message := builder.Field(1).(*array.StringBuilder), builder.Field(2).(*array.StringBuilder)
+	for _, r := range w.rows {
+		index.Append(r.index)
+		if r.fault == nil {
+			fault.AppendNull()
+			message.AppendNull()
+		} else {
+			fault.Append(string(r.fault.Kind))
+			message.Append(r.fault.Message)
+		}
+	}
+	own := builder.NewRecordBatch()
+	defer own.Release()
+	all := []arrow.Array{own.Column(0)}
+	for i, c := range w.columns {
+		all = append(all, c.build(cells[i]))
+	}
+	return array.NewRecordBatch(w.schema, append(all, own.Column(1), own.Column(2)), int64(len(w.rows)))
+}

@@ -1,0 +1,135 @@
+package columns_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/cli/columns"
+)
+
+// items reads a file back as JSON lines.
+func items(t *testing.T, path string, named ...string) []string {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	lines, err := columns.Items(t.Context(), file, info.Size(), path, named)
+	require.NoError(t, err)
+	text, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+var vector = one("f\x04", "\x00\x00\x80\x3f\xcd\xcc\xcc\x3d", 2)
+
+var tables = map[string]struct {
+	values []any
+	schema string
+	rows   []string
+}{
+	"vectors": {[]any{vector, nil, vector}, "index: int64, value: fixed_size_list<element: float32>[2], fault: utf8, fault_message: utf8", []string{
+		`{"index":0,"value":[1.0,0.1],"fault":null,"fault_message":null}`,
+		`{"index":1,"value":null,"fault":"task_error","fault_message":"bad item"}`,
+		`{"index":2,"value":[1.0,0.1],"fault":null,"fault_message":null}`,
+	}},
+	"fields": {[]any{around(`{"label":"a\"b","vector":`, vector, `,"n":1}`), `{"n":2.5,"label":"\u00e9","fault":true,"more":{"x":[1]}}`},
+		"index: int64, label: utf8, vector: fixed_size_list<element: float32>[2], n: float64, value.fault: bool, more: utf8, fault: utf8, fault_message: utf8",
+		[]string{
+			`{"index":0,"label":"a\"b","vector":[1.0,0.1],"n":1.0,"value.fault":null,"more":null,"fault":null,"fault_message":null}`,
+			`{"index":1,"label":"é","vector":null,"n":2.5,"value.fault":true,"more":"{\"x\":[1]}","fault":null,"fault_message":null}`,
+		}},
+	"matrices": {[]any{one("i\x02", "\x01\x00\x02\x00\x03\x00\x04\x00\x05\x00\x06\x00", 2, 3)},
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: int16>[3]>[2], fault: utf8, fault_message: utf8",
+		[]string{`{"index":0,"value":[[1,2,3],[4,5,6]],"fault":null,"fault_message":null}`}},
+	"lists": {[]any{"[1,2]", "[]", nil, "[0.5]"}, "index: int64, value: list<element: float64>, fault: utf8, fault_message: utf8", []string{
+		`{"index":0,"value":[1.0,2.0],"fault":null,"fault_message":null}`, `{"index":1,"value":[],"fault":null,"fault_message":null}`,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5],"fault":null,"fault_message":null}`,
+	}},
+	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64, fault: utf8, fault_message: utf8", []string{
+		`{"index":0,"value":9007199254740993,"fault":null,"fault_message":null}`, `{"index":1,"value":null,"fault":null,"fault_message":null}`,
+		`{"index":2,"value":-1,"fault":null,"fault_message":null}`}},
+	"floats": {[]any{`"NaN"`, "1", `"-Infinity"`}, "index: int64, value: float64, fault: utf8, fault_message: utf8", []string{
+		`{"index":0,"value":"NaN","fault":null,"fault_message":null}`, `{"index":1,"value":1.0,"fault":null,"fault_message":null}`,
+		`{"index":2,"value":"-Infinity","fault":null,"fault_message":null}`}},
+	"odd": {[]any{"1", `"NaN"`, `"text"`, "12345678901234567890", "[1,[2]]"}, "index: int64, value: utf8, fault: utf8, fault_message: utf8", []string{
+		`{"index":0,"value":"1","fault":null,"fault_message":null}`, `{"index":1,"value":"\"NaN\"","fault":null,"fault_message":null}`,
+		`{"index":2,"value":"\"text\"","fault":null,"fault_message":null}`,
+		`{"index":3,"value":"12345678901234567890","fault":null,"fault_message":null}`,
+		`{"index":4,"value":"[1,[2]]","fault":null,"fault_message":null}`}},
+	"halves": {[]any{one("f\x02", "\x00\x3c\x66\x2e", 2)}, "index: int64, value: fixed_size_list<element: float32>[2], fault: utf8, fault_message: utf8",
+		[]string{`{"index":0,"value":[1.0,0.099975586],"fault":null,"fault_message":null}`}},
+	"truths": {[]any{one("b\x01", "\x01\x00\x01", 3), "[true,true,false]"},
+		"index: int64, value: fixed_size_list<element: bool>[3], fault: utf8, fault_message: utf8", []string{
+			`{"index":0,"value":[true,false,true],"fault":null,"fault_message":null}`,
+			`{"index":1,"value":[true,true,false],"fault":null,"fault_message":null}`}},
+	"failed": {[]any{nil}, "index: int64, fault: utf8, fault_message: utf8", []string{`{"index":0,"fault":"task_error","fault_message":"bad item"}`}},
+	"none":   {nil, "index: int64, fault: utf8, fault_message: utf8", []string{""}},
+}
+
+func TestTable_ThereAndBack(t *testing.T) {
+	for name, c := range tables {
+		for _, ending := range []string{".parquet", ".arrow"} {
+			t.Run(name+ending, func(t *testing.T) {
+				path, note, err := write(t, "x"+ending, values(c.values...))
+				require.NoError(t, err)
+				require.Empty(t, note)
+				require.Equal(t, c.rows, items(t, path))
+				if ending == ".arrow" {
+					require.Equal(t, c.schema, schemaOf(t, path))
+				}
+			})
+		}
+	}
+}
+
+// schemaOf is the schema of an Arrow file on one line.
+func schemaOf(t *testing.T, path string) string {
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	r, err := ipc.NewFileReader(file)
+	require.NoError(t, err)
+	var fields []string
+	for _, f := range r.Schema().Fields() {
+		fields = append(fields, f.Name+": "+strings.ReplaceAll(f.Type.String(), ", nullable", ""))
+	}
+	return strings.Join(fields, ", ")
+}
+
+func TestTable_LaterResultsHaveToFit(t *testing.T) {
+	large := `"` + strings.Repeat("x", 65<<20) + `"`
+	for want, v := range map[string][]any{
+		"item 1 does not fit the columns of .parquet, which the first 64 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
+		`the first ones have no field "b"`: {`{"a":` + large + `}`, `{"b":1}`},
+		"its value is no object":           {`{"a":` + large + `}`, `1`},
+	} {
+		_, _, err := write(t, "x.parquet", values(v...))
+		require.ErrorContains(t, err, want)
+	}
+	path, _, err := write(t, "x.parquet", values(large, nil, "null", `"y"`))
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"value":null}`, `{"value":null}`, `{"value":"y"}`}, items(t, path, "value")[1:])
+}
+
+func TestItems_Columns(t *testing.T) {
+	for _, ending := range []string{".parquet", ".arrow"} {
+		path, _, err := write(t, "x"+ending, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, items(t, path, "b", "a"))
+		file, err := os.Open(path)
+		require.NoError(t, err)
+		defer file.Close()
+		info, err := file.Stat()
+		require.NoError(t, err)
+		_, err = columns.Items(t.Context(), file, info.Size(), "x"+ending, []string{"c"})
+		require.ErrorContains(t, err, `x`+ending+`: there is no column "c"; it has index, a, b, fault, fault_message`)
+		_, err = columns.Items(t.Context(), file, info.Size()/2, "x"+ending, nil)
+		require.ErrorContains(t, err, "x"+ending+": not read as "+ending)
+	}
+}
