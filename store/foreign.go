@@ -16,30 +16,101 @@ import (
 // ReadURL opens an object anywhere: file:///data/items.jsonl or s3://bucket/items.jsonl?region=eu-west-1, with the parameters
 // and credentials of Open. It is for what a person at this machine named; names in a map's input go through a Store.
 func ReadURL(ctx context.Context, raw string) (io.ReadCloser, error) {
-	u, err := url.Parse(raw)
+	s, name, err := openForeign(ctx, raw)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a URL: %w", raw, err)
+		return nil, err
 	}
-	folder, name := path.Split(u.Path)
-	if name == "" {
-		return nil, fmt.Errorf("%s names no file; write s3://bucket/folder/items.jsonl", raw)
+	if s == nil {
+		return os.Open(name)
 	}
-	if u.Scheme == fileblob.Scheme && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
-		return os.Open(filepath.FromSlash(u.Path)) // whatever its folder and name are
-	}
-	at := *u
-	at.Path, at.RawPath = folder, ""
-	p, err := openPlace(ctx, at.String(), false)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", raw, err)
-	}
-	s := &Store{url: raw, home: p}
 	body, err := s.open(ctx, name, 0, -1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return &foreign{body, s}, nil
 }
+
+// openForeign opens the place of an object, which is nil where name is a file here.
+func openForeign(ctx context.Context, raw string) (s *Store, name string, err error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("%q is not a URL: %w", raw, err)
+	}
+	folder, name := path.Split(u.Path)
+	if name == "" {
+		return nil, "", fmt.Errorf("%s names no file; write s3://bucket/folder/items.jsonl", raw)
+	}
+	if u.Scheme == fileblob.Scheme && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
+		return nil, filepath.FromSlash(u.Path), nil // whatever its folder and name are
+	}
+	at := *u
+	at.Path, at.RawPath = folder, ""
+	p, err := openPlace(ctx, at.String(), false)
+	if err != nil {
+		return nil, "", fmt.Errorf("open %s: %w", raw, err)
+	}
+	return &Store{url: raw, home: p}, name, nil
+}
+
+// Positioned is an object that is read by position.
+type Positioned interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// OpenURL is ReadURL for an object that is read by position, and returns its size. Each read is a request, where the object lies on a
+// server.
+func OpenURL(ctx context.Context, raw string) (Positioned, int64, error) {
+	s, name, err := openForeign(ctx, raw)
+	if err != nil {
+		return nil, 0, err
+	}
+	if s == nil {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, 0, errors.Join(err, file.Close())
+		}
+		return file, info.Size(), nil
+	}
+	body, err := s.open(ctx, name, 0, 1)
+	if err != nil {
+		return nil, 0, errors.Join(err, s.Close())
+	}
+	return &positioned{ctx, s, name, body.body.Size()}, body.body.Size(), body.Close()
+}
+
+// positioned is an object of another place that is read by position.
+type positioned struct {
+	ctx  context.Context
+	from *Store
+	name string
+	size int64
+}
+
+// ReadAt is io.ReaderAt's.
+func (p *positioned) ReadAt(data []byte, offset int64) (int, error) {
+	want := min(int64(len(data)), p.size-offset)
+	if want <= 0 {
+		return 0, io.EOF
+	}
+	o, err := p.from.open(p.ctx, p.name, offset, want)
+	if err != nil {
+		return 0, err
+	}
+	defer o.Close()
+	n, err := io.ReadFull(o, data[:want])
+	if err == nil && n < len(data) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close is io.Closer's.
+func (p *positioned) Close() error { return p.from.Close() }
 
 // foreign is an object that closes its place.
 type foreign struct {

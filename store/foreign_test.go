@@ -27,6 +27,15 @@ func TestReadURL_DiskAndS3(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Close())
 		require.Equal(t, want, string(data))
+		at, size, err := OpenURL(t.Context(), url)
+		require.NoError(t, err, url)
+		require.EqualValues(t, 2, size)
+		data = make([]byte, 4)
+		n, err := at.ReadAt(data, 1)
+		require.Equal(t, []any{1, "\n", io.EOF}, []any{n, string(data[:n]), err})
+		n, err = at.ReadAt(data[:1], 0)
+		require.Equal(t, []any{1, want[:1], error(nil)}, []any{n, string(data[:n]), err})
+		require.NoError(t, at.Close())
 	}
 	for url, want := range map[string]string{
 		"file://" + dir + "/none.jsonl": "no such file",
@@ -36,6 +45,8 @@ func TestReadURL_DiskAndS3(t *testing.T) {
 		"s3://nope/x.jsonl?region=eu-west-1&endpoint=" + server.Endpoint:      `bucket "nope" does not exist`,
 	} {
 		_, err := ReadURL(t.Context(), url)
+		require.ErrorContains(t, err, want, url)
+		_, _, err = OpenURL(t.Context(), url)
 		require.ErrorContains(t, err, want, url)
 	}
 }

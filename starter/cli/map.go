@@ -115,7 +115,7 @@ func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.
 	}
 	defer conn.close()
 	over := files.Items{URL: f.in[0], Label: f.in[0]}
-	if f.comma != 0 || f.lines || !conn.Holds(ctx, f.in[0]) {
+	if f.comma != 0 || f.lines || files.IsTable(f.in[0]) || !conn.Holds(ctx, f.in[0]) {
 		if over, err = f.source(a.Stdin).Read(ctx); err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ type mapFlags struct {
 	in             []string
 	rng, glob, out string
 	delimiter      string
+	columns        []string
 	// lines takes each line of the inputs as an item, a string.
 	lines bool
 	// comma is the delimiter as it was read, or 0.
@@ -112,12 +113,13 @@ func (f *localFlags) parseSlots(text string) error { return f.slots.UnmarshalTex
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL such as s3://bucket/items.jsonl; given again, the items after those")
+	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet or .arrow: a `file`, - for standard input, or a URL such as s3://bucket/items.jsonl; given again, the items after those")
+	flags.StringSliceVar(&f.columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
 	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
-	flags.StringVar(&f.out, "out", "", "results: a file, compressed when it ends in .gz or .zst, or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	f.taskFlags.register(flags)
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
@@ -232,7 +234,7 @@ func (f *mapFlags) input() gpumux.MapInput {
 
 // source is what the flags say of the items.
 func (f *mapFlags) source(stdin io.Reader) files.Source {
-	return files.Source{In: f.in, Lines: f.lines, Delimiter: f.comma, Stdin: stdin, Range: f.rng, Glob: f.glob}
+	return files.Source{In: f.in, Columns: f.columns, Lines: f.lines, Delimiter: f.comma, Stdin: stdin, Range: f.rng, Glob: f.glob}
 }
 
 // check finds every mistake in the flags of a map.
@@ -310,6 +312,9 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 		if !changed("in") {
 			m.add("--delimiter goes with --in")
 		}
+	}
+	if changed("columns") && !changed("in") {
+		m.add("--columns goes with --in, a Parquet or Arrow file")
 	}
 	if f.lines && (!changed("in") || changed("delimiter")) {
 		m.add("--lines goes with --in, whose lines are text, and without --delimiter")

@@ -33,7 +33,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&f.out, "out", "-", "a file, compressed when it ends in .gz or .zst, or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output")
 	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")

@@ -13,7 +13,7 @@ import (
 type parquetTable struct{ *parquet.File }
 
 func openParquet(from Source, size int64) (table, error) {
-	f, err := parquet.OpenFile(from, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	f, err := parquet.OpenFile(from, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(1<<20))
 	if err != nil {
 		return nil, err
 	}

@@ -34,11 +34,13 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 	}
 	t, err := open(from, size)
 	if err != nil {
+		from.Close()
 		return nil, &store.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
 			Hint: "check that the file is whole, and that its ending says what it is"}
 	}
 	at, err := choose(t.names(), named, name)
 	if err != nil {
+		from.Close()
 		return nil, err
 	}
 	reader, writer := io.Pipe()

@@ -15,7 +15,7 @@ import (
 // parquetWriter writes Arrow's batches as row groups of a Parquet file, whose metadata has Arrow's schema: Parquet itself does not know
 // lists of fixed size.
 type parquetWriter struct {
-	to *parquet.Writer
+	to *parquet.GenericWriter[any]
 	// values are those of some rows of a column.
 	values []parquet.Value
 }
@@ -39,7 +39,7 @@ func newParquetWriter(out io.Writer, schema *arrow.Schema) (*parquetWriter, erro
 		root.Group[f.Name] = node
 		root.fields = append(root.fields, parquet.Group{f.Name: node}.Fields()...)
 	}
-	return &parquetWriter{to: parquet.NewWriter(out, parquet.NewSchema("results", root), parquet.KeyValueMetadata("ARROW:schema", metadata),
+	return &parquetWriter{to: parquet.NewGenericWriter[any](out, parquet.NewSchema("results", root), parquet.KeyValueMetadata("ARROW:schema", metadata),
 		parquet.DataPageStatistics(false), parquet.CreatedBy("gpumux", "", ""))}, nil
 }
 

@@ -26,7 +26,9 @@ import (
 type Source struct {
 	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them as an item, a string. They are CSV with a
 	// Delimiter, when that is not 0.
-	In          []string
+	In []string
+	// Columns are those of Parquet and Arrow files that items have. Default: all.
+	Columns     []string
 	Lines       bool
 	Delimiter   rune
 	Stdin       io.Reader
@@ -104,6 +106,12 @@ func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []stri
 
 // input finds out what one --in names. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input store.Input, label string, err error) {
+	if IsTable(in) {
+		return s.table(ctx, in)
+	}
+	if len(s.Columns) > 0 {
+		return input, "", usage("--columns goes with Parquet and Arrow files, and --in %s is none by its name", in)
+	}
 	input = store.Input{Name: in, Delimiter: s.Delimiter}
 	if in == "-" {
 		input.Name = "standard input"
@@ -130,14 +138,8 @@ func (s Source) input(ctx context.Context, in string) (input store.Input, label 
 		}
 		return input, in, nil
 	}
-	info, err := os.Stat(in)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return input, "", usage("--in %s: there is no such file; give JSON lines or .csv, or - for standard input", in)
-	case err != nil:
-		return input, "", usage("--in: %v", err)
-	case info.IsDir():
-		return input, "", usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	if err := readable(in); err != nil {
+		return input, "", err
 	}
 	input.Open = func() (io.ReadCloser, error) {
 		file, err := os.Open(in)
@@ -147,6 +149,20 @@ func (s Source) input(ctx context.Context, in string) (input store.Input, label 
 		return opened{Until(ctx, file), file}, nil
 	}
 	return input, filepath.Base(in), nil
+}
+
+// readable says why a file is none.
+func readable(in string) error {
+	info, err := os.Stat(in)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usage("--in %s: there is no such file; give JSON lines, .csv or .parquet, or - for standard input", in)
+	case err != nil:
+		return usage("--in: %v", err)
+	case info.IsDir():
+		return usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	}
+	return nil
 }
 
 // opened is a file that is closed with the reader over it.
@@ -178,13 +194,13 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst)%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet or .arrow%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }
 
 // refused are the endings of what is plainly something else; other names are taken for JSON lines.
-var refused = []string{".json", ".gz", ".zst", ".parquet", ".xlsx", ".arrow", ".bz2", ".xz", ".zip"}
+var refused = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []store.Input, label string) (Items, error) {
 	spooled, err := store.SpoolAll(inputs, "")

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/store"
+)
+
+const vecPy = `
+import os, numpy
+
+def vector(item):
+    if item == 3 and not os.path.exists("fixed"):
+        raise ValueError("not yet")
+    return numpy.array([0.1, item], "f4")
+
+def fields(item):
+    return {"id": item, "vector": numpy.array([0.1, item], "f4")}
+
+def norm(item):
+    return [len(item), item["vector"][1] * 2]
+
+def add(pair):
+    return numpy.array(pair[0], "f4") + numpy.array(pair[1], "f4")
+`
+
+// numPy is a Python with NumPy.
+func numPy(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv("GPUMUX_TEST_PYTHON")
+	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
+		skip.Because(t, skip.NumPy, python, string(out))
+	}
+	return python
+}
+
+// Arrays keep their type and every bit on the way from a task into a file, also over a retry.
+func TestArrays_FromTheTaskIntoAFile(t *testing.T) {
+	t.Parallel()
+	python := numPy(t)
+	s := newShell(t)
+	s.write("vec.py", vecPy)
+	load := func() string {
+		cmd := exec.Command(python, "-c", "import numpy; a = numpy.load('v.npy'); print(a.dtype, a.shape, a[2:5].tolist())")
+		cmd.Dir = s.dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+	of := func(task string, more ...string) []string {
+		return append([]string{"map", "vec.py:" + task, "--local", "--slots", "2", "--python", python}, more...)
+	}
+	p := s.run(1, of("vector", "--range", "0:2000", "--out", "v.npy")...)
+	require.Contains(t, p.stderr.String(), "v.npy: the rows of the 1 failed items are NaN: 3")
+	const tenth = "0.10000000149011612"
+	require.Equal(t, "float32 (2000, 2) [["+tenth+", 2.0], [nan, nan], ["+tenth+", 4.0]]", load())
+	s.write("fixed", "")
+	s.run(0, of("vector", "--range", "0:2000", "--out", "v.npy", "--retry")...)
+	require.Equal(t, "float32 (2000, 2) [["+tenth+", 2.0], ["+tenth+", 3.0], ["+tenth+", 4.0]]", load())
+
+	s.run(0, of("fields", "--range", "0:1500", "--out", "f.parquet")...)
+	s.run(0, of("norm", "--in", "f.parquet", "--columns", "vector,id", "--out", "n.jsonl")...)
+	lines := s.lines(s.file("n.jsonl"))
+	require.Len(t, lines, 1500)
+	require.Equal(t, "[2,22.0]", string(lines[11]["value"]))
+
+	s.run(0, of("fields", "--range", "0:3", "--out", "few.arrow")...)
+	s.run(0, of("norm", "--in", "few.arrow", "--out", "n.jsonl")...)
+	require.Equal(t, "[5,4.0]", string(s.lines(s.file("n.jsonl"))[2]["value"]), "index, id, vector and the columns of faults")
+	p = s.run(0, of("vector", "--range", "0:1200", "--out", "v.jsonl", "--reduce", "vec.py:add", "--json")...)
+	require.Equal(t, `{"index":7,"value":[0.1,7.0]}`, strings.Split(s.file("v.jsonl"), "\n")[7])
+	require.Contains(t, p.stdout.String(), "719400.0")
+}
+
+// Go programs get JSON, whatever lies in the store.
+func TestArrays_GoReadsJSON(t *testing.T) {
+	s := newStage(t)
+	tasks := s.config.Tasks["*"]
+	tasks.Interpreter = numPy(t)
+	s.config.Tasks["*"] = tasks
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "step.py"), []byte(vecPy), 0o644))
+	s.allow("fixed")
+	s.work()
+	h := s.start(s.over("fields", 1100))
+	_, err := s.wait(h)
+	require.NoError(t, err)
+	results := s.results(h)
+	require.Equal(t, `{"id":1099,"vector":[0.1,1099.0]}`, string(results[1099].Value))
+	require.Nil(t, results[0].Arrays)
+	stored, err := filepath.Glob(filepath.Join(s.dir, "store/maps/*/*/results.arrays.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, stored, 1)
+	text, err := os.ReadFile(stored[0])
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n")
+	require.Contains(t, first, `{"index":0,"arrays":"A`)
+	plain, err := store.Plain([]byte(first))
+	require.NoError(t, err)
+	require.Equal(t, `{"index":0,"value":{"id":0,"vector":[0.1,0.0]}}`, string(plain))
+}

@@ -1,0 +1,56 @@
+package files
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpumux/gpumux/starter/cli/columns"
+	"github.com/gpumux/gpumux/store"
+)
+
+// IsTable reports whether a file or URL names a Parquet or an Arrow file, which is read here wherever it lies.
+func IsTable(in string) bool {
+	name := in
+	if strings.Contains(in, "://") {
+		name, _, _ = strings.Cut(in, "?")
+	}
+	format := columns.FormatOf(name)
+	return format == columns.Parquet || format == columns.Arrow
+}
+
+// table is the rows of a Parquet or an Arrow file, or an error where flags ask for what it is not.
+func (s Source) table(ctx context.Context, in string) (input store.Input, label string, err error) {
+	if s.Lines || s.Delimiter != 0 {
+		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
+	}
+	input = store.Input{Name: in}
+	if strings.Contains(in, "://") {
+		input.Open = func() (io.ReadCloser, error) {
+			from, size, err := store.OpenURL(ctx, in)
+			if err != nil {
+				return nil, usage("--in: %v", err)
+			}
+			name, _, _ := strings.Cut(in, "?")
+			return columns.Items(ctx, from, size, name, s.Columns)
+		}
+		return input, in, nil
+	}
+	if err := readable(in); err != nil {
+		return input, "", err
+	}
+	input.Open = func() (io.ReadCloser, error) {
+		file, err := os.Open(in)
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		return columns.Items(ctx, file, info.Size(), in, s.Columns)
+	}
+	return input, filepath.Base(in), nil
+}
