@@ -10,14 +10,26 @@ import (
 )
 
 // parquetTable is a Parquet file.
-type parquetTable struct{ *parquet.File }
+type parquetTable struct {
+	*parquet.File
+	// halves are the leaves that are floats of 16 bits, which parquet-go takes for bytes.
+	halves map[int]bool
+}
 
 func openParquet(from Source, size int64) (table, error) {
 	f, err := parquet.OpenFile(from, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(1<<20))
 	if err != nil {
 		return nil, err
 	}
-	return parquetTable{f}, nil
+	t := parquetTable{f, map[int]bool{}}
+	leaf := 0
+	for _, e := range f.Metadata().Schema {
+		if !e.NumChildren.Valid || e.NumChildren.V == 0 {
+			_, t.halves[leaf] = e.LogicalType.Value.(*format.Float16Type)
+			leaf++
+		}
+	}
+	return t, nil
 }
 
 func (t parquetTable) names() (all []string) {
@@ -33,7 +45,7 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) err
 		leaves := map[int]*leafReader{}
 		var nodes []*node
 		for _, i := range at {
-			nodes = append(nodes, newNode(t.Root().Columns()[i], 0, 0, func(leaf int) {
+			nodes = append(nodes, t.node(t.Root().Columns()[i], 0, 0, func(leaf int) {
 				leaves[leaf] = &leafReader{pages: group.ColumnChunks()[leaf].Pages()}
 			}))
 		}
@@ -136,7 +148,7 @@ type node struct {
 	text   func(b []byte, v parquet.Value) []byte
 }
 
-func newNode(c *parquet.Column, defined, repeated int, wanted func(leaf int)) *node {
+func (t parquetTable) node(c *parquet.Column, defined, repeated int, wanted func(leaf int)) *node {
 	n := &node{Column: c, defined: defined, repeated: repeated, leaf: int(c.Index())}
 	if c.Optional() || c.Repeated() {
 		n.defined++
@@ -145,12 +157,14 @@ func newNode(c *parquet.Column, defined, repeated int, wanted func(leaf int)) *n
 		n.repeated++
 	}
 	if c.Leaf() {
-		n.text = textOf(c.Type())
+		if n.text = textOf(c.Type()); t.halves[n.leaf] {
+			n.text = halfText
+		}
 		wanted(n.leaf)
 		return n
 	}
 	for _, child := range c.Columns() {
-		n.fields = append(n.fields, newNode(child, n.defined, n.repeated, wanted))
+		n.fields = append(n.fields, t.node(child, n.defined, n.repeated, wanted))
 	}
 	if len(n.fields) > 0 {
 		n.leaf = n.fields[0].leaf
@@ -192,10 +206,11 @@ func (n *node) appendOne(b []byte, values map[int][]parquet.Value) []byte {
 	return append(b, '}')
 }
 
-// list is the repeated node inside of one that is marked as a list, or nil.
+// list is the repeated node inside of one that is marked as a list or as a map, which becomes a list of its pairs, or nil.
 func (n *node) list() *node {
 	if t := n.Type().LogicalType(); t != nil && len(n.fields) == 1 && n.fields[0].Repeated() {
-		if _, ok := t.Value.(*format.ListType); ok {
+		switch t.Value.(type) {
+		case *format.ListType, *format.MapType:
 			return n.fields[0]
 		}
 	}

@@ -25,8 +25,8 @@ type table interface {
 	each(ctx context.Context, at []int, f func(row []byte) error) error
 }
 
-// Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that order, or
-// of all. It reads one row group or batch at a time, and closes the file at the end.
+// Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that
+// order, or of all. It reads one row group or batch at a time, and closes the file at the end.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	open := openParquet
 	if FormatOf(name) == Arrow {

@@ -58,10 +58,6 @@ func textOfLogical(t format.LogicalTypeValue) func(b []byte, v parquet.Value) []
 		}
 	case *format.UUIDType:
 		return func(b []byte, v parquet.Value) []byte { return appendText(b, v.String()) }
-	case *format.Float16Type:
-		return func(b []byte, v parquet.Value) []byte {
-			return append(b, arrays.HalfText(binary.LittleEndian.Uint16(v.ByteArray()))...)
-		}
 	case *format.IntType:
 		if !t.IsSigned {
 			return func(b []byte, v parquet.Value) []byte {
@@ -94,6 +90,10 @@ func textOfLogical(t format.LogicalTypeValue) func(b []byte, v parquet.Value) []
 		return func(b []byte, v parquet.Value) []byte { return appendDecimal(b, v, int(t.Scale)) }
 	}
 	return nil
+}
+
+func halfText(b []byte, v parquet.Value) []byte {
+	return append(b, arrays.HalfText(binary.LittleEndian.Uint16(v.ByteArray()))...)
 }
 
 func appendTime(b []byte, at time.Time, layout string) []byte {

@@ -14,9 +14,11 @@ func TestNPY_IsWhatNumPyReads(t *testing.T) {
 		values     []any
 		want, note string
 	}{
-		"vectors":       {[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x40", 2), one("f\x04", "\x00\x00\x00\x00\x00\x00\x80\x3f", 2)}, "<f4 (2, 2) [[1.0, 2.0], [0.0, 1.0]]", ""},
-		"matrices":      {[]any{one("u\x01", "\x01\x02", 1, 2)}, "|u1 (1, 1, 2) [[[1, 2]]]", ""},
-		"failed":        {[]any{nil, one("f\x02", "\x00\x3c", 1), nil}, "<f2 (3, 1) [[nan], [1.0], [nan]]", "the rows of the 2 failed items are NaN: 0, 2"},
+		"vectors": {[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x40", 2), one("f\x04", "\x00\x00\x00\x00\x00\x00\x80\x3f", 2)},
+			"<f4 (2, 2) [[1.0, 2.0], [0.0, 1.0]]", ""},
+		"matrices": {[]any{one("u\x01", "\x01\x02", 1, 2)}, "|u1 (1, 1, 2) [[[1, 2]]]", ""},
+		"failed": {[]any{nil, one("f\x02", "\x00\x3c", 1), nil},
+			"<f2 (3, 1) [[nan], [1.0], [nan]]", "the rows of the 2 failed items are NaN: 0, 2"},
 		"whole numbers": {[]any{"1", "-2"}, "<i8 (2,) [1, -2]", ""},
 		"numbers":       {[]any{"1", "2.5", "3", `"NaN"`, `"-Infinity"`}, "<f8 (5,) [1.0, 2.5, 3.0, nan, -inf]", ""},
 		"failed number": {[]any{"1", nil, "3"}, "<f8 (3,) [1.0, nan, 3.0]", "the rows of the 1 failed items are NaN: 1"},

@@ -16,9 +16,18 @@ import (
 // lists of fixed size.
 type parquetWriter struct {
 	to *parquet.GenericWriter[any]
-	// values are those of some rows of a column.
-	values []parquet.Value
+	// coming are the groups that are encoded beside each other, the oldest first.
+	coming []chan encoded
 }
+
+// encoded is a row group that can be written, or why it cannot.
+type encoded struct {
+	group *parquet.ConcurrentRowGroupWriter
+	err   error
+}
+
+// mostComing bounds the memory of groups.
+const mostComing = 2
 
 // chunkValues is how many values are handed on at once.
 const chunkValues = 1 << 14
@@ -39,8 +48,9 @@ func newParquetWriter(out io.Writer, schema *arrow.Schema) (*parquetWriter, erro
 		root.Group[f.Name] = node
 		root.fields = append(root.fields, parquet.Group{f.Name: node}.Fields()...)
 	}
-	return &parquetWriter{to: parquet.NewGenericWriter[any](out, parquet.NewSchema("results", root), parquet.KeyValueMetadata("ARROW:schema", metadata),
-		parquet.DataPageStatistics(false), parquet.CreatedBy("gpumux", "", ""))}, nil
+	to := parquet.NewGenericWriter[any](out, parquet.NewSchema("results", root), parquet.KeyValueMetadata("ARROW:schema", metadata),
+		parquet.DataPageStatistics(false), parquet.CreatedBy("gpumux", "", ""))
+	return &parquetWriter{to: to}, nil
 }
 
 // ordered is a group whose fields keep their order.
@@ -85,21 +95,50 @@ func leafOf(t arrow.DataType) parquet.Node {
 	return nodeOf(t)
 }
 
-// Write writes a batch as a row group.
+// Write writes a batch as a row group, as soon as that is encoded.
 func (w *parquetWriter) Write(batch arrow.RecordBatch) error {
-	for i, to := range w.to.ColumnWriters() {
-		if err := w.writeColumn(i, to, batch.Column(i), batch.Schema().Field(i).Nullable); err != nil {
-			return err
+	done := make(chan encoded, 1)
+	group := w.to.BeginRowGroup()
+	batch.Retain()
+	go func() {
+		defer batch.Release()
+		var err error
+		for i, to := range group.ColumnWriters() {
+			if err == nil {
+				err = writeColumn(i, to, batch.Column(i), batch.Schema().Field(i).Nullable)
+			}
 		}
+		done <- encoded{group, err}
+	}()
+	if w.coming = append(w.coming, done); len(w.coming) > mostComing {
+		return w.commit()
 	}
-	return w.to.Flush()
+	return nil
+}
+
+// commit writes the oldest group.
+func (w *parquetWriter) commit() error {
+	first := <-w.coming[0]
+	w.coming = w.coming[1:]
+	if first.err == nil {
+		_, first.err = first.group.Commit()
+	}
+	return first.err
 }
 
 // Close ends the file.
-func (w *parquetWriter) Close() error { return w.to.Close() }
+func (w *parquetWriter) Close() error {
+	for len(w.coming) > 0 {
+		if err := w.commit(); err != nil {
+			return err
+		}
+	}
+	return w.to.Close()
+}
 
-func (w *parquetWriter) writeColumn(column int, to *parquet.ColumnWriter, of arrow.Array, nullable bool) error {
+func writeColumn(column int, to *parquet.ColumnWriter, of arrow.Array, nullable bool) error {
 	rows := rowsOf(of)
+	var values []parquet.Value
 	depth := len(rows.repeats)
 	defined := depth
 	if nullable {
@@ -109,20 +148,20 @@ func (w *parquetWriter) writeColumn(column int, to *parquet.ColumnWriter, of arr
 		from, end := rows.bounds(row)
 		switch {
 		case of.IsNull(row):
-			w.values = append(w.values, parquet.NullValue().Level(0, 0, column))
+			values = append(values, parquet.NullValue().Level(0, 0, column))
 		case from == end:
-			w.values = append(w.values, parquet.NullValue().Level(0, defined-1, column))
+			values = append(values, parquet.NullValue().Level(0, defined-1, column))
 		}
 		if of.IsValid(row) {
 			for i := from; i < end; i++ {
-				w.values = append(w.values, rows.leaf(i).Level(rows.repeat(i-from), defined, column))
+				values = append(values, rows.leaf(i).Level(rows.repeat(i-from), defined, column))
 			}
 		}
-		if len(w.values) >= chunkValues || row == of.Len()-1 {
-			if _, err := to.WriteRowValues(w.values); err != nil {
+		if len(values) >= chunkValues || row == of.Len()-1 {
+			if _, err := to.WriteRowValues(values); err != nil {
 				return err
 			}
-			w.values = w.values[:0]
+			values = values[:0]
 		}
 	}
 	return nil

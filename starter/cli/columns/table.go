@@ -14,7 +14,7 @@ import (
 
 // A group of rows is written at so many bytes or rows. The first one settles the columns.
 const (
-	groupBytes = 64 << 20
+	groupBytes = 32 << 20
 	groupRows  = 1 << 20
 )
 
@@ -173,7 +173,9 @@ func (w *tableWriter) begin() (err error) {
 
 // batch makes Arrow's columns of a group.
 func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
-	builder := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(slices.Concat(w.schema.Fields()[:1], w.schema.Fields()[len(w.columns)+1:]), nil))
+	fields := w.schema.Fields()
+	beside := arrow.NewSchema(slices.Concat(fields[:1], fields[len(w.columns)+1:]), nil)
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, beside)
 	defer builder.Release()
 	index := builder.Field(0).(*array.Int64Builder)
 	fault, message := builder.Field(1).(*array.StringBuilder), builder.Field(2).(*array.StringBuilder)

@@ -28,48 +28,54 @@ func items(t *testing.T, path string, named ...string) []string {
 
 var vector = one("f\x04", "\x00\x00\x80\x3f\xcd\xcc\xcc\x3d", 2)
 
+// faults are the schema of the columns of faults.
+const faults = ", fault: utf8, fault_message: utf8"
+
+// good is what those columns have for a row that succeeded.
+const good = `,"fault":null,"fault_message":null}`
+
 var tables = map[string]struct {
 	values []any
 	schema string
 	rows   []string
 }{
-	"vectors": {[]any{vector, nil, vector}, "index: int64, value: fixed_size_list<element: float32>[2], fault: utf8, fault_message: utf8", []string{
-		`{"index":0,"value":[1.0,0.1],"fault":null,"fault_message":null}`,
+	"vectors": {[]any{vector, nil, vector}, "index: int64, value: fixed_size_list<element: float32>[2]" + faults, []string{
+		`{"index":0,"value":[1.0,0.1]` + good,
 		`{"index":1,"value":null,"fault":"task_error","fault_message":"bad item"}`,
-		`{"index":2,"value":[1.0,0.1],"fault":null,"fault_message":null}`,
+		`{"index":2,"value":[1.0,0.1]` + good,
 	}},
 	"fields": {[]any{around(`{"label":"a\"b","vector":`, vector, `,"n":1}`), `{"n":2.5,"label":"\u00e9","fault":true,"more":{"x":[1]}}`},
-		"index: int64, label: utf8, vector: fixed_size_list<element: float32>[2], n: float64, value.fault: bool, more: utf8, fault: utf8, fault_message: utf8",
+		"index: int64, label: utf8, vector: fixed_size_list<element: float32>[2], n: float64, value.fault: bool, more: utf8" + faults,
 		[]string{
-			`{"index":0,"label":"a\"b","vector":[1.0,0.1],"n":1.0,"value.fault":null,"more":null,"fault":null,"fault_message":null}`,
-			`{"index":1,"label":"é","vector":null,"n":2.5,"value.fault":true,"more":"{\"x\":[1]}","fault":null,"fault_message":null}`,
+			`{"index":0,"label":"a\"b","vector":[1.0,0.1],"n":1.0,"value.fault":null,"more":null` + good,
+			`{"index":1,"label":"é","vector":null,"n":2.5,"value.fault":true,"more":"{\"x\":[1]}"` + good,
 		}},
 	"matrices": {[]any{one("i\x02", "\x01\x00\x02\x00\x03\x00\x04\x00\x05\x00\x06\x00", 2, 3)},
-		"index: int64, value: fixed_size_list<element: fixed_size_list<element: int16>[3]>[2], fault: utf8, fault_message: utf8",
-		[]string{`{"index":0,"value":[[1,2,3],[4,5,6]],"fault":null,"fault_message":null}`}},
-	"lists": {[]any{"[1,2]", "[]", nil, "[0.5]"}, "index: int64, value: list<element: float64>, fault: utf8, fault_message: utf8", []string{
-		`{"index":0,"value":[1.0,2.0],"fault":null,"fault_message":null}`, `{"index":1,"value":[],"fault":null,"fault_message":null}`,
-		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5],"fault":null,"fault_message":null}`,
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: int16>[3]>[2]" + faults,
+		[]string{`{"index":0,"value":[[1,2,3],[4,5,6]]` + good}},
+	"lists": {[]any{"[1,2]", "[]", nil, "[0.5]"}, "index: int64, value: list<element: float64>" + faults, []string{
+		`{"index":0,"value":[1.0,2.0]` + good, `{"index":1,"value":[]` + good,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5]` + good,
 	}},
-	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64, fault: utf8, fault_message: utf8", []string{
-		`{"index":0,"value":9007199254740993,"fault":null,"fault_message":null}`, `{"index":1,"value":null,"fault":null,"fault_message":null}`,
-		`{"index":2,"value":-1,"fault":null,"fault_message":null}`}},
-	"floats": {[]any{`"NaN"`, "1", `"-Infinity"`}, "index: int64, value: float64, fault: utf8, fault_message: utf8", []string{
-		`{"index":0,"value":"NaN","fault":null,"fault_message":null}`, `{"index":1,"value":1.0,"fault":null,"fault_message":null}`,
-		`{"index":2,"value":"-Infinity","fault":null,"fault_message":null}`}},
-	"odd": {[]any{"1", `"NaN"`, `"text"`, "12345678901234567890", "[1,[2]]"}, "index: int64, value: utf8, fault: utf8, fault_message: utf8", []string{
-		`{"index":0,"value":"1","fault":null,"fault_message":null}`, `{"index":1,"value":"\"NaN\"","fault":null,"fault_message":null}`,
-		`{"index":2,"value":"\"text\"","fault":null,"fault_message":null}`,
-		`{"index":3,"value":"12345678901234567890","fault":null,"fault_message":null}`,
-		`{"index":4,"value":"[1,[2]]","fault":null,"fault_message":null}`}},
-	"halves": {[]any{one("f\x02", "\x00\x3c\x66\x2e", 2)}, "index: int64, value: fixed_size_list<element: float32>[2], fault: utf8, fault_message: utf8",
-		[]string{`{"index":0,"value":[1.0,0.099975586],"fault":null,"fault_message":null}`}},
+	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
+		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
+		`{"index":2,"value":-1` + good}},
+	"floats": {[]any{`"NaN"`, "1", `"-Infinity"`}, "index: int64, value: float64" + faults, []string{
+		`{"index":0,"value":"NaN"` + good, `{"index":1,"value":1.0` + good,
+		`{"index":2,"value":"-Infinity"` + good}},
+	"odd": {[]any{"1", `"NaN"`, `"text"`, "12345678901234567890", "[1,[2]]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"1"` + good, `{"index":1,"value":"\"NaN\""` + good,
+		`{"index":2,"value":"\"text\""` + good,
+		`{"index":3,"value":"12345678901234567890"` + good,
+		`{"index":4,"value":"[1,[2]]"` + good}},
+	"halves": {[]any{one("f\x02", "\x00\x3c\x66\x2e", 2)}, "index: int64, value: fixed_size_list<element: float32>[2]" + faults,
+		[]string{`{"index":0,"value":[1.0,0.099975586]` + good}},
 	"truths": {[]any{one("b\x01", "\x01\x00\x01", 3), "[true,true,false]"},
-		"index: int64, value: fixed_size_list<element: bool>[3], fault: utf8, fault_message: utf8", []string{
-			`{"index":0,"value":[true,false,true],"fault":null,"fault_message":null}`,
-			`{"index":1,"value":[true,true,false],"fault":null,"fault_message":null}`}},
-	"failed": {[]any{nil}, "index: int64, fault: utf8, fault_message: utf8", []string{`{"index":0,"fault":"task_error","fault_message":"bad item"}`}},
-	"none":   {nil, "index: int64, fault: utf8, fault_message: utf8", []string{""}},
+		"index: int64, value: fixed_size_list<element: bool>[3]" + faults, []string{
+			`{"index":0,"value":[true,false,true]` + good,
+			`{"index":1,"value":[true,true,false]` + good}},
+	"failed": {[]any{nil}, "index: int64" + faults, []string{`{"index":0,"fault":"task_error","fault_message":"bad item"}`}},
+	"none":   {nil, "index: int64" + faults, []string{""}},
 }
 
 func TestTable_ThereAndBack(t *testing.T) {
@@ -103,9 +109,9 @@ func schemaOf(t *testing.T, path string) string {
 }
 
 func TestTable_LaterResultsHaveToFit(t *testing.T) {
-	large := `"` + strings.Repeat("x", 65<<20) + `"`
+	large := `"` + strings.Repeat("x", 33<<20) + `"`
 	for want, v := range map[string][]any{
-		"item 1 does not fit the columns of .parquet, which the first 64 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
+		"the first 32 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
 		`the first ones have no field "b"`: {`{"a":` + large + `}`, `{"b":1}`},
 		"its value is no object":           {`{"a":` + large + `}`, `1`},
 	} {
@@ -131,5 +137,21 @@ func TestItems_Columns(t *testing.T) {
 		require.ErrorContains(t, err, `x`+ending+`: there is no column "c"; it has index, a, b, fault, fault_message`)
 		_, err = columns.Items(t.Context(), file, info.Size()/2, "x"+ending, nil)
 		require.ErrorContains(t, err, "x"+ending+": not read as "+ending)
+	}
+}
+
+// What pyarrow writes of each type.
+func TestItems_Types(t *testing.T) {
+	want := []string{
+		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +
+			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
+			`"st":{"a":1,"b":["x"]},"ls":[{"a":1,"b":[2,3]},{"a":null,"b":[]}],"dict":"x","fsl":[1.0,2.0],"m":[{"key":"k","value":1}],` +
+			`"n":null,"ls2":"a","sv":"v"}`,
+		`{"i8":null,"u64":0,"f32":"NaN","f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
+			`"ts":"1969-01-01T00:00:00.5","tz":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
+			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null}`,
+	}
+	for _, ending := range []string{".parquet", ".arrow"} {
+		require.Equal(t, want, items(t, "testdata/kinds"+ending), ending)
 	}
 }
