@@ -144,8 +144,11 @@ func (s *Slot) raised(p *occupant, f *flow, m wire.Fault) error {
 // and needs no check; a program of somebody's own may say anything, which no store would take.
 func (f *flow) result(task launch.Task, kind wire.Kind, value json.RawMessage) (r gpumux.Result, err error) {
 	if f.call.Arrays {
-		if r.Arrays = kind.Arrays(value); r.Arrays != nil {
-			return r, arrays.Check(r.Arrays)
+		if r.Arrays = kind.Arrays(value); r.Arrays != nil && task.Python == "" {
+			err = arrays.Check(r.Arrays)
+		}
+		if r.Arrays != nil {
+			return r, err
 		}
 	}
 	if r.Value, err = kind.Text(value); err == nil && task.Python == "" && (kind == wire.JSON || kind == wire.Mixed) {

@@ -112,8 +112,8 @@ func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	large := `"` + strings.Repeat("x", 33<<20) + `"`
 	for want, v := range map[string][]any{
 		"the first 32 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
-		`the first ones have no field "b"`: {`{"a":` + large + `}`, `{"b":1}`},
-		"its value is no object":           {`{"a":` + large + `}`, `1`},
+		`the first ones have no field "b"`:                                            {`{"a":` + large + `}`, `{"b":1}`},
+		"its value is no object":                                                      {`{"a":` + large + `}`, `1`},
 	} {
 		_, _, err := write(t, "x.parquet", values(v...))
 		require.ErrorContains(t, err, want)

@@ -28,9 +28,10 @@ def fetch(value: Any) -> Any:
         return None
     if type(array) is not sys.modules["numpy"].ndarray:
         return None
-    if array.dtype.name == "bfloat16":
-        array = array.astype("f4")
-    return array if array.dtype.itemsize in _SIZES.get(array.dtype.kind, ()) else None
+    dtype = array.dtype
+    if dtype.itemsize in _SIZES.get(dtype.kind, ()):
+        return array
+    return array.astype("f4") if dtype.name == "bfloat16" else None
 
 
 def shortest(value: Any) -> Any:

@@ -12,6 +12,10 @@ try:
     import numpy
 except ImportError:
     numpy = None
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
 
 VALUES = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "values.json")
 
@@ -113,6 +117,12 @@ class TestArray(unittest.TestCase):
         twice = numpy.array([0x15AE43FD], "u4").view("f4")
         self.assertEqual(numpy.float64(json.loads(encode(twice))[0]).astype("f4"), twice[0])
         self.assertEqual(encode(twice[0]), encode(twice)[1:-1])
+
+    @unittest.skipUnless(ml_dtypes, "needs ml_dtypes, as JAX does")
+    def test_bfloat16(self):
+        numbers = numpy.array([0.1, 2, float("inf")], ml_dtypes.bfloat16)
+        self.assertEqual(bytes(pack(numbers).data), numbers.astype("f4").tobytes())
+        self.assertEqual(encode([numbers[0], numbers]), b'[0.100097656,[0.100097656,2.0,"Infinity"]]')
 
     def test_rows_of_a_batch(self):
         rows = split(numpy.arange(6).reshape(3, 2))
