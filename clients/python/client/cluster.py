@@ -30,6 +30,7 @@ class Cluster(NamedTuple):
         items: Optional[Iterable[Any]] = None,
         *,
         source: Union[str, "os.PathLike[str]", None] = None,
+        columns: Optional[Words] = None,
         pool: Optional[Words] = None,
         mode: Optional[str] = None,
         timeout: Optional[float] = None,
@@ -56,7 +57,7 @@ class Cluster(NamedTuple):
         arguments = [
             "map", task, "--out", "-", *self._flags(),
             *flags(
-                pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts, fail_fast=fail_fast, chunk=chunk, priority=priority,
+                columns=columns, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts, fail_fast=fail_fast, chunk=chunk, priority=priority,
                 fairness_key=fairness_key, no_wait=no_wait, id=id, retry=retry, unordered=not ordered,
             ),
         ]

@@ -18,6 +18,7 @@ def map(
     items: Optional[Iterable[Any]] = None,
     *,
     source: Union[str, "os.PathLike[str]", None] = None,
+    columns: Optional[Words] = None,
     slots: Union[int, str, None] = None,
     memory: Optional[Memory] = None,
     devices: Optional[Words] = None,
@@ -44,7 +45,7 @@ def map(
 
     function is a function, or its name as "file.py:function". Those of notebooks, lambdas and inner functions need cloudpickle.
     items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of pandas and Arrow tables as dicts. source is
-    a file or URL of items instead: JSON lines, CSV or TSV, plain, .gz or .zst.
+    a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried. retry runs the failed items of a map again.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar, if tqdm is installed; the
@@ -63,7 +64,7 @@ def map(
     arguments = [
         "map", named.task, "--local", "--out", "-",
         *flags(
-            slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
+            columns=columns, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
             fail_fast=fail_fast, chunk=chunk, id=id, retry=retry, unordered=not ordered, python=python or sys.executable,
             pass_env=pass_env, data=data,
         ),

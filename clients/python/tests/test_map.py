@@ -55,6 +55,13 @@ class Map(unittest.TestCase):
         source.write_text("a,b\n1,2\n3,4\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, 7])
 
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pathlib.Path(self.state, "items.parquet")
+        pyarrow.parquet.write_table(pyarrow.table({"a": [1, 2], "b": [10, 20], "c": ["x", "y"]}), table)
+        self.assertEqual(values(gpumux.map(tasks.field, source=table, columns=["a", "b"], slots=1)), [11, 22])
+
     def test_faults_are_results(self):
         results = list(gpumux.map(tasks.picky, range(5), slots=1))
         fault = results[3].fault
