@@ -40,6 +40,10 @@ def name(function: Any, state: str) -> Named:
     if module.__name__ == "__main__":
         if file is None or not _guarded(file):
             return _written(function, state)
+        spec = getattr(module, "__spec__", None)
+        if spec is not None:
+            # python -m: the module of a package
+            return Named(f"{spec.name}:{qualified}", _root(spec.name, file))
         return Named(f"{os.path.abspath(file)}:{qualified}")
     if file is None or not file.endswith(".py"):
         return Named(f"{module.__name__}:{qualified}")

@@ -82,6 +82,24 @@ class Map(unittest.TestCase):
         self.assertEqual(values(gpumux.map("math:sqrt", [4.0], slots=1)), [2.0])
         self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "functions")), [])
 
+    def test_a_module_that_is_run(self):
+        package = pathlib.Path(self.state, "package")
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "scale.py").write_text("factor = 5\n")
+        (package / "job.py").write_text(textwrap.dedent("""
+            import gpumux
+            from .scale import factor
+
+            def scaled(x):
+                return x * factor
+
+            if __name__ == "__main__":
+                print([result.value for result in gpumux.map(scaled, [1, 2], slots=1)])
+        """))
+        ran = subprocess.run([sys.executable, "-m", "package.job"], cwd=self.state, capture_output=True, text=True)
+        self.assertEqual(ran.stdout, "[5, 10]\n", ran.stderr)
+
     def test_mistakes(self):
         with self.assertRaisesRegex(gpumux.BadInput, "--memory"):
             list(gpumux.map(tasks.double, [1], memory="much"))
