@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // rows are results to write.
@@ -42,6 +44,29 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "there is no such file")
 	write(t, "x.jsonl", "1\n")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Columns: []string{"a"}}), "--columns goes with Parquet and Arrow")
+}
+
+// A table in a bucket is read by position, and no more of it than its columns.
+func TestRead_TableInABucket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o, err := files.Choose("r.parquet", nil, false, false)
+	require.NoError(t, err)
+	_, err = o.Write(context.Background(), rows(`{"index":0,"value":{"a":1,"b":"x"}}`, `{"index":1,"value":{"a":2,"b":"y"}}`))
+	require.NoError(t, err)
+	server := s3test.New(t)
+	s, err := store.Open(t.Context(), server.URL(""), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	w, err := s.Create(t.Context(), "in/r.parquet")
+	require.NoError(t, err)
+	_, err = w.Write([]byte(readAll(t, "r.parquet")))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	url := "s3://bucket/in/r.parquet?region=eu-west-1&endpoint=" + server.Endpoint
+	require.Equal(t, []string{`{"b":"x"}`, `{"b":"y"}`}, read(t, files.Source{In: []string{url}, Columns: []string{"b"}}))
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{url}, Columns: []string{"c"}}), `in/r.parquet: there is no column "c"`)
+	url = "s3://bucket/none.parquet?region=eu-west-1&endpoint=" + server.Endpoint
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{url}}), "file does not exist")
 }
 
 func TestOutput_NPY(t *testing.T) {
