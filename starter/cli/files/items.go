@@ -200,7 +200,7 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 }
 
 // refused are the endings of what is plainly something else; other names are taken for JSON lines.
-var refused = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
+var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []store.Input, label string) (Items, error) {
 	spooled, err := store.SpoolAll(inputs, "")
