@@ -274,8 +274,14 @@ func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
 
-// What the kernel kills in the middle of a kernel spoils the server, which then stays in fault.
+// What is killed in the middle of a kernel, by the system or by the worker, spoils the server, which then stays in fault.
 func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
+	for _, kind := range []gpumux.Kind{gpumux.HostOOM, gpumux.Timeout} {
+		t.Run(string(kind), func(t *testing.T) { killedInAKernel(t, kind) })
+	}
+}
+
+func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 	h, clients := onMachine(t)
 	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
@@ -289,7 +295,7 @@ func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
 		ready, err := d.Ready(t.Context())
 		return err == nil && !ready
 	}, time.Minute, 10*time.Millisecond)
-	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: gpumux.HostOOM, PID: all[0].Client.PID})
+	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: kind, PID: all[0].Client.PID})
 	_, err = s.Await(t.Context())
 	require.NoError(t, err)
 	require.True(t, all[1].ended.Load())

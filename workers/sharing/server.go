@@ -19,7 +19,9 @@ import (
 
 const (
 	// endLimit is how long the server may take to let go of a process that is to be killed.
-	endLimit = 2 * time.Second
+	endLimit = 5 * time.Second
+	// readyLimit is how long it is asked whether the server takes clients, on a host that has much else to do.
+	readyLimit = 10 * time.Second
 	// recoveryLimit is how long a server may take to come back, stuckLimit how long the worker's own may stay in fault without clients
 	// before its daemon is replaced.
 	recoveryLimit = time.Minute
@@ -152,7 +154,7 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	s.mu.Lock()
 	told := s.turn > turn
 	s.mu.Unlock()
-	killed := fault.Kind == gpumux.Crash || fault.Kind == gpumux.HostOOM // perhaps in the middle of a kernel
+	killed := fault.Kind.Deadly() // perhaps in the middle of a kernel, where the server did not let go of the process in time
 	if !told && !fault.Wide && (!killed || s.ready(ctx)) {
 		return
 	}
@@ -186,7 +188,7 @@ func (s *server) ready(ctx context.Context) bool {
 	if s.mute {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	ready, err := s.daemon.Ready(ctx)
 	return ready || err != nil && !errors.Is(err, mps.ErrNone)
