@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -58,7 +57,7 @@ func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("%w", context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -289,11 +288,10 @@ func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result
 		return gpumux.Result{}, fmt.Errorf("fetch what is to move: %w", err)
 	}
 	result, err := h.aside(ctx, in.Load.Task, loadTarget, map[string]any{"key": in.Load.Key}, file)
-	var fault *gpumux.Fault
-	if err != nil && (!errors.As(err, &fault) || fault.Kind == gpumux.SlotLost || fault.Blameless) {
-		return result, err // it may run again
+	if err == nil {
+		err = h.Store.Delete(ctx, in.Object) // after an error it may run again; the workflow has it forgotten in the end
 	}
-	return result, cmp.Or(err, h.Store.Delete(ctx, in.Object))
+	return result, err
 }
 
 func (h *holding) scratch(task string) (*os.File, error) {

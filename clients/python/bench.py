@@ -22,13 +22,13 @@ def seconds(run):
 
 
 def main():
-    from gpumux.client import binary
+    from gpumux.client.command import find
 
     with tempfile.TemporaryDirectory() as folder:
         source = f"{folder}/items.jsonl"
         with open(source, "w") as out:
             out.writelines(f"{n}\n" for n in range(ITEMS))
-        command = [binary.find(), "map", f"{__file__}:double", "--in", source, "--local", "--slots", "2", "--python", sys.executable, "--quiet"]
+        command = [find(), "map", f"{__file__}:double", "--in", source, "--local", "--slots", "2", "--python", sys.executable, "--quiet"]
         ratios = []
         for _ in range(ROUNDS):
             client = seconds(lambda: [None for _ in gpumux.map(double, [*range(ITEMS)], slots=2, progress=False)])

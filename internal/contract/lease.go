@@ -110,8 +110,8 @@ func (c SlotCall) Validate() error {
 			bad.Add("item", "is not JSON: %.80q", c.Item)
 		}
 	}
-	if (c.Save != nil || c.Load != nil) && !strings.HasPrefix(c.Object, ResidentsFolder) {
-		bad.Add("object", "%.200q is not in the folder %s", c.Object, ResidentsFolder)
+	if c.Save != nil || c.Load != nil {
+		bad.resident(c.Object)
 	}
 	bad.key("object", c.Object)
 	return bad.err("call")
@@ -125,9 +125,15 @@ type Moving struct {
 
 // Validate finds what is wrong with it.
 func (m Moving) Validate() error {
-	var bad gpumux.InputError
-	if !strings.HasPrefix(m.Object, ResidentsFolder) {
-		bad.Add("object", "%.200q is not in the folder %s", m.Object, ResidentsFolder)
+	var bad mistakes
+	bad.resident(m.Object)
+	bad.key("object", m.Object)
+	return bad.err("move")
+}
+
+// resident refuses an object that is no resident on its way.
+func (p *mistakes) resident(object string) {
+	if !strings.HasPrefix(object, ResidentsFolder) {
+		p.Add("object", "%.200q is not in the folder %s", object, ResidentsFolder)
 	}
-	return bad.Err()
 }

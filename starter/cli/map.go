@@ -240,15 +240,7 @@ var errRows = errors.New("the results could not be written")
 func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
 	within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
-	// Without a reader the write fails, and does not end this program in the middle of its items.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if pipe, ok := a.Stdout.(*os.File); ok {
-		go func() {
-			if files.Abandoned(within, pipe) {
-				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
-			}
-		}()
-	}
+	a.watchReader(within, stop)
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error
@@ -261,6 +253,19 @@ func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, u
 		}
 	}()
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
+}
+
+// watchReader ends a context when nobody reads standard output any more. A write fails then, and does not end this program in the middle
+// of its items.
+func (a *app) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if pipe, ok := a.Stdout.(*os.File); ok {
+		go func() {
+			if files.Abandoned(ctx, pipe) {
+				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
+			}
+		}()
+	}
 }
 
 // deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to. Streamed are the

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 
@@ -82,14 +80,8 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	// Without a reader a write fails, and does not end this program with its items.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if pipe, ok := a.Stdout.(*os.File); ok && out.Path == "" {
-		go func() {
-			if files.Abandoned(ctx, pipe) {
-				stop(syscall.EPIPE)
-			}
-		}()
+	if out.Path == "" {
+		a.watchReader(ctx, stop)
 	}
 	source := f.source(a.Stdin)
 	count := int64(0)

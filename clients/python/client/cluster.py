@@ -6,9 +6,9 @@ import os
 import subprocess
 from typing import Any, Iterable, NamedTuple, Optional, Union
 
-from . import binary
 from . import items as inputs
-from .fault import BadInput, Error, Unavailable
+from .command import find
+from .fault import failure
 from .options import Words, flags, seconds
 from .rows import Rows
 
@@ -51,8 +51,6 @@ class Cluster(NamedTuple):
         The map is the server's: it goes on when this program ends, and the same call, or one with the same id, takes it up again.
         Closing the results leaves it running; cancel(id) stops it. See gpumux.map for what the options share with it.
         """
-        if (items is None) == (source is None):
-            raise TypeError("give either items, or source= with a file or a URL")
         over, feed, total = inputs.given(items, source)
         arguments = [
             "map", task, "--out", "-", *self._flags(),
@@ -70,10 +68,10 @@ class Cluster(NamedTuple):
 
     def cancel(self, id: str) -> None:
         """Stop a map. What has finished is kept, and the same map started again goes on."""
-        arguments = [binary.find(), "cancel", id, *flags(address=self.address, namespace=self.namespace, keys=self.keys)]
+        arguments = [find(), "cancel", id, *flags(address=self.address, namespace=self.namespace, keys=self.keys)]
         ended = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode != 0:
-            raise {2: BadInput, 3: Unavailable}.get(ended.returncode, Error)(ended.stderr.strip())
+            raise failure(ended.returncode, ended.stderr.strip())
 
     def _flags(self) -> list[str]:
         return flags(address=self.address, namespace=self.namespace, store=self.store, keys=self.keys)

@@ -7,18 +7,16 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Optional, Sequence
+from typing import IO, Any, Callable, Optional, Sequence
 
 from .. import remote
-from . import binary
 from . import function as functions
-from .fault import Error, Fault
-from .options import Memory, Words, flags, seconds
-from .rows import listen, stop
+from .command import Command
+from .fault import Fault
+from .options import Memory, Words, flags, seconds, words
 
 
 class Executor(concurrent.futures.Executor):
@@ -47,23 +45,18 @@ class Executor(concurrent.futures.Executor):
         self._names: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
         self._made: set[str] = set()
         self._count, self._closed = 0, False
-        pass_env = [pass_env] if isinstance(pass_env, str) else list(pass_env)
-        environ = dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths()))
-        self._process = subprocess.Popen(
+        self._command = Command(
+            self,
             [
-                binary.find(), "stream", remote.TARGET, "--unordered", "--quiet",
+                "stream", remote.TARGET, "--unordered", "--quiet",
                 *flags(
                     slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout), attempts=attempts,
-                    python=python or sys.executable, pass_env=[*pass_env, "PYTHONPATH"],
+                    python=python or sys.executable, pass_env=[*words(pass_env), "PYTHONPATH"],
                 ),
             ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, start_new_session=True,
+            fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),
         )
-        self._said: list[str] = []
-        self._end = weakref.finalize(self, stop, self._process)
-        self._listener = threading.Thread(target=listen, args=(self._process, self._said), daemon=True)
-        self._reader = threading.Thread(target=_read, args=(weakref.ref(self), self._process), daemon=True)
-        self._listener.start()
+        self._reader = threading.Thread(target=_read, args=(weakref.ref(self), self._command.stdout), daemon=True)
         self._reader.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future:
@@ -78,9 +71,8 @@ class Executor(concurrent.futures.Executor):
             self._pending[self._count] = future
             self._count += 1
             try:
-                assert self._process.stdin is not None
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+                self._command.stdin.write(line)
+                self._command.stdin.flush()
             except OSError:
                 pass  # the reader fails every future, with what the command said
         return future
@@ -89,17 +81,15 @@ class Executor(concurrent.futures.Executor):
         """Take no more calls. wait waits for those that run; cancel_futures ends them."""
         with self._writing:
             self._closed = True
-            assert self._process.stdin is not None
             try:
-                self._process.stdin.close()
+                self._command.stdin.close()
             except OSError:
                 pass
         if cancel_futures:
-            self._end()
+            self._command.end()
         if wait:
             self._reader.join()
-            self._end()
-            self._listener.join()
+            self._command.end()
             for folder in self._made:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -135,17 +125,15 @@ class Executor(concurrent.futures.Executor):
             left, self._pending = self._pending, {}
         if not left:
             return
-        self._listener.join()
-        said = "\n".join(self._said) or "the command ended and said nothing"
+        why = self._command.failure()
         for future in left.values():
-            future.set_exception(Error(said))
+            future.set_exception(why)
 
 
-def _read(executor: "weakref.ref[Executor]", process: subprocess.Popen) -> None:
+def _read(executor: "weakref.ref[Executor]", results: IO[bytes]) -> None:
     """Give each future its result. It holds the executor no longer than for that."""
-    assert process.stdout is not None
     try:
-        for line in process.stdout:
+        for line in results:
             owner = executor()
             if owner is None:
                 return
@@ -153,7 +141,6 @@ def _read(executor: "weakref.ref[Executor]", process: subprocess.Popen) -> None:
             del owner
     except ValueError:
         pass  # the executor has closed it
-    process.wait()
     owner = executor()
     if owner is not None:
         owner._fail()

@@ -51,3 +51,8 @@ class Unavailable(Error):
 
 class MapFailed(Error):
     """The map failed as a whole; the results of the items that finished are kept."""
+
+
+def failure(code: int, said: str) -> Error:
+    """What the command's exit code means."""
+    return {1: MapFailed, 2: BadInput, 3: Unavailable}.get(code, Error)(said)

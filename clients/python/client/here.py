@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from . import function as functions
 from . import items as inputs
-from .options import Memory, Words, flags, seconds
+from .options import Memory, Words, flags, seconds, words
 from .rows import Rows
 
 
@@ -53,11 +53,10 @@ def map(
 
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
-    if (items is None) == (source is None):
-        raise TypeError("give either items, or source= with a file or a URL")
+    over, feed, total = inputs.given(items, source)
     named = functions.name(function, functions.state())
     environ = None
-    pass_env = [pass_env] if isinstance(pass_env, str) else list(pass_env)
+    pass_env = words(pass_env)
     if named.path is not None:
         environ = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")])))
         pass_env.append("PYTHONPATH")
@@ -69,7 +68,6 @@ def map(
             pass_env=pass_env, data=data,
         ),
     ]
-    over, feed, total = inputs.given(items, source)
 
     def done() -> None:
         if named.made is not None:

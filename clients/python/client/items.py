@@ -18,6 +18,8 @@ def check(items: Any) -> None:
 
 def given(items: Any, source: Any) -> tuple[list[str], Optional[Iterator[bytes]], Optional[int]]:
     """The flags that say where the items are, what goes to standard input, and how many they are where that is known."""
+    if (items is None) == (source is None):
+        raise TypeError("give either items, or source= with a file or a URL")
     if source is not None:
         return ["--in", os.fspath(source)], None, None
     check(items)

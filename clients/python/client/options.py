@@ -25,6 +25,11 @@ def flags(**values: Any) -> list[str]:
     return found
 
 
+def words(given: Words) -> list[str]:
+    """One word or several, as a list."""
+    return [given] if isinstance(given, str) else list(given)
+
+
 def seconds(time: Optional[float]) -> Optional[str]:
     """A time of so many seconds as the command reads it."""
     if time is None or isinstance(time, str):

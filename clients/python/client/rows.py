@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
-import signal
-import subprocess
 import threading
 import weakref
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
-from . import binary, progress
-from .fault import BadInput, Error, Fault, MapFailed, Result, Unavailable
+from . import progress
+from .command import Command
+from .fault import Fault, Result
 
-_log = logging.getLogger("gpumux")
-# How long the command may take to end its processes before it is killed; its own sweeper ends them then.
-_GRACE = 20.0
 # Maps of this program that may still run, by their command.
 _open: "weakref.WeakValueDictionary[tuple, Rows]" = weakref.WeakValueDictionary()
 
@@ -45,26 +39,17 @@ class Rows:
             # A cell that was interrupted and runs again: two commands must not have one map.
             before.close()
         self._raise_faults, self._done, self._seen, self._faults = raise_faults, done, 0, 0
-        self._said: list[str] = []
         self._error: Optional[BaseException] = None
         self._fed, self._total = 0, total
-        self._process = subprocess.Popen(
-            [binary.find(), *arguments],
-            stdin=subprocess.PIPE if feed is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, bufsize=1 << 16, start_new_session=True,
-        )
-        # Not a method: what the finalizer holds must not keep this alive.
-        self._end = weakref.finalize(self, stop, self._process)
-        self._threads = [threading.Thread(target=listen, args=(self._process, self._said), daemon=True)]
+        self._command = Command(self, arguments, fed=feed is not None, environ=environ)
+        self._feeder = threading.Thread(target=self._write, args=(feed or (),), daemon=True)
         if feed is not None:
-            self._threads.append(threading.Thread(target=self._write, args=(feed,), daemon=True))
-        for thread in self._threads:
-            thread.start()
+            self._feeder.start()
         self._bar = progress.bar(total, show)
         _open[self._key] = self
 
     def _write(self, feed: Iterable[bytes]) -> None:
-        to = self._process.stdin
+        to = self._command.stdin
         assert to is not None
         try:
             for line in feed:
@@ -77,15 +62,15 @@ class Rows:
         except BaseException as error:
             self._error = error
             # Without its end the input is not whole, and nothing of it may run.
-            self._process.terminate()
+            self._command.process.terminate()
 
     def __iter__(self) -> Iterator[Result]:
         return self
 
     def __next__(self) -> Result:
         try:
-            assert self._process.stdout is not None
-            line = b"" if self._process.stdout.closed else self._process.stdout.readline()
+            out = self._command.stdout
+            line = b"" if out.closed else out.readline()
             if not line:
                 self._finish()
                 raise StopIteration
@@ -109,9 +94,9 @@ class Rows:
 
     def _finish(self) -> None:
         """Read the command's end, which has given all rows that it has."""
-        if not self._end.alive:
+        if not self._command.running:
             return
-        code = self._process.wait()
+        code = self._command.process.wait()
         self.close()
         if self._error is not None:
             error, self._error = self._error, None
@@ -119,15 +104,13 @@ class Rows:
         if code == 0 or code == 1 and self._seen == self._total and self._faults > 0:
             self._done()
             return
-        said = "\n".join(self._said) or f"gpumux ended with {code} and said nothing"
-        raise {1: MapFailed, 2: BadInput, 3: Unavailable}.get(code, Error)(said)
+        raise self._command.failure()
 
     def close(self) -> None:
         """Stop the map, if it still runs, and wait until nothing of it is left."""
-        self._end()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+        self._command.end()
+        if self._feeder.is_alive():
+            self._feeder.join()
         self._bar.close()
         if _open.get(self._key) is self:
             del _open[self._key]
@@ -145,37 +128,8 @@ class Rows:
         try:
             result = await asyncio.get_running_loop().run_in_executor(None, next, self, None)
         except asyncio.CancelledError:
-            self._end()
+            self._command.end()
             raise
         if result is None:
             raise StopAsyncIteration
         return result
-
-
-def listen(process: subprocess.Popen, said: list) -> None:
-    """Log what the command says on standard error, and keep the end of it."""
-    assert process.stderr is not None
-    with process.stderr as said_now:
-        for raw in said_now:
-            line = raw.decode(errors="replace").rstrip("\n")
-            _log.info("%s", line)
-            said.append(line)
-            del said[:-200]
-
-
-def stop(process: subprocess.Popen) -> None:
-    """End the command and wait until nothing of it is left."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
-    if process.stdin is not None:
-        try:
-            process.stdin.close()
-        except OSError:
-            pass

@@ -1,0 +1,101 @@
+"""The gpumux command: where it is, and one run of it.
+
+Owns the process from its start to its end. Nothing of it is left when what started it is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+import threading
+import weakref
+from typing import Any, Optional, Sequence
+
+from .fault import Error, Unavailable, failure
+
+_log = logging.getLogger("gpumux")
+# How long the command may take to end its processes before it is killed; its own sweeper ends them then.
+_GRACE = 20.0
+
+
+def find() -> str:
+    """The path of the command: GPUMUX_BINARY, else the one that came with this package, else that of PATH."""
+    named = os.environ.get("GPUMUX_BINARY")
+    if named:
+        return named
+    user = "osx_framework_user" if sysconfig.get_config_var("PYTHONFRAMEWORK") else f"{os.name}_user"
+    for scheme in (None, user):
+        folder = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
+        path = os.path.join(folder, "gpumux")
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which("gpumux")
+    if not found:
+        raise Unavailable("there is no gpumux command: install the wheel of gpumux, or put the command on PATH, or name it in GPUMUX_BINARY")
+    return found
+
+
+class Command:
+    """A run of the command, which ends with its owner."""
+
+    def __init__(self, owner: Any, arguments: Sequence[str], *, fed: bool, environ: Optional[dict] = None) -> None:
+        self.process = subprocess.Popen(
+            [find(), *arguments], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environ, bufsize=1 << 16, start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self._said: list[str] = []
+        # What the finalizer and the thread hold must not keep the owner alive.
+        self._end = weakref.finalize(owner, _stop, self.process)
+        self._listener = threading.Thread(target=_listen, args=(self.process, self._said), daemon=True)
+        self._listener.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether nobody has ended it yet."""
+        return self._end.alive
+
+    def end(self) -> None:
+        """End it and wait until nothing of it is left."""
+        self._end()
+        self._listener.join()
+
+    def failure(self) -> Error:
+        """The error that its exit code and its last words are."""
+        code = self.process.wait()
+        self._listener.join()
+        return failure(code, "\n".join(self._said) or f"gpumux ended with {code} and said nothing")
+
+
+def _listen(process: subprocess.Popen, said: list) -> None:
+    """Log what the command says on standard error, and keep the end of it."""
+    assert process.stderr is not None
+    with process.stderr as said_now:
+        for raw in said_now:
+            line = raw.decode(errors="replace").rstrip("\n")
+            _log.info("%s", line)
+            said.append(line)
+            del said[:-200]
+
+
+def _stop(process: subprocess.Popen) -> None:
+    """End the command and wait until nothing of it is left."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+    if process.stdin is not None:
+        try:
+            process.stdin.close()
+        except OSError:
+            pass
