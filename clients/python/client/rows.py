@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 import weakref
@@ -33,29 +34,37 @@ class Rows:
         raise_faults: bool = False,
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        self._key = tuple(arguments)
-        before = _open.pop(self._key, None)
-        if before is not None:
-            # A cell that was interrupted and runs again: two commands must not have one map.
-            before.close()
+        self._key: tuple = tuple(arguments)
         self._raise_faults, self._done, self._seen, self._faults = raise_faults, done, 0, 0
         self._error: Optional[BaseException] = None
         self._fed, self._total = 0, total
+        if feed is None:
+            self._displace()
         self._command = Command(self, arguments, fed=feed is not None, environ=environ)
         self._feeder = threading.Thread(target=self._write, args=(feed or (),), daemon=True)
+        self._bar = progress.bar(total, show)
         if feed is not None:
             self._feeder.start()
-        self._bar = progress.bar(total, show)
-        _open[self._key] = self
+
+    def _displace(self) -> None:
+        """Close the same map of this program, as of a cell that was interrupted and runs again: two commands must not have one map."""
+        before, _open[self._key] = _open.get(self._key), self
+        if before is not None:
+            before.close()
 
     def _write(self, feed: Iterable[bytes]) -> None:
         to = self._command.stdin
         assert to is not None
+        content = hashlib.sha256()
         try:
             for line in feed:
                 to.write(line)
+                content.update(line)
                 self._fed += 1
             self._total = self._fed
+            # Which map it is, the items say as well. The command begins when it has all of them.
+            self._key += (content.digest(),)
+            self._displace()
             to.close()
         except BrokenPipeError:
             pass  # the command has ended and says why

@@ -123,6 +123,16 @@ class Map(unittest.TestCase):
 
         self.assertEqual(asyncio.run(run()), [2, 4])
 
+    def test_side_by_side(self):
+        """Maps of one function over other items are others; the same map takes the place of the one before."""
+        pairs = zip(gpumux.map(tasks.double, [1, 2, 3], slots=1), gpumux.map(tasks.double, [4, 5, 6], slots=1))
+        self.assertEqual([(a.value, b.value) for a, b in pairs], [(2, 8), (4, 10), (6, 12)])
+        for items in ([[self.state, n] for n in range(40)], range(1000)):
+            function = tasks.once if isinstance(items, list) else tasks.double
+            left = gpumux.map(function, items, slots=1, chunk=1)
+            next(left)
+            self.assertEqual(len(list(gpumux.map(function, items, slots=1, chunk=1))), len(items))
+
     def test_unordered(self):
         path = os.path.join(self.state, "now")
         with gpumux.map(tasks.await_file, [path, __file__], slots=2, chunk=1, ordered=False) as results:

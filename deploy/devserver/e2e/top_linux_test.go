@@ -111,9 +111,8 @@ func BenchmarkTop_AHundredWorkers(b *testing.B) {
 func cpuTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	const tick = time.Second / 100
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	require.NoError(t, err)
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	fields := stat(pid)
+	require.NotEmpty(t, fields, "the process is gone")
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
 	require.NoError(t, errors.Join(err1, err2))
