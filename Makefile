@@ -5,10 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X main.version=$(VERSION)
+# Without symbols, which no trace of a crash needs, the server links in much less time.
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# Google's libraries for storage over gRPC, as Temporal itself leaves them out.
+export GOFLAGS += -tags=disable_grpc_modules
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel r-check picture size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -17,6 +20,7 @@ build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal ser
 
 .PHONY: $(BIN)/gpumux
 $(BIN)/gpumux:
+	@test -e $@ || echo "building $@: some minutes the first time, most of them for the embedded server"
 	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/gpumux ./cmd/gpumux
 
 lean: ## bin/gpumux-lean, client and worker without the embedded server
@@ -77,10 +81,16 @@ bench: $(VENV)/ready ## benchmarks of both modules
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
 	cp -R workers/slot/pyruntime/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
-	cd deploy/devserver && $(GO) build -ldflags '-s -w $(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
+	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
 	.wheel/venv/bin/python clients/python/example.py
+
+# Linux and macOS; on Linux for another processor than this machine's NVML needs a C compiler for it, such as Debian's gcc-aarch64-linux-gnu.
+TARGETS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64
+RELEASES ?= file://$(CURDIR)/dist
+dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, checksums; TARGETS= and RELEASES= narrow and place them
+	VERSION=$(VERSION) TARGETS="$(TARGETS)" RELEASES=$(RELEASES) deploy/packages/dist.sh
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
 	cd deploy/devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./e2e
@@ -95,10 +105,10 @@ soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fa
 	$(GO) test -count=1 -run '^TestLong_' ./workers/autoslots
 	cd deploy/devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./e2e ./gpucheck
 	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
-	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak ./soak
+	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./soak
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
-	cd deploy/devserver && $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o ../../$(BIN)/gpu/gpumux ./cmd/gpumux
+	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../$(BIN)/gpu/gpumux ./cmd/gpumux
 	cd deploy/devserver && $(GO) test -c -trimpath -ldflags '-s -w' -o ../../$(BIN)/gpu/gpucheck.test ./gpucheck
 	$(PYTHON) deploy/devserver/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
@@ -108,7 +118,7 @@ gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9
 kernel-check: ## the memory limits that a kernel enforces, on Debian's in a virtual machine, in some minutes; needs Debian and root
 	@mkdir -p .kernel/bin .kernel/share/bin
 	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../.kernel/bin/gpumux ./cmd/gpumux
-	$(GO) build -ldflags '-s -w $(LDFLAGS)' -o .kernel/share/bin/gpumux ./cmd/gpumux
+	$(GO) build -ldflags '$(LDFLAGS)' -o .kernel/share/bin/gpumux ./cmd/gpumux
 	$(GO) test -c -o .kernel/share/bin/slot.test ./workers/slot
 	$(GO) test -c -o .kernel/share/bin/process.test ./workers/slot/process
 	cd deploy/devserver && $(GO) test -c -o ../../.kernel/share/bin/kernelcheck.test ./kernelcheck

@@ -92,11 +92,14 @@ type Fault struct {
 const itemBytes = 200
 
 // OfItem notes the item that failed.
-func (f *Fault) OfItem(item []byte) {
-	f.Item = string(item[:min(len(item), itemBytes)])
-	if len(item) > itemBytes {
-		f.Item = strings.ToValidUTF8(f.Item[:itemBytes-len("…")], "") + "…"
+func (f *Fault) OfItem(item []byte) { f.Item = Excerpt(item) }
+
+// Excerpt is the beginning of a JSON value, of as many bytes as a fault keeps of its item.
+func Excerpt(value []byte) string {
+	if len(value) <= itemBytes {
+		return string(value)
 	}
+	return strings.ToValidUTF8(string(value[:itemBytes-len("…")]), "") + "…"
 }
 
 // Of says which item failed, such as "item 7 = {…}". It is empty if the fault does not know.

@@ -29,6 +29,8 @@ const (
 	InlineBytes = 512 << 10
 	// MaxChunk is the most items that one chunk may hold.
 	MaxChunk = 1 << 16
+	// MaxArg is the most bytes of a MapInput's Arg.
+	MaxArg = 16 << 10
 	// MaxWindow is the most chunks that one map may have in flight, spread over as many workflows as that takes.
 	MaxWindow = 16_000
 )
@@ -43,10 +45,13 @@ type MapInput struct {
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
-	// a scheme is a key in the workers' store.
+	// a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
 	Source string `json:"source,omitempty"`
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
+	// Arg is a JSON value that every process of the map has in its environment as GPUMUX_ARG; tasks in Python call gpumux.arg(). It is
+	// for what all items share, such as a configuration. At most MaxArg. Default: none.
+	Arg json.RawMessage `json:"arg,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
 	// Patience is how long a pool of the ladder may lack a worker with a healthy device before the next pool takes its work, until
@@ -62,14 +67,26 @@ type MapInput struct {
 	Timeout Duration `json:"timeout,omitempty"`
 	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process have a budget of their own.
 	Attempts int `json:"attempts,omitempty"`
-	// FailFast ends the map at the first item that fails.
-	FailFast bool `json:"failFast,omitempty"`
+	// Backoff is the pause before an item that raised is tried again, in which it holds no slot. It doubles with each try, up to a minute.
+	// Default: it is tried again at once, in the same process.
+	Backoff Duration `json:"backoff,omitempty"`
+	// FailFast ends the map at the first item that fails, MaxFailures when more items than that have failed. Failures that an earlier run of
+	// the map left do not count.
+	FailFast    bool      `json:"failFast,omitempty"`
+	MaxFailures Tolerance `json:"maxFailures,omitempty"`
 	// Output is the results file: a blob URL or a key in the workers' store. Empty: results come back in the Summary while
 	// they are few and small, and in a file of the workers' store otherwise.
 	Output string `json:"output,omitempty"`
 	// Reduce makes one value of all values: sum, mean, min, max, count, or the name of a task that makes one value of a pair
 	// [a, b] and is associative. Failed items are left out. Default: none.
 	Reduce string `json:"reduce,omitempty"`
+	// Key names a field of the items, which are objects. Each result has its value as Key, null where an item lacks it. WithItem gives
+	// each result the whole item.
+	Key      string `json:"key,omitempty"`
+	WithItem bool   `json:"withItem,omitempty"`
+	// Cache takes the results of equal items from earlier maps with Cache of the same task and edition, and keeps this map's for later
+	// ones. The items are a Source or a Range.
+	Cache bool `json:"cache,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
@@ -102,6 +119,8 @@ type Source struct {
 	Bytes int64  `json:"bytes"`
 	// Hash is a hash of the source's contents, which tells its versions apart.
 	Hash string `json:"hash,omitempty"`
+	// Values says that the items are the values in a results file.
+	Values bool `json:"values,omitempty"`
 }
 
 // Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
@@ -114,11 +133,19 @@ type Result struct {
 	Fault  *Fault `json:"fault,omitempty"`
 	// Output is what the item printed or logged, cut in the middle when it is long.
 	Output string `json:"output,omitempty"`
+	// Files are the names of the files that the item kept with gpumux.save.
+	Files []string `json:"files,omitempty"`
+	// Key and Item are what MapInput.Key and WithItem ask for.
+	Key  json.RawMessage `json:"key,omitempty"`
+	Item json.RawMessage `json:"item,omitempty"`
 }
 
 // Weight is about how many bytes the result takes in JSON.
 func (r Result) Weight() int {
-	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Output)
+	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Output) + len(r.Key) + len(r.Item)
+	for _, name := range r.Files {
+		n += 3 + len(name)
+	}
 	if r.Fault != nil {
 		n += 300 + len(r.Fault.Item) + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
 	}
@@ -132,6 +159,8 @@ type Summary struct {
 	Succeeded int64          `json:"succeeded"`
 	Failed    int64          `json:"failed"`
 	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	// Cached is how many of the results MapInput.Cache found in earlier maps.
+	Cached int64 `json:"cached,omitempty"`
 	// Results holds every result in input order when they were few and small; otherwise Output names the results file.
 	Results []Result `json:"results,omitempty"`
 	Output  string   `json:"output,omitempty"`
@@ -171,6 +200,8 @@ type Progress struct {
 	// Recent are the newest failures, at most five.
 	Recent []Result `json:"recent,omitempty"`
 	Output string   `json:"output,omitempty"`
+	// Waiting is how many items raised and wait to be tried again.
+	Waiting int64 `json:"waiting,omitempty"`
 	// Lost says why finished items run again, where parts of the results were damaged or gone.
 	Lost string `json:"lost,omitempty"`
 	// PassedOver are the pools of the ladder that no worker serves with a healthy device, so that the next one has their work.

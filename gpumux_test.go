@@ -25,6 +25,12 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"nothing":          {`{}`, []string{"task", "items"}},
 		"empty items":      {`{"task":"f","items":[]}`, nil},
 		"two sources":      {`{"task":"f","items":[1],"range":{"start":0,"end":1}}`, []string{"items"}},
+		"key":              {`{"task":"f","items":[{"a":1}],"key":"id"}`, []string{"key"}},
+		"key of numbers":   {`{"task":"f","range":{"start":0,"end":1},"key":"id"}`, []string{"key"}},
+		"good key":         {`{"task":"f","items":[{"id":1},2],"key":"id","withItem":true}`, nil},
+		"values of none":   {`{"task":"f","source":"results:"}`, []string{"source"}},
+		"own values":       {`{"task":"f","source":"results:a.jsonl","output":"a.jsonl"}`, []string{"output"}},
+		"cache":            {`{"task":"f","items":[],"cache":true}`, []string{"cache"}},
 		"range":            {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
 		"endless range":    {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
 		"pool":             {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},
@@ -43,7 +49,8 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
 		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
-		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
+		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
+		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in gpumux.MapInput

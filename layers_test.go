@@ -22,16 +22,19 @@ func deps(t *testing.T, pkg string) []string {
 // layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
 const layers = `
 deploy/devserver/cmd/gpumux    deploy/devserver/embedded starter/cli
+deploy/devserver/cmd/manual    starter/cli
 deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/screen starter/cli/top starter/local store workers workers/config workers/slot/launch
+starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/schedules starter/cli/screen starter/cli/show starter/cli/top starter/local store workers workers/config workers/slot/launch
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
 starter/cli/files              . starter starter/cli/columns starter/local store
 starter/cli/columns            . internal/arrays store
 starter/cli/devices            . gpu starter/cli/screen
+starter/cli/schedules          . starter starter/cli/screen
 starter/cli/top                . starter starter/cli/screen
+starter/cli/show               . starter starter/cli/screen store
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config workers/sharing

@@ -94,6 +94,11 @@ type SlotInfo struct {
 	PID  int    `json:"pid,omitempty"`
 	// Map is the map whose items it runs, or the workflow that leases it.
 	Map string `json:"map,omitempty"`
+	// Item is the index of the item that runs, of a micro-batch that of the first, and For how long it has run. It is nil where none does,
+	// and for a call of a lease. Progress is the beginning of the JSON that the item reported last.
+	Item     *int64   `json:"item,omitempty"`
+	For      Duration `json:"for,omitempty"`
+	Progress string   `json:"progress,omitempty"`
 	// Held is what its process and that one's children hold now, of the device or, on the CPU, of the host. 0 means unknown.
 	Held Size `json:"held,omitempty"`
 	// Items is how many it has run since the worker's start, Faults how many of them failed or ended its process.

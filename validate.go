@@ -20,6 +20,8 @@ const (
 	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
 	MaxAttempts = 100
 	maxTimeout  = Duration(10 * 365 * 24 * time.Hour)
+	// maxBackoff is the longest pause before an item that raised is tried again.
+	maxBackoff = Duration(24 * time.Hour)
 )
 
 // Validate returns an *InputError that names every mistake, or nil.
@@ -35,11 +37,15 @@ func (in MapInput) Validate() error {
 	bad.name("edition", in.Edition)
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
+	from, values := CutValues(in.Source)
+	if values && from == "" {
+		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
+	}
 	bad.key("output", in.Output)
 	if in.Output != "" && !bad.about("output") {
 		if err := checkOutput(in.Output); err != nil {
 			bad.add("output", "%v", err)
-		} else if in.Output == in.Source {
+		} else if in.Output == from {
 			bad.add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
 		}
 	}
@@ -67,6 +73,12 @@ func (in MapInput) Validate() error {
 		bad.add("patience", "%s is negative", in.Patience)
 	}
 	bad.running(in.Mode, in.Timeout, in.Attempts)
+	if n := len(in.Arg); n > MaxArg {
+		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
+	} else if n > 0 && !json.Valid(in.Arg) {
+		bad.add("arg", "%.80q is not JSON", in.Arg)
+	}
+	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
 		bad.add("reduce", "%.200q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
 	}
@@ -98,6 +110,9 @@ func (in MapInput) validateItems(bad *problems) {
 	if n := len(in.Items); n > InlineItems {
 		bad.add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
 	}
+	if in.Cache && in.Items != nil {
+		bad.add("cache", "is for items that can be read again; put these in a file of the store and give source")
+	}
 	bytes := 0
 	for i, item := range in.Items {
 		bytes += len(item)
@@ -105,10 +120,31 @@ func (in MapInput) validateItems(bad *problems) {
 			bad.add("items", "item %d is not JSON: %.80q", i, item)
 			break
 		}
+		if i == 0 && in.Key != "" {
+			if err := CheckField(item, in.Key); err != nil {
+				bad.add("key", "%v", err)
+			}
+		}
+	}
+	bad.name("key", in.Key)
+	if in.Key != "" && in.Range != nil {
+		bad.add("key", "%.200q is no field: the items of a range are numbers", in.Key)
 	}
 	if bytes > InlineBytes {
 		bad.add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
 			Size(bytes), Size(InlineBytes))
+	}
+}
+
+// validateFailures checks what becomes of items that fail.
+func (in MapInput) validateFailures(bad *problems) {
+	if in.Backoff < 0 || in.Backoff > maxBackoff {
+		bad.add("backoff", "%s is outside 0 (no pause) to %s", in.Backoff, maxBackoff)
+	}
+	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
+		bad.add("maxFailures", "%v", err)
+	} else if in.MaxFailures != "" && in.FailFast {
+		bad.add("maxFailures", "%s and the first failure of failFast are both given; give one of them", in.MaxFailures)
 	}
 }
 

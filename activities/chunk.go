@@ -28,8 +28,8 @@ const (
 	largestResult = 1 << 20
 )
 
-// errFailFast ends a chunk at its first failed item.
-var errFailFast = errors.New("an item failed and the map is to fail fast")
+// errFailFast ends a chunk when more items have failed than may.
+var errFailFast = errors.New("more items failed than the map may have")
 
 // Pool serves the queue of one pool, or of one device of it.
 type Pool struct {
@@ -109,6 +109,8 @@ type attempt struct {
 	busy   time.Duration
 	full   bool
 	limit  limit
+	// unkept is why a file of an item is not stored yet.
+	unkept atomic.Pointer[error]
 	// logged counts the failed items that the log has.
 	logged int
 }
@@ -190,7 +192,7 @@ func (a *attempt) recall() error {
 func (a *attempt) runItems() error {
 	for {
 		spans, alone, whole := a.ledger.next()
-		if len(spans) == 0 || a.full || a.limit.reached() || (a.chunk.FailFast && a.ledger.result.Failed > 0) {
+		if len(spans) == 0 || a.full || a.limit.reached() || a.failedEnough() {
 			return nil
 		}
 		spans = a.fit(spans)
@@ -199,16 +201,20 @@ func (a *attempt) runItems() error {
 		// Waiting for a slot or for the store does not count as time of the items.
 		var waited atomic.Int64
 		err := a.Runner.Run(ctx, Call{
-			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
+			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.attempts(),
+			Arg:   a.chunk.Arg,
 			Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
 			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
-			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
+			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline, Keep: a.keeper(),
 			Done: func(result gpumux.Result) {
 				a.limit.note()
+				if a.again(result) {
+					return
+				}
 				result = a.limitSize(result)
 				a.ledger.add(result)
 				a.logFailure(result)
-				if a.chunk.FailFast && result.Fault != nil {
+				if result.Fault != nil && a.failedEnough() {
 					cancel(errFailFast)
 				}
 			},
@@ -291,6 +297,9 @@ func (a *attempt) items(ctx context.Context, spans gpumux.Runs, there func()) it
 				return false
 			}
 			err := a.awaitRoom(ctx)
+			if err == nil {
+				value, err = a.ledger.takeItem(index, value)
+			}
 			there()
 			return yield(gpumux.Item{Index: index, Value: value}, err)
 		}
@@ -372,7 +381,7 @@ func (a *attempt) result() contract.ChunkResult {
 		out.Results = a.ledger.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	}
-	out.Escalate = a.ledger.memo.Escalate
+	out.Escalate, out.Again = a.ledger.memo.Escalate, a.ledger.memo.Again
 	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
 	if at := slices.Index(a.ledger.done, false); at >= 0 {
 		out.Covered = int64(at)

@@ -41,10 +41,10 @@ func (m memo) fits(items gpumux.Runs) error {
 		}
 		seen[r.Index] = true
 	}
-	for _, run := range m.Escalate {
+	for _, run := range slices.Concat(m.Escalate, m.Again) {
 		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
 		if !items.Covers(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
-			return fmt.Errorf("it sends items %d to %d to a larger slot", run.Start, run.End-1)
+			return fmt.Errorf("it hands items %d to %d back", run.Start, run.End-1)
 		}
 	}
 	for index, s := range m.Suspects {

@@ -35,7 +35,9 @@ type memo struct {
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate gpumux.Runs `json:"escalate,omitempty"`
-	Starts   int         `json:"starts,omitempty"`
+	// Again are the items that raised and are to be tried after a pause.
+	Again  gpumux.Runs `json:"again,omitempty"`
+	Starts int         `json:"starts,omitempty"`
 	// Spared is how often in a row the worker or its device failed and no item finished; Avoid are the devices on which an item died
 	// since one finished, and which may be to blame.
 	Spared int      `json:"spared,omitempty"`
@@ -73,6 +75,8 @@ type ledger struct {
 	stream *stream
 	// direct takes the results that go nowhere else; nil in a map.
 	direct func(gpumux.Result)
+	// labels are those of the items that were given to a slot and have no result.
+	labels map[int64]label
 	// acknowledged is set when the server knows where the stream leads.
 	acknowledged bool
 	bytes        int
@@ -97,7 +101,7 @@ func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
 		l.count(r.Index, r.Fault)
 		l.bytes += r.Weight()
 	}
-	for _, run := range m.Escalate {
+	for _, run := range slices.Concat(m.Escalate, m.Again) {
 		for i := run.Start; i < run.End; i++ {
 			if at, ok := l.at(i); ok {
 				l.done[at] = true
@@ -166,6 +170,7 @@ func (l *ledger) storeTo(to *stream, written store.Written) {
 func (l *ledger) add(r gpumux.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	r = l.labeled(r)
 	l.count(r.Index, r.Fault)
 	if r.Fault != nil {
 		l.addRecent(r)
@@ -220,7 +225,7 @@ func (l *ledger) addRecent(r gpumux.Result) {
 	if len(l.result.Recent) < mostRecent {
 		short := *r.Fault
 		short.Traceback, short.Tail, short.Index = "", "", &r.Index
-		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short})
+		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 }
 
@@ -360,6 +365,7 @@ func (l *ledger) snapshot(waiting string) memo {
 		m.Peak.Merge(&l.peaks)
 	}
 	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
+	m.Again = slices.Clone(m.Again)
 	m.Written, m.Avoid = slices.Clone(m.Written), slices.Clone(m.Avoid)
 	if l.chunk.Parts != "" && !l.inlineLocked() {
 		m.Results = nil

@@ -23,6 +23,8 @@ type Light struct {
 	Store *store.Store
 	// Describe is what this worker says of itself now.
 	Describe func() gpumux.Describe
+	// Printed is what an item prints that runs at this worker. Default: its queue does not tell.
+	Printed func(contract.OutputInput) contract.Output
 }
 
 // Register registers the light activities.
@@ -37,9 +39,14 @@ func (l *Light) Register(r worker.ActivityRegistry) {
 	l.RegisterDescribe(r)
 }
 
-// RegisterDescribe registers DescribeWorker alone, for a queue of one worker.
+// RegisterDescribe registers what clients ask one worker, for a queue of its own.
 func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: contract.DescribeWorker})
+	if l.Printed != nil {
+		r.RegisterActivityWithOptions(checked(func(_ context.Context, in contract.OutputInput) (contract.Output, error) {
+			return l.Printed(in), nil
+		}), activity.RegisterOptions{Name: contract.ReadOutput})
+	}
 }
 
 // heartbeat sends heartbeats with the same details until stopped.
@@ -57,7 +64,26 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
 	}
+	if err == nil && in.Key != "" && source.Items > 0 {
+		err = l.checkField(ctx, source, in.Key)
+	}
 	return source, classify(err)
+}
+
+// checkField returns an error if the first item has no such field.
+func (l *Light) checkField(ctx context.Context, source gpumux.Source, field string) error {
+	for item, err := range l.Store.Items(ctx, source, 0, 1) {
+		if err == nil {
+			item, _, err = store.Unwrap(source, item)
+		}
+		if err != nil {
+			return err
+		}
+		if err := gpumux.CheckField(item, field); err != nil {
+			return badInput(fmt.Errorf("key: %w", err), "name one of them")
+		}
+	}
+	return nil
 }
 
 // apart returns an error if the results file, beside which the index lies, is the source under another name.
@@ -67,7 +93,8 @@ func (l *Light) apart(in contract.IndexInput) error {
 	if !beside || err != nil {
 		return nil // what is wrong with the name is said where it is used
 	}
-	if from, err := l.Store.Key(in.Source); err == nil && from == to {
+	file, _ := gpumux.CutValues(in.Source)
+	if from, err := l.Store.Key(file); err == nil && from == to {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
@@ -92,6 +119,9 @@ func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract
 	found, err := l.Store.Find(ctx, in)
 	for _, damaged := range found.Damaged {
 		activity.GetLogger(ctx).Warn("a part was set aside; its items run again", "error", damaged)
+	}
+	for _, skipped := range found.Skipped {
+		activity.GetLogger(ctx).Warn("an earlier map in the cache was left out", "error", skipped)
 	}
 	return found, classify(err)
 }

@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -21,6 +23,8 @@ type Call struct {
 	Mode     gpumux.Mode
 	Timeout  time.Duration
 	Attempts int
+	// Arg is what processes of the call have as GPUMUX_ARG. Default: nothing.
+	Arg json.RawMessage
 	// Clean asks for a process that has not run any item.
 	Clean bool
 	// Avoid are devices on which the items failed; they run elsewhere where there is another.
@@ -38,6 +42,8 @@ type Call struct {
 	Items  iter.Seq2[gpumux.Item, error]
 	// Peak is called before Done with the most bytes that the item held, if that was measured, and with its budget.
 	Peak func(held, budget int64)
+	// Keep stores a file of an item before its result is Done; its error is why ctx ended. Default: items may leave no files.
+	Keep func(ctx context.Context, index int64, name string, file *os.File) error
 	// Done takes each result in the order of the items.
 	Done func(gpumux.Result)
 }

@@ -46,6 +46,9 @@ func every(pause func() time.Duration, f func()) (stop func()) {
 
 // waitingFor says what results wait for. People see it at the pending activity.
 func (a *attempt) waitingFor() string {
+	if err := a.unkept.Load(); err != nil {
+		return "a file of an item waits for the store: " + (*err).Error()
+	}
 	if a.stream == nil {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,30 +16,56 @@ import (
 
 // Cause is failures that are alike: of one kind, with messages that differ in numbers, addresses and quoted values at most.
 type Cause struct {
-	Count int64 `json:"count"`
-	// Example is the first of them.
-	Example gpumux.Result `json:"example"`
+	Kind  gpumux.Kind `json:"kind"`
+	Count int64       `json:"count"`
+	// Example is the first of them, More are those after it, as many as Causes.Examples asks for.
+	Example gpumux.Result   `json:"example"`
+	More    []gpumux.Result `json:"more,omitempty"`
+	// Places are where they failed, the one with the most first, as far as faults tell.
+	Places []Place `json:"places,omitempty"`
+}
+
+// Place is a device with failures of one cause.
+type Place struct {
+	Pool   string `json:"pool"`
+	Device string `json:"device"`
+	Host   string `json:"host"`
+	Count  int64  `json:"count"`
 }
 
 // Causes groups failures. The zero value is ready. It holds no more than mostCauses of them.
 type Causes struct {
+	// Examples is how many failures of each cause are kept. Default 1.
+	Examples int
+	// Kind leaves out failures of any other. Default: all count.
+	Kind gpumux.Kind
+	// Count is how many failures there are, Others how many of them have further causes.
+	Count, Others int64
+
 	groups map[string]*Cause
 	order  []*Cause
-	// Others counts the failures of further causes.
-	Others int64
 }
 
-// mostCauses bounds how many causes are told apart.
-const mostCauses = 200
+const (
+	// mostCauses bounds how many causes are told apart.
+	mostCauses = 200
+	// mostPlaces bounds how many devices are told apart in a cause.
+	mostPlaces = 32
+)
 
 // Add counts a result; one that succeeded is left out.
 func (c *Causes) Add(r gpumux.Result) {
-	if r.Fault == nil {
+	if r.Fault == nil || c.Kind != "" && c.Kind != r.Fault.Kind {
 		return
 	}
+	c.Count++
 	key := causeOf(r.Fault)
 	if group := c.groups[key]; group != nil {
 		group.Count++
+		if len(group.More)+1 < c.Examples {
+			group.More = append(group.More, r)
+		}
+		group.at(r.Fault)
 		return
 	}
 	if len(c.order) == mostCauses {
@@ -48,8 +75,24 @@ func (c *Causes) Add(r gpumux.Result) {
 	if c.groups == nil {
 		c.groups = map[string]*Cause{}
 	}
-	group := &Cause{Count: 1, Example: r}
+	group := &Cause{Kind: r.Fault.Kind, Count: 1, Example: r}
+	group.at(r.Fault)
 	c.groups[key], c.order = group, append(c.order, group)
+}
+
+// at counts a failure where it happened.
+func (c *Cause) at(f *gpumux.Fault) {
+	if f.Slot == "" {
+		return
+	}
+	pool, _, _ := strings.Cut(f.Slot, "/")
+	at := slices.IndexFunc(c.Places, func(p Place) bool { return p.Pool == pool && p.Device == f.Device && p.Host == f.Host })
+	switch {
+	case at >= 0:
+		c.Places[at].Count++
+	case len(c.Places) < mostPlaces:
+		c.Places = append(c.Places, Place{Pool: pool, Device: f.Device, Host: f.Host, Count: 1})
+	}
 }
 
 // Most are the causes, the most frequent first.
@@ -57,13 +100,24 @@ func (c *Causes) Most() []Cause {
 	sorted := make([]Cause, len(c.order))
 	for i, group := range c.order {
 		sorted[i] = *group
+		most := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
+		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), most)
 	}
 	slices.SortStableFunc(sorted, func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	return sorted
 }
 
+// IsFailure reports whether the item of a line of results failed, from the line's beginning: {"index":7,"fault":…
+func IsFailure(line []byte) bool {
+	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
+	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
+}
+
 // AddLine is Add of a line of a results file.
 func (c *Causes) AddLine(line []byte) error {
+	if !IsFailure(line) {
+		return nil
+	}
 	var result gpumux.Result
 	if err := json.Unmarshal(line, &result); err != nil {
 		return fmt.Errorf("read a result: %w", err)

@@ -29,6 +29,8 @@ type Detail struct {
 	Fault    *gpumux.Fault    `json:"fault,omitempty"`
 	// Pending are chunks that wait, run or are to be tried again, at most MaxPending of them.
 	Pending []Pending `json:"pending,omitempty"`
+	// Running are the items that run, as the workers of the pending chunks tell, the one that has run longest first.
+	Running []RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
 	Rungs []Rung `json:"rungs,omitempty"`
 }
@@ -96,12 +98,19 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
 		}
 	}
-	for p := range s.pending(ctx, h.run) {
-		if d.Pending = append(d.Pending, p); len(d.Pending) == MaxPending {
+	d.Pending = s.firstPending(ctx, h.run)
+	d.Running = s.runningItems(ctx, d.ID, d.Pending)
+	return nil
+}
+
+// firstPending are at most MaxPending of them.
+func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
+	for p := range s.pending(ctx, r) {
+		if first = append(first, p); len(first) == MaxPending {
 			break
 		}
 	}
-	return nil
+	return first
 }
 
 // pending yields what a run has in flight, and its segments after that.

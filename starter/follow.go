@@ -80,6 +80,29 @@ func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string) 
 	})
 }
 
+// FollowIn is StoredIn that goes on as long as more says that further results may come. An empty line says that nothing more is there at the
+// moment.
+func (s *Starter) FollowIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
+	return s.linesOf(func(give func([]byte) error) error {
+		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
+		for goesOn := true; goesOn && err == nil; {
+			goesOn = more() // asked before reading, so that the last look sees everything
+			if err = eachLine(ctx, tail, give); err == nil {
+				err = give(nil)
+			}
+			if err != nil || !goesOn {
+				break
+			}
+			select {
+			case <-time.After(soonestLook):
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		}
+		return err
+	})
+}
+
 // linesOf yields the lines that a walk gives, and the error that it ends with.
 func (s *Starter) linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -226,7 +249,7 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 			return err
 		}
 		if f.tail != nil && f.tail.Count() > 0 {
-			index, err := indexOf(line)
+			index, err := IndexOf(line)
 			if err != nil {
 				return err
 			}
@@ -241,8 +264,8 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 	return nil
 }
 
-// indexOf reads the index from the beginning of a line: {"index":7,…
-func indexOf(line []byte) (int64, error) {
+// IndexOf reads the index of a result from the beginning of its line: {"index":7,…
+func IndexOf(line []byte) (int64, error) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
 	digits, _, more := bytes.Cut(rest, []byte{','})
 	index, err := strconv.ParseInt(string(digits), 10, 64)

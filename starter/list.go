@@ -41,6 +41,8 @@ type Listed struct {
 	Failed    int64 `json:"failed"`
 	// Paused is a running map that hands out nothing, as far as it could be asked.
 	Paused bool `json:"paused,omitempty"`
+	// Recent are the newest failures of a running map that could be asked, at most five.
+	Recent []gpumux.Result `json:"recent,omitempty"`
 }
 
 // List returns maps, the newest first, one entry per ID.
@@ -132,7 +134,7 @@ func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
 			}
 		} else if l.Status == Running && canAsk {
 			if p, err := h.Progress(ctx); err == nil {
-				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused
+				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
 			}
 		}
 	})

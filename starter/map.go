@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -53,9 +54,13 @@ func (m *Map) identify() (id, fingerprint string) {
 	what := struct {
 		Task, Scope, Items, Source string
 		Range                      *gpumux.Range
-	}{in.Task, m.Scope, "", in.Source, in.Range}
+		Arg                        string `json:",omitempty"`
+	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg)}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
+		if m.Spooled.Values {
+			what.Source = gpumux.ValuesOf("")
+		}
 	} else if in.Items != nil {
 		lines := sha256.New()
 		for _, item := range in.Items {
@@ -65,7 +70,8 @@ func (m *Map) identify() (id, fingerprint string) {
 		what.Items = hex.EncodeToString(lines.Sum(nil))
 	}
 	fingerprint = digest(what)
-	// Patience, window, chunk, priority and fairness only say where and how soon, so they are no part of the name.
+	// Patience, window, chunk, priority and fairness only say where and how soon, backoff and maxFailures whether the map goes on, so they
+	// are no part of the name.
 	options := struct {
 		Fingerprint string
 		Ladder      []string
@@ -74,7 +80,10 @@ func (m *Map) identify() (id, fingerprint string) {
 		Attempts    int
 		FailFast    bool
 		Reduce      string `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast, in.Reduce}
+		Key         string `json:",omitempty"`
+		WithItem    bool   `json:",omitempty"`
+		Cache       bool   `json:",omitempty"`
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem, in.Cache}
 	id = clean(in.Task) + "-" + digest(options)[:12]
 	if m.Edition != "" {
 		id += "-" + m.Edition
@@ -124,6 +133,33 @@ func (m *Map) Fingerprint() string {
 	return fingerprint
 }
 
+// validate returns an error for any mistake in the map's input.
+func (m *Map) validate() error {
+	given := m.Input
+	if m.Spooled != nil {
+		if m.Input.Len() != 0 || m.Input.Items != nil {
+			return errors.New("start map: give either Spooled or Input's items, source or range")
+		}
+		if err := m.CheckKey(); err != nil {
+			return &gpumux.InputError{Problems: []gpumux.Problem{{Field: "key", Message: err.Error()}}}
+		}
+		given.Range, given.Key = &gpumux.Range{}, "" // stands for the items, which are known to be good
+	}
+	return given.Validate()
+}
+
+// CheckKey returns why the key cannot be a field of the items, as far as that is known here.
+func (m *Map) CheckKey() error {
+	if m.Input.Key == "" || m.Spooled == nil || m.Spooled.Items == 0 {
+		return nil
+	}
+	first, err := m.Spooled.First()
+	if err != nil {
+		return err
+	}
+	return gpumux.CheckField(first, m.Input.Key)
+}
+
 // length is the number of items, or -1 when only the workers can tell.
 func (m *Map) length() int64 {
 	if m.Spooled != nil {
@@ -132,9 +168,10 @@ func (m *Map) length() int64 {
 	return m.Input.Len()
 }
 
-// large reports whether the items are too many to travel inside the workflow's input.
+// large reports whether the items cannot travel inside the workflow's input: for their number, as values of a results file, or because
+// they are to be found again.
 func (m *Map) large() bool {
-	return m.Spooled != nil && (m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
+	return m.Spooled != nil && (m.Spooled.Values || m.Input.Cache || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
 // manyResults reports whether the results will not fit a summary, so that the workers' store takes them in any case.
@@ -149,19 +186,21 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 		st, noStore = s.store(ctx)
 	}
 	if noStore != nil && m.large() {
-		return "", fmt.Errorf("%d items (%s) are more than travel inline, so they need the workers' store: %w",
+		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
 			m.Spooled.Items, gpumux.Size(m.Spooled.Bytes), noStore)
 	}
 	switch {
 	case m.Spooled == nil:
 	case m.Spooled.Items == 0:
-		m.Input.Range = &gpumux.Range{}
+		m.Input.Range, m.Input.Key = &gpumux.Range{}, "" // no result lacks it
 	case m.large():
 		src, err := st.PutSource(ctx, m.Spooled)
 		if err != nil {
 			return "", fmt.Errorf("put the items into store %s: %w", st.URL(), err)
 		}
-		m.Input.Source = src.URL
+		if m.Input.Source = src.URL; m.Spooled.Values {
+			m.Input.Source = gpumux.ValuesOf(src.URL)
+		}
 	default:
 		items, err := m.Spooled.All()
 		if err != nil {
@@ -204,10 +243,15 @@ func detailLines(in gpumux.MapInput, note memo) string {
 	if in.Attempts > 1 {
 		line("attempts per item", strconv.Itoa(in.Attempts))
 	}
+	if in.Backoff > 0 {
+		line("pause before another attempt", in.Backoff.String())
+	}
 	if in.FailFast {
 		b.WriteString("- stops at the first failed item\n")
 	}
+	line("stops when more have failed than", string(in.MaxFailures))
 	line("reduce", gpumux.Plain(in.Reduce))
+	line("key", gpumux.Plain(in.Key))
 	if note.Output != "" {
 		line("results", gpumux.Plain(note.Output)+" in "+gpumux.Plain(note.Store))
 	}

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -50,8 +52,16 @@ func (s *Starter) resultsOf(
 			yield(gpumux.Result{}, err)
 			return
 		}
-		read(st, ctx, key)(yield)
+		read(st, ctx, key)(func(r gpumux.Result, err error) bool { return yield(r, deleted(err)) })
 	}
+}
+
+// deleted is the error of reading results, which says what to do when they are gone.
+func deleted(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
+	}
+	return err
 }
 
 // Lines yields the results as lines of JSON, as the results file has them and without decoding more than arrays. A line is valid until the
@@ -81,7 +91,7 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 		}
 		file, err := st.Read(ctx, key, 0, -1)
 		if err != nil {
-			yield(nil, fmt.Errorf("read the results: %w", err))
+			yield(nil, fmt.Errorf("read the results: %w", deleted(err)))
 			return
 		}
 		defer file.Close()
@@ -106,6 +116,36 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			line = line[:0]
 		}
 	}
+}
+
+// ValuesOf is the source whose items are the values of a completed map. A map that did not complete is an error.
+func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
+	h, err := s.Open(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if h.Running() {
+		return "", &StillRunning{ID: id}
+	}
+	summary, err := h.Wait(ctx)
+	if err == nil && summary.Output == "" {
+		err = fmt.Errorf("map %s has its results in its own history; write them with `gpumux results %[1]s --values --out FILE`, and "+
+			"map over the file", id)
+	}
+	return gpumux.ValuesOf(summary.Output), err
+}
+
+// File opens a file that an item keeps, of the map with a results file.
+func (s *Starter) File(ctx context.Context, output string, index int64, name string) (io.ReadCloser, error) {
+	st, key, err := s.resultsFile(ctx, output)
+	if err != nil {
+		return nil, err
+	}
+	file, err := st.OpenFile(ctx, contract.PartsOf(key), index, name)
+	if err != nil {
+		return nil, fmt.Errorf("fetch the file %s of item %d: %w", name, index, err)
+	}
+	return file, nil
 }
 
 // resultsFile is where a results file lies.

@@ -109,6 +109,8 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	}
 	in := m.Input
 	in.Items, in.Source, in.Range = given.Items, given.Source, given.Range
+	in.Key, in.WithItem = given.Key, given.WithItem // as the results have that stay
+	in.Cache = in.Cache && in.Items == nil
 	return s.again(ctx, last, in)
 }
 
@@ -194,6 +196,9 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		}
 		if result.Fault != nil {
 			continue
+		}
+		if err := st.CopyFiles(ctx, contract.PartsOf(summary.Output), result, folder, result.Index); err != nil {
+			return "", fmt.Errorf("keep the files of map %s: %w", h.ID, err)
 		}
 		batch = append(batch, result)
 		if size += result.Weight(); len(batch) == keptItems || size >= keptBytes {

@@ -70,14 +70,7 @@ const (
 // Start starts a map, or finds the one under its ID, by the rules of the package documentation. Mistakes in the input are a
 // *gpumux.InputError and cost nothing. It returns as soon as the server has the map.
 func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
-	given := m.Input
-	if m.Spooled != nil {
-		if m.Input.Len() != 0 || m.Input.Items != nil {
-			return nil, errors.New("start map: give either Spooled or Input's items, source or range")
-		}
-		given.Range = &gpumux.Range{} // stands for the items, which are known to be good
-	}
-	if err := given.Validate(); err != nil {
+	if err := m.validate(); err != nil {
 		return nil, err
 	}
 	id, fingerprint := m.identify()
@@ -199,15 +192,19 @@ const longestKeyword = 255
 func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptions, in gpumux.MapInput) (client.WorkflowRun, error) {
 	if s.searchable(ctx) {
 		with := options
-		with.TypedSearchAttributes = temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword(gpumux.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
-			temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed).ValueSet(0))
+		with.TypedSearchAttributes = searchAttributes(in)
 		started, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
 		if !errors.As(err, new(*serviceerror.InvalidArgument)) {
 			return started, err
 		}
 	}
 	return s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
+}
+
+func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(
+		temporal.NewSearchAttributeKeyKeyword(gpumux.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+		temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed).ValueSet(0))
 }
 
 // searchable reports whether the namespace has both attributes; the server is asked once.

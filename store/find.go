@@ -17,8 +17,29 @@ const mostRuns = 1000
 // mostRounds is how often a scan begins anew at most because a part was damaged or gone.
 const mostRounds = 100
 
-// Find claims a folder for its owner and says which items have no result there. It sets damaged parts aside and names them.
-func (s *Store) Find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
+// Find claims a folder for its owner and says which items have no result there, and none in the cache, from which results come into the
+// folder. It sets damaged parts aside and names them.
+func (s *Store) Find(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
+	found, err := s.find(ctx, in)
+	if err != nil || in.Cache == nil || found.Rest.Len() == 0 {
+		return found, err
+	}
+	folder, err := s.Key(in.Parts)
+	if err != nil {
+		return found, err
+	}
+	cached, skipped, err := s.recall(ctx, folder, *in.Cache, found.Rest)
+	if err != nil {
+		return found, fmt.Errorf("take results from the cache: %w", err)
+	}
+	if cached > 0 {
+		found, err = s.find(ctx, in)
+	}
+	found.Cached, found.Skipped = cached, skipped
+	return found, err
+}
+
+func (s *Store) find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
 	folder, err := s.Key(in.Parts)
 	if err != nil {
 		return found, err

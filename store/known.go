@@ -12,12 +12,14 @@ import (
 
 // Source is IndexSource, except that a source which PutSource put here is known by its index and not read again.
 func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
-	key, err := s.Key(name)
+	file, values := gpumux.CutValues(name)
+	key, err := s.Key(file)
 	base, put := strings.CutPrefix(key, "sources/")
 	if err != nil || !put || !strings.HasSuffix(base, ".jsonl") {
 		return s.IndexSource(ctx, name, indexKey)
 	}
-	src := gpumux.Source{URL: s.Locate(key), Index: strings.TrimSuffix(key, ".jsonl") + ".index", Hash: strings.TrimSuffix(base, ".jsonl")}
+	src := gpumux.Source{URL: s.Locate(key), Index: strings.TrimSuffix(key, ".jsonl") + ".index", Hash: strings.TrimSuffix(base, ".jsonl"),
+		Values: values}
 	whole, err := s.open(ctx, src.Index, 0, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.IndexSource(ctx, name, indexKey)

@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/arrays"
 )
 
-// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or fault, then output. So
-// index and outcome are read from its beginning, and values pass through as they are. Arrays is Result.Arrays in base64.
+// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or fault, then output, files,
+// key and item. So index and outcome are read from its beginning, and values pass through as they are. Arrays is Result.Arrays in base64.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
@@ -23,6 +23,9 @@ const (
 	faultField  = `,"fault":`
 	kindField   = `,"fault":{"kind":"`
 	outputField = `,"output":`
+	filesField  = `,"files":`
+	keyField    = `,"key":`
+	itemField   = `,"item":`
 )
 
 // wholeValue is the size from which a value is not copied into its line.
@@ -103,6 +106,16 @@ func appendValue(to, value []byte) []byte {
 func appendEnd(to []byte, r gpumux.Result) []byte {
 	if r.Output != "" {
 		to = appendString(append(to, outputField...), r.Output)
+	}
+	if r.Files != nil {
+		names, _ := encode(r.Files) // names always encode
+		to = append(append(to, filesField...), names...)
+	}
+	if r.Key != nil {
+		to = appendValue(append(to, keyField...), r.Key)
+	}
+	if r.Item != nil {
+		to = appendValue(append(to, itemField...), r.Item)
 	}
 	return append(to, "}\n"...)
 }

@@ -234,6 +234,8 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	switch format {
 	case Lines:
 		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
+	case Values:
+		return valueLines{&jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
 	case CSV, TSV:
 		from, err = newCSVRows(text, name, format, delimiter)
 		return from, packed, err

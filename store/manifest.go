@@ -56,7 +56,17 @@ func describe(o contract.Owner) string {
 	if o.Edition != "" {
 		text += " (edition " + o.Edition + ")"
 	}
-	return fmt.Sprintf("%s over %d items of %s", text, o.Items, o.Input)
+	text = fmt.Sprintf("%s over %d items of %s", text, o.Items, o.Input)
+	if o.Arg != "" {
+		text += " with the argument " + o.Arg
+	}
+	if o.Key != "" {
+		text += fmt.Sprintf(" with the key %q", o.Key)
+	}
+	if o.WithItem {
+		text += " with the items"
+	}
+	return text
 }
 
 // Holds returns an *OwnerError if a claim was made in another store.

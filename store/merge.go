@@ -13,7 +13,7 @@ import (
 // Merge writes the results of all parts of a folder into one file in order of index and counts them. Parts may overlap and
 // fill each other's holes. If an item has several results, that of the part which begins first counts. If an index from 0 to
 // Items-1 has none, nothing is written, and Merged says what is missing. Damaged parts are set aside. The output appears whole or
-// not at all. With Index the file's index is written too, so that Items reads any stretch of it.
+// not at all. With Index the file's index is written too, so that Items reads any stretch of it. With Cache later maps find the results.
 func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	merged, err := s.merge(ctx, in)
 	if err != nil {
@@ -45,6 +45,9 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contr
 	}, func(err error) { damage = append(damage, err.Error()) })
 	if err == nil && merged.Missing != "" && len(damage) > 0 {
 		merged.Missing += "; " + damage[0]
+	}
+	if err == nil && merged.Missing == "" && in.Cache != nil {
+		err = s.remember(ctx, *in.Cache, in.Items, output)
 	}
 	return merged, err
 }

@@ -53,12 +53,13 @@ func TestPart_Lines(t *testing.T) {
 			{Index: 1200, Value: json.RawMessage("{\n \"index\": 7,\r\n\"fault\": \"<é>\"}"), Output: "a\n\"b\" <c>\xff"},
 			fault(1201, gpumux.DeviceOOM),
 		}
+		results[1].Key, results[2].Key, results[2].Item = json.RawMessage("[1,\n2]"), json.RawMessage("null"), json.RawMessage(`{"a":1}`)
 		name := writePart(t, s, "maps/m.parts", results...)
 		key := "maps/m.parts/" + name.String()
 		require.EqualValues(t, 1203, results[0].Index, "the caller's slice stays as it was")
 		text := get(t, s, key)
-		lines := `{"index":1200,"value":{  "index": 7,  "fault": "<é>"},"output":"a\n\"b\" <c>\ufffd"}` + "\n" +
-			`{"index":1201,"fault":{"kind":"device_oom","message":"a <b> & c"}}` + "\n" +
+		lines := `{"index":1200,"value":{  "index": 7,  "fault": "<é>"},"output":"a\n\"b\" <c>\ufffd","key":[1, 2]}` + "\n" +
+			`{"index":1201,"fault":{"kind":"device_oom","message":"a <b> & c"},"key":null,"item":{"a":1}}` + "\n" +
 			`{"index":1203,"value":null}` + "\n"
 		require.Equal(t, lines, text[headBytes:])
 		var h partHead

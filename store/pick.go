@@ -12,7 +12,7 @@ import (
 // One request reads neighbouring runs of items if at most so many bytes of other items lie between them.
 const bridgeBytes = 256 << 10
 
-// Pick calls f with the items of the runs, in order, which f may keep, until f returns false.
+// Pick calls f with the items of the runs, in order and as Unwrap takes them, which f may keep, until f returns false.
 func (s *Store) Pick(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(index int64, item json.RawMessage) bool) error {
 	stretches := groupNear(src, runs)
 	if len(stretches) == 1 || s.home.dir != "" {

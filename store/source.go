@@ -82,9 +82,14 @@ const (
 
 // IndexSource checks every item of a file in the store and writes its index. The file is .jsonl, .ndjson, .csv or .tsv, plain or
 // with .gz or .zst behind it. IndexSource writes the items of CSV and compressed files as JSON lines beside the index, and returns
-// them as the Source; else the Source is the file itself. Mistakes in the file are a *SourceError.
+// them as the Source; else the Source is the file itself. Of a results file, as gpumux.ValuesOf names it, the values are the items.
+// Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+	name, values := gpumux.CutValues(name)
 	format, err := FormatOf(name)
+	if values {
+		format, err = Values, nil
+	}
 	if err != nil {
 		return gpumux.Source{}, err
 	}
@@ -108,9 +113,9 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	defer indexFile.Abort()
 	marks := newIndexWriter(indexFile)
 
-	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size()}
+	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
 	modified := int64(0)
-	if format != JSONLines || packed {
+	if format != JSONLines && format != Values || packed {
 		growth := int64(csvGrowth)
 		if packed {
 			growth *= packedGrowth
@@ -171,7 +176,7 @@ func markItems(from itemReader, marks *indexWriter) (count int64, err error) {
 	}
 }
 
-// Items streams the items start up to but not including end. Each is the caller's to keep. After an error nothing follows.
+// Items streams the items start up to but not including end, as Unwrap takes them. Each is the caller's to keep. After an error nothing follows.
 func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
@@ -209,6 +214,10 @@ func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int6
 	}
 	buffer := int(min(to-from, 256<<10))
 	lines := &jsonLines{lineReader: lineReader{r: bufio.NewReaderSize(o, buffer)}, name: src.URL, offset: from}
+	next := lines.next
+	if src.Values {
+		next = valueLines{lines}.next
+	}
 	for at := first; at < end; at++ {
 		if n := at - first; n%x.stride == 0 {
 			lines.left = marks[n/x.stride+1] - marks[n/x.stride]
@@ -216,7 +225,7 @@ func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int6
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		item, _, err := lines.next()
+		item, _, err := next()
 		if err == io.EOF {
 			return indexDamaged(src, "item %d is not where it says", at)
 		}

@@ -13,6 +13,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/gpumux/gpumux"
 )
 
 // Format is how a file holds items.
@@ -27,6 +29,8 @@ const (
 	TSV
 	// Lines is text. Every line is an item, a string.
 	Lines
+	// Values is a results file. Every value is an item.
+	Values
 )
 
 // FormatOf is the format that a file's name stands for. The name may have .gz or .zst behind it.
@@ -63,7 +67,9 @@ type Spooled struct {
 	// Items is the number of items, Bytes the size of their lines together.
 	Items, Bytes int64
 	// Hash is the SHA-256 of the lines in hexadecimal, the same for the same items in the same order.
-	Hash         string
+	Hash string
+	// Values says that the lines are those of a results file; see gpumux.Source.
+	Values       bool
 	lines, index string
 }
 
@@ -87,7 +93,7 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 		return nil, err
 	}
 	name := from.names()
-	s := &Spooled{}
+	s := &Spooled{Values: inputs[0].Format == Values}
 	defer func() {
 		if err != nil {
 			s.Remove()
@@ -165,6 +171,21 @@ func (s *Spooled) All() ([]json.RawMessage, error) {
 		all = append(all, item[:len(item):len(item)])
 	}
 	return all, nil
+}
+
+// First returns the first item, of which there must be one.
+func (s *Spooled) First() (json.RawMessage, error) {
+	file, err := os.Open(s.lines)
+	if err != nil {
+		return nil, fmt.Errorf("read the copied input: %w", err)
+	}
+	defer file.Close()
+	line, err := bufio.NewReader(file).ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("read the copied input: %w", err)
+	}
+	first, _, err := Unwrap(gpumux.Source{URL: s.lines, Values: s.Values}, line[:len(line)-1])
+	return first, err
 }
 
 // Remove deletes the temporary files. It may be called again.

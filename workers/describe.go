@@ -1,7 +1,10 @@
 package workers
 
 import (
+	"time"
+
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/pool"
 )
 
@@ -32,12 +35,40 @@ func (w *Worker) Describe() gpumux.Describe {
 	return d
 }
 
+// printed is what an item of a map prints in a slot of this worker, from where the caller has read to.
+func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
+	for _, each := range w.pools {
+		each.Each(func(h *pool.Handle, holder string) {
+			r, pid := h.Stats().Running, h.PID()
+			if holder != in.Map || r == nil || r.Index != in.Item || r.Out == nil {
+				return
+			}
+			if pid != in.PID {
+				in.From = 0
+			}
+			text, next := r.Out.Since(in.From)
+			// What was read meanwhile is in the result.
+			if now := h.Stats().Running; now != nil && now.Index == r.Index && now.Began.Equal(r.Began) && now.Out == r.Out {
+				out = contract.Output{Text: text, PID: pid, Next: next}
+			}
+		})
+	}
+	return out
+}
+
 // seats are a pool's slots now.
 func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
 	p.Each(func(h *pool.Handle, holder string) {
 		stats := h.Stats()
-		all = append(all, gpumux.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
-			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()})
+		info := gpumux.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
+			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()}
+		if r := stats.Running; r != nil {
+			info.For, info.Progress = gpumux.Duration(max(time.Millisecond, time.Since(r.Began).Round(time.Millisecond))), r.Progress
+			if r.Index >= 0 {
+				info.Item = &r.Index
+			}
+		}
+		all = append(all, info)
 	})
 	return all
 }

@@ -56,7 +56,7 @@ func (s *seat) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
 func (s *seat) Run(ctx context.Context, call activities.Call) error {
-	task, err := s.task(call.Task)
+	task, err := s.task(call.Task, nil)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *seat) Lost() *gpumux.Fault {
 
 // Scratch implements activities.Seat.
 func (s *seat) Scratch(name string) (*os.File, error) {
-	task, err := s.task(name)
+	task, err := s.task(name, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (w *Worker) ownQueue() queue {
 	o.MaxConcurrentActivityExecutionSize = lightPolls
 	return queue{name, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Light{Describe: w.Describe}).RegisterDescribe(r)
+		(&activities.Light{Describe: w.Describe, Printed: w.printed}).RegisterDescribe(r)
 	}}
 }
 

@@ -3,7 +3,10 @@ package workers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"os"
 
 	"go.uber.org/zap"
 
@@ -50,7 +53,7 @@ type runner struct {
 // Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
 // process died or no device is left, and ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call activities.Call) error {
-	task, err := r.task(call.Task)
+	task, err := r.task(call.Task, call.Arg)
 	if err != nil {
 		return err
 	}
@@ -71,11 +74,19 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task, with the user that it runs as here.
-func (r *runner) task(name string) (launch.Task, error) {
+// task finds a task, with the user that it runs as here and what its processes have as an argument.
+func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	task, err := r.tasks.Find(name)
 	if err == nil && task.User == nil {
 		task.User = r.user
+	}
+	if err == nil && arg != nil {
+		// As a part of the environment it tells processes apart that have another one.
+		task.Env = maps.Clone(task.Env)
+		if task.Env == nil {
+			task.Env = map[string]string{}
+		}
+		task.Env["GPUMUX_ARG"] = string(arg)
 	}
 	return task, err
 }
@@ -105,7 +116,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	if err := r.contact.Check(held); err != nil {
 		return err
 	}
-	in := r.slotCall(call, task, h, stint)
+	in := r.slotCall(ctx, call, task, h, stint)
 	in.Held = func() error { return r.contact.Check(held) }
 	if call.Whole {
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
@@ -134,7 +145,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 }
 
 // slotCall is the call for the slot, with the budget of its process.
-func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
+func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
 	took := r.metrics.Items(r.pool.Name)
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
@@ -153,6 +164,9 @@ func (r *runner) slotCall(call activities.Call, task launch.Task, h *pool.Handle
 			stint.Done(d.Peak)
 			call.Done(d.Result)
 		},
+	}
+	if call.Keep != nil {
+		in.Keep = func(index int64, name string, file *os.File) error { return call.Keep(ctx, index, name, file) }
 	}
 	if allowance := r.allowance(h.Model, task.Name); call.Whole || h.Model != gpu.CPU && allowance > 0 {
 		in.Env, in.Room = h.Limits(allowance, call.Whole)

@@ -45,6 +45,8 @@ type engine struct {
 	todo   []contract.Piece
 	sizer  sizer
 	counts counts
+	// most is with how many failures the map goes on; below 0: any number.
+	most   int64
 	busy   time.Duration
 	peaks  gpumux.Peaks
 	chunks int64
@@ -85,7 +87,8 @@ func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: newSizer(in)}
+	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: newSizer(in), most: -1}
+	e.allowFailures()
 	for _, name := range in.Rungs() {
 		queue, _ := gpumux.RungQueue(name)
 		e.rungs = append(e.rungs, &rung{queue: queue})
@@ -97,21 +100,21 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	return e
 }
 
-// run returns when every item has a result, when the map failed, when it was cancelled, or when it was drained; in each case
-// no chunk is in flight any more.
+// run returns when every item has a result, when the map failed, when more items failed than may, when it was cancelled, or when it was
+// drained; in each case no chunk is in flight any more.
 func (e *engine) run(ctx workflow.Context) error {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	for ctx.Err() == nil && e.fault == nil {
+	for ctx.Err() == nil && e.fault == nil && !e.failedEnough() {
 		draining := e.drain != nil && e.drain()
-		for !e.paused && !draining && len(e.todo) > 0 && e.inFlight < e.sizer.window() {
-			piece, likely := e.nextChunk()
+		for !e.paused && !draining && e.due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.window() {
+			piece, likely := e.nextChunk(workflow.Now(ctx))
 			e.dispatch(work, piece, likely)
 		}
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
 			return nil
 		}
-		if e.idle(ctx) != nil {
+		if e.idle(ctx, draining) != nil {
 			break
 		}
 	}
@@ -127,9 +130,14 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// idle waits for a change. While no worker is known and there is work, it widens the window if no change comes.
-func (e *engine) idle(ctx workflow.Context) error {
+// idle waits for a change, or until items that raised may be tried again. While no worker is known and there is work, it widens the window
+// if no change comes.
+func (e *engine) idle(ctx workflow.Context, draining bool) error {
 	e.changed = false
+	if pause := e.due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
+		_, err := workflow.AwaitWithTimeout(ctx, pause, func() bool { return e.changed })
+		return err
+	}
 	wait := e.sizer.wait()
 	if wait == 0 || e.paused || len(e.todo) == 0 {
 		return workflow.Await(ctx, func() bool { return e.changed })
@@ -149,12 +157,12 @@ func (e *engine) left() (items int64) {
 	return items
 }
 
-// nextChunk cuts the next chunk off the pieces: higher rungs first, because they are the stragglers. likely is the expected time of
-// an item; 0: nobody knows.
-func (e *engine) nextChunk() (piece contract.Piece, likely time.Duration) {
-	at := 0
+// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because they are the stragglers. likely is the expected
+// time of an item; 0: nobody knows.
+func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Duration) {
+	at := -1
 	for i, piece := range e.todo {
-		if piece.Rung > e.todo[at].Rung {
+		if !piece.Due.After(now) && (at < 0 || piece.Rung > e.todo[at].Rung) {
 			at = i
 		}
 	}
@@ -198,6 +206,15 @@ func describeWork(w contract.Work) string {
 	}
 }
 
+// summaryOf says of a chunk what it is, for people.
+func (e *engine) summaryOf(piece contract.Piece, at int) string {
+	summary := e.in.Task + " " + describeWork(piece.Work) + " on " + e.in.Rungs()[at]
+	if piece.Tries > 0 {
+		summary += fmt.Sprintf(", try %d", piece.Tries+1)
+	}
+	return summary
+}
+
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
 	at, within, done := e.hand(ctx, piece.Rung)
 	options := workflow.ActivityOptions{
@@ -205,7 +222,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    contract.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             gpumux.Plain(e.in.Task + " " + describeWork(piece.Work) + " on " + e.in.Rungs()[at]),
+		Summary:             gpumux.Plain(e.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -214,7 +231,8 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		FailFast: e.in.FailFast, Work: piece.Work, Source: e.source, Range: e.in.Range,
+		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
@@ -264,7 +282,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	e.sizer.learn(result)
 	items := piece.Len()
 	if result.Covered < items {
-		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung}
+		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
 		if piece.Pace > 0 || usual > 0 && result.Pace > patience*usual {
 			rest.Pace = result.Pace
 		}
@@ -273,7 +291,10 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 		e.easePace(result.Busy / gpumux.Duration(result.Ran))
 	}
 	if len(result.Escalate) > 0 && at+1 < len(e.rungs) {
-		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1})
+		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1, Tries: piece.Tries})
+	}
+	if len(result.Again) > 0 {
+		e.again(ctx, piece, result.Again)
 	}
 	e.recent = append(e.recent, result.Recent...)
 	e.recent = e.recent[max(0, len(e.recent)-mostRecent):]
@@ -317,6 +338,8 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 // join adds a piece to one of the same rung. Slow pieces stay apart where they are apart, since their paces differ.
 func join(to *contract.Piece, piece contract.Piece) bool {
 	switch {
+	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):
+		return false
 	case to.List != nil || piece.List != nil:
 		if to.List == nil || piece.List == nil || *to.List != *piece.List || to.Start != piece.End && to.End != piece.Start {
 			return false

@@ -74,7 +74,7 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 	if r.Covered < 0 || r.Covered > items {
 		return wrong("it covers %d", r.Covered)
 	}
-	if r.Covered == 0 && !(e.in.FailFast && r.Failed > 0) {
+	if r.Covered == 0 && !((e.in.FailFast || e.most >= 0) && r.Failed > 0) {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
 	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
@@ -83,6 +83,9 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 	}
 	if len(r.Escalate) > 0 && at+1 >= len(e.rungs) || r.Escalate.Len() > items {
 		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
+	}
+	if len(r.Again) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) || r.Again.Len() > items {
+		return wrong("it hands back %d items to be tried again", r.Again.Len())
 	}
 	if piece.List != nil {
 		return nil // only the store knows which items those are
@@ -94,12 +97,14 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 		}
 		told[result.Index] = true
 	}
-	for _, run := range r.Escalate {
-		for index := run.Start; index < run.End; index++ {
-			if !piece.Runs.Has(index) || told[index] {
-				return wrong("it sends item %d to a larger slot", index)
+	for to, runs := range []gpumux.Runs{r.Escalate, r.Again} {
+		for _, run := range runs {
+			for index := run.Start; index < run.End; index++ {
+				if !piece.Runs.Has(index) || told[index] {
+					return wrong("it sends item %d to %s", index, [...]string{"a larger slot", "another try"}[to])
+				}
+				told[index] = true
 			}
-			told[index] = true
 		}
 	}
 	if e.onResults == nil || e.parts != "" {

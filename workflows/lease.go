@@ -124,6 +124,9 @@ func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
 // IsReady reports whether Get returns at once.
 func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
 
+// Done is for a workflow.Selector; it is ready when the call is. Its value is the call's only through Get.
+func (f Future[Out]) Done() workflow.Future { return f.raw }
+
 // Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the item becomes its value there.
 func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
 	return CallAsync[Out](ctx, s, task, item).Get(ctx)

@@ -158,6 +158,25 @@ func TestLease_CallsOfARebuildComeFirst(t *testing.T) {
 	require.Equal(t, []string{"step", "load0", "load1", "load2", "step"}, d.calls)
 }
 
+// A selector tells which of several calls is done.
+func TestLease_CallsInASelector(t *testing.T) {
+	d := &desk{}
+	var done []string
+	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
+		return workflows.WithSlot(ctx, workflows.LeaseOptions{}, func(ctx workflow.Context, s *workflows.Slot) error {
+			selector := workflow.NewSelector(ctx)
+			for _, task := range []string{"first", "second"} {
+				each := workflows.CallAsync[int](ctx, s, task, 0)
+				selector.AddFuture(each.Done(), func(workflow.Future) { done = append(done, task) })
+			}
+			selector.Select(ctx)
+			selector.Select(ctx)
+			return nil
+		})
+	}))
+	require.Equal(t, []string{"first", "second"}, done)
+}
+
 // A slot that a call has found again is the lease's, also when the context of that call ends.
 func TestLease_OutlivesTheContextOfACall(t *testing.T) {
 	d := &desk{answer: times(1, "step", lostFault(gpumux.DeviceLost, true))}

@@ -18,6 +18,8 @@ type Options struct {
 	Patience time.Duration
 	// Mode is persistent or fresh. Default: the task's own.
 	Mode gpumux.Mode
+	// Arg is what all items share, such as a configuration: see gpumux.MapInput. Default: none.
+	Arg any
 	// Chunk is the number of items per activity, Window the number of activities in flight. Default: learnt.
 	Chunk  int
 	Window int
@@ -25,8 +27,12 @@ type Options struct {
 	Timeout time.Duration
 	// Attempts is how often an item that raises is tried. Default 1.
 	Attempts int
-	// FailFast makes the first failed item the error of the map.
-	FailFast bool
+	// Backoff is the pause before an item that raised is tried again; it doubles up to a minute. Default: none.
+	Backoff time.Duration
+	// FailFast makes the first failed item the error of the map. MaxFailures ends the map when more items than that have failed, such as
+	// "10" or "5%". Default: any number may.
+	FailFast    bool
+	MaxFailures gpumux.Tolerance
 	// Priority is 1 (first) to 5 (last); FairnessKey shares pools between keys.
 	Priority    int
 	FairnessKey string
@@ -43,7 +49,7 @@ type Result[Out any] struct {
 // workflow code and needs a gpumux worker on the pools, not in the caller's process.
 //
 // A failed item is a result with a Fault. The error is for what ends the whole map: an input that is not valid, a task that
-// no worker knows, cancellation, or a failed item with FailFast; FaultOf finds the fault behind it.
+// no worker knows, cancellation, or failed items with FailFast and MaxFailures; FaultOf finds the fault behind it.
 //
 // Items and results travel through the workflow's history, whose size Temporal limits: use Map up to about 10,000 items and
 // a few MB in all, an item or result of at most 1 MiB. For more, start gpumux.Map with a source, as MapSource does.
@@ -58,8 +64,16 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 	}
 	in := gpumux.MapInput{
 		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience), Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
-		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, FailFast: o.FailFast,
-		Priority: o.Priority, FairnessKey: o.FairnessKey,
+		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, Backoff: gpumux.Duration(o.Backoff), FailFast: o.FailFast,
+		MaxFailures: o.MaxFailures,
+		Priority:    o.Priority, FairnessKey: o.FairnessKey,
+	}
+	if o.Arg != nil {
+		arg, err := json.Marshal(o.Arg)
+		if err != nil {
+			return nil, invalid(fmt.Errorf("the arg for task %s is not JSON: %w", task, err))
+		}
+		in.Arg = arg
 	}
 	if err := in.Validate(); err != nil {
 		return nil, invalid(err)
@@ -76,6 +90,9 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 	}
 	if err := e.run(ctx); err != nil {
 		return nil, err
+	}
+	if e.failedEnough() {
+		return nil, e.tooManyFailures(e.counts.failed)
 	}
 	return results, nil
 }

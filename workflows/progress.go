@@ -17,7 +17,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
 		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
 		Chunks: m.engine.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.recent, Output: m.in.Output,
-		Peak: m.engine.peaks.Known(), Lost: m.lost, PassedOver: m.engine.passedOver(false),
+		Peak: m.engine.peaks.Known(), Waiting: m.engine.waiting(now), Lost: m.lost, PassedOver: m.engine.passedOver(false),
 	}
 	for _, id := range sortedKeys(m.segmentsOpen) {
 		r := m.segmentsOpen[id].last
@@ -67,6 +67,9 @@ func details(p gpumux.Progress, ladder []string) string {
 		gpumux.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	if p.Waiting > 0 {
+		b.WriteString(fmt.Sprintf("\n%d items raised and wait to be tried again\n", p.Waiting))
+	}
 	if p.Lost != "" {
 		b.WriteString("\nItems run again: " + p.Lost + "\n")
 	}

@@ -32,7 +32,7 @@ type reduction struct {
 // reducing is the input that all activities of the reduce share.
 func (r *reduction) reducing() contract.ReduceInput {
 	return contract.ReduceInput{
-		Map: r.engine.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts,
+		Map: r.engine.id, Reduce: r.in.Reduce, Edition: r.reduceEdition, Timeout: r.in.Timeout, Attempts: r.in.Attempts, Arg: r.in.Arg,
 		Folder: contract.ReduceOf(r.engine.parts),
 	}
 }

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -65,7 +66,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 		if len(m.engine.todo) > 0 {
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segmentCount, m.rounds
-			rest.ReduceEdition = m.reduceEdition
+			rest.ReduceEdition, rest.Cached = m.reduceEdition, m.cached
 			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, handoff{m.in, rest})
 		}
 		summary, done, err := m.finish(ctx)
@@ -86,6 +87,8 @@ type mapping struct {
 	asked bool
 	// reduceEdition is that of the code of a reduce that is a task.
 	reduceEdition string
+	// cached is how many results came from the cache.
+	cached int64
 	// rounds is how often the merge has found items missing, lost what it said of them.
 	rounds int
 	lost   string
@@ -127,14 +130,14 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts)}
+		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key}
 		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err
 		}
 		m.engine = m.withSource(source)
 	}
-	m.engine.inline = !m.asked && m.in.Source == "" && m.engine.total <= gpumux.InlineItems
+	m.engine.inline = !m.asked && m.in.Source == "" && !m.in.Cache && m.engine.total <= gpumux.InlineItems
 	m.engine.onResults = m.collected.collect(m.engine)
 	if err := m.findEdition(ctx); err != nil {
 		return err
@@ -150,20 +153,24 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 
 // findStored claims the folder of the map's parts and leaves as work only what is not stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
-	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner()}
+	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner(), Cache: m.cache()}
 	var found contract.Found
 	if err := workflow.ExecuteActivity(lightOptions(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err
 	}
 	m.engine.claim, m.engine.todo, m.engine.counts = found.Claim, nil, counts{}
 	m.engine.counts.add(found.Succeeded, found.Failed, found.Faults)
+	m.cached += found.Cached
+	if m.rounds == 0 {
+		m.engine.allowFailures()
+	}
 	m.engine.requeue(ctx, contract.Piece{Work: found.Rest})
 	return nil
 }
 
 // owner is whose results the parts are: all that decides what the values are.
 func (m *mapping) owner() contract.Owner {
-	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.engine.total}
+	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.engine.total, Key: m.in.Key, WithItem: m.in.WithItem}
 	switch {
 	case m.engine.source != nil:
 		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.engine.source.Hash)
@@ -176,7 +183,21 @@ func (m *mapping) owner() contract.Owner {
 		}
 		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
 	}
+	if m.in.Arg != nil {
+		sum := sha256.Sum256(m.in.Arg)
+		o.Arg = hex.EncodeToString(sum[:16])
+	}
 	return o
+}
+
+// cache is where the map's results may be found, or nil. Only a map without items has no edition.
+func (m *mapping) cache() *contract.Cache {
+	if !m.in.Cache || m.in.Edition == "" {
+		return nil
+	}
+	owner := m.owner()
+	owner.Input, owner.Items = "", 0
+	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
 func (m *mapping) withSource(source gpumux.Source) *engine {
@@ -194,7 +215,7 @@ const mostRounds = 3
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
-		Faults: m.engine.counts.faults, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
+		Faults: m.engine.counts.faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
 		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
 	var results *gpumux.Source
@@ -219,7 +240,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 	if err := m.collected.spill(ctx, m.engine); err != nil {
 		return nil, unwrapFault(err)
 	}
-	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
+	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
 	if m.in.Reduce != "" {
 		in.Index = contract.ResultsIndexOf(m.engine.parts)
 	}
@@ -244,7 +265,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.
 func (m *mapping) resume(c contract.Carry) {
 	e := resumeEngine(m.engine.id, m.in, c)
 	e.parts, e.onChange = m.engine.parts, m.engine.onChange
-	m.engine, m.segmentCount, m.rounds, m.reduceEdition = e, c.Segments, c.Rounds, c.ReduceEdition
+	m.engine, m.segmentCount, m.rounds, m.reduceEdition, m.cached = e, c.Segments, c.Rounds, c.ReduceEdition, c.Cached
 }
 
 // carry is the state of the engine for another workflow.
@@ -253,7 +274,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
 		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
 		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
-		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(),
+		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.failed),
 	}
 }
 
@@ -268,6 +289,9 @@ func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	}
 	e.resumePassed(c.Passed)
 	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
+	if e.most = -1; c.MayFail != nil {
+		e.most = c.Failed + *c.MayFail
+	}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)
 	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window

@@ -80,6 +80,10 @@ func (m *mapping) work(ctx workflow.Context, resumed bool) error {
 	}
 	workflow.Go(work, m.listen)
 	for ctx.Err() == nil && failed == nil {
+		if m.failedEnough() {
+			failed = m.engine.tooManyFailures(m.failed())
+			break
+		}
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
 		spread := resumed || m.engine.drain()
@@ -113,7 +117,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 	m.segmentCount++
 	id := fmt.Sprintf("%s/segment-%d", m.engine.id, m.segmentCount)
 	carry := m.engine.carry()
-	carry.Todo, carry.Started = pieces, m.started
+	carry.Todo, carry.Started, carry.MayFail = pieces, m.started, m.engine.mayFail(m.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
 	if abreast > leastAbreast {
 		carry.Abreast = abreast
@@ -202,6 +206,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 		channel.Receive(ctx, &s)
 		if r, ok := m.segmentsOpen[s.ID]; ok && s.possible(r.items) {
 			r.last = s
+			m.changed = m.changed || m.failedEnough()
 			m.show(ctx)
 		}
 	}
@@ -248,6 +253,7 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 			e.paused, e.sizer.fixedWindow, e.changed = s.Paused, s.Window, true
 		}
 	})
+	// With more failures than may it returns early, and its map ends.
 	if err := e.run(ctx); err != nil {
 		return contract.Carry{}, err
 	}

@@ -66,7 +66,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	end := time.Duration(0)
 	for {
 		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.window() {
-			piece, likely := s.e.nextChunk()
+			piece, likely := s.e.nextChunk(time.Time{})
 			s.e.inFlight++
 			s.chunks++
 			s.queue = append(s.queue, handed{piece, likely, s.e.sizer.limit(piece)})

@@ -40,6 +40,8 @@ type worker struct {
 	// likely is the number of slots that FindEdition returns.
 	likely int
 	asked  int
+	// caches are those that activities were given. What was stored before came from the first.
+	caches []contract.Cache
 }
 
 func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResult, error) {
@@ -135,6 +137,9 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 				found.Rest.Runs.Add(i)
 			}
 		}
+		if in.Cache != nil {
+			w.caches, found.Cached = append(w.caches, *in.Cache), found.Succeeded
+		}
 		if len(found.Rest.Runs) > 1000 {
 			found.Rest = w.list(found.Rest.Runs)
 		}
@@ -161,6 +166,9 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		}
 		if n := int64(len(w.stored)); n != in.Items {
 			return contract.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
+		}
+		if in.Cache != nil {
+			w.caches = append(w.caches, *in.Cache)
 		}
 		return contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
 	}, name(contract.MergeParts))

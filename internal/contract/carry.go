@@ -23,6 +23,8 @@ type Carry struct {
 	Slots     map[string]int        `json:"slots,omitempty"`
 	Paused    bool                  `json:"paused,omitempty"`
 	Window    int                   `json:"window,omitempty"`
+	// MayFail is how many more items may fail; nil means any number.
+	MayFail *int64 `json:"mayFail,omitempty"`
 	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
 	Beyond int64 `json:"beyond,omitempty"`
 	// Abreast is how many segments of the map run at once; 0 means two.
@@ -30,6 +32,8 @@ type Carry struct {
 	// Segments counts the segments so far.
 	Segments int           `json:"segments,omitempty"`
 	Peak     *gpumux.Peaks `json:"peak,omitempty"`
+	// Cached is how many results came from the cache.
+	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
 	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
@@ -45,4 +49,7 @@ type Piece struct {
 	Rung int `json:"rung,omitempty"`
 	// Pace is the time per item in the chunk that handed the piece back, if that was longer than elsewhere.
 	Pace gpumux.Duration `json:"pace,omitempty"`
+	// Tries is how often the items have raised, Due when they may be tried again.
+	Tries int       `json:"tries,omitempty"`
+	Due   time.Time `json:"due,omitzero"`
 }

@@ -25,6 +25,13 @@ type Chunk struct {
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	FailFast bool            `json:"failFast,omitempty"`
+	Arg      json.RawMessage `json:"arg,omitempty"`
+	// MayFail is how many items may fail before the chunk hands back the rest; nil means any number.
+	MayFail *int64 `json:"mayFail,omitempty"`
+	// Backoff asks for the items that raise in ChunkResult.Again, until they were tried Attempts times. Tries is how often they were tried
+	// before.
+	Backoff bool `json:"backoff,omitempty"`
+	Tries   int  `json:"tries,omitempty"`
 	// Work is which items.
 	Work
 	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
@@ -37,6 +44,9 @@ type Chunk struct {
 	Claim Claim `json:"claim,omitzero"`
 	// Inline asks for the results in the ChunkResult while they are small.
 	Inline bool `json:"inline,omitempty"`
+	// Key and WithItem are the map's.
+	Key      string `json:"key,omitempty"`
+	WithItem bool   `json:"withItem,omitempty"`
 	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
 	Larger bool `json:"larger,omitempty"`
 	// Limit is the time after which the chunk takes no further item and hands back the rest; 0 means none.
@@ -67,6 +77,8 @@ type ChunkResult struct {
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung of the ladder; they have no result yet.
 	Escalate gpumux.Runs `json:"escalate,omitempty"`
+	// Again are the items that raised and are to be tried again after a pause; they have no result yet.
+	Again gpumux.Runs `json:"again,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
@@ -98,6 +110,8 @@ type IndexInput struct {
 	Source string `json:"source"`
 	// Index is the key that the index is written to.
 	Index string `json:"index"`
+	// Key is the map's, which the first item must have.
+	Key string `json:"key,omitempty"`
 }
 
 // MergeInput is the input of MergeParts.
@@ -108,6 +122,17 @@ type MergeInput struct {
 	Claim  Claim  `json:"claim,omitzero"`
 	// Index, if given, is the key that the index of the results file is written to.
 	Index string `json:"index,omitempty"`
+	// Cache, if given, keeps the results for later maps.
+	Cache *Cache `json:"cache,omitempty"`
+}
+
+// Cache is whose results a map can take over, and which items it has.
+type Cache struct {
+	// Owner is the map's without Input and Items.
+	Owner Owner `json:"owner"`
+	// Exactly one of Source and Range is given.
+	Source *gpumux.Source `json:"source,omitempty"`
+	Range  *gpumux.Range  `json:"range,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -128,6 +153,8 @@ type PartsInput struct {
 	Parts string `json:"parts"`
 	Items int64  `json:"items"`
 	Owner Owner  `json:"owner"`
+	// Cache, if given, is where results of items without one may be found.
+	Cache *Cache `json:"cache,omitempty"`
 }
 
 // Owner is whose results a folder of parts holds: all that decides what the values are.
@@ -137,6 +164,11 @@ type Owner struct {
 	// Input is the source with its hash, the range, or the hash of items that travel inline.
 	Input string `json:"input"`
 	Items int64  `json:"items"`
+	// Arg is a hash of what the items share.
+	Arg string `json:"arg,omitempty"`
+	// Key and WithItem say what the results have of their items.
+	Key      string `json:"key,omitempty"`
+	WithItem bool   `json:"withItem,omitempty"`
 }
 
 // Found is the result of FindParts: what earlier runs of the same map have stored, and which items are left.
@@ -148,6 +180,9 @@ type Found struct {
 	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
 	Damaged []string `json:"damaged,omitempty"`
+	// Cached is how many of the results came from the cache now, Skipped why earlier maps in it gave none.
+	Cached  int64    `json:"cached,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.

@@ -33,6 +33,8 @@ const (
 	WriteList = "gpumux.WriteList"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
+	// ReadOutput tells a client, on the queue of one worker, what an item prints that runs there; see OutputInput.
+	ReadOutput = "gpumux.ReadOutput"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
 )
@@ -44,6 +46,21 @@ func WatchQueue(queue string) string { return queue + ".watch" }
 type WatchInput struct {
 	// Once ends it as soon as there is a worker with a healthy device.
 	Once bool `json:"once,omitempty"`
+}
+
+// OutputInput is the input of ReadOutput: an item of a map, and up to where the caller has read what process PID prints.
+type OutputInput struct {
+	Map  string `json:"map"`
+	Item int64  `json:"item"`
+	PID  int    `json:"pid,omitempty"`
+	From int64  `json:"from,omitempty"`
+}
+
+// Output is the answer of ReadOutput. It is zero where the item does not run there.
+type Output struct {
+	Text string `json:"text,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	Next int64  `json:"next,omitempty"`
 }
 
 // WorkerQueue is the task queue of one worker, on which it tells clients what it offers.

@@ -17,9 +17,10 @@ type ReduceInput struct {
 	Reduce string `json:"reduce"`
 	// Edition is that of the code of a reduce that is a task; a worker that has another refuses. Empty: any.
 	Edition string `json:"edition,omitempty"`
-	// Timeout and Attempts are the map's, for each pair that a task combines.
+	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
+	Arg      json.RawMessage `json:"arg,omitempty"`
 	// Source is the results file with its index, of which Span is read.
 	Source *gpumux.Source `json:"source,omitempty"`
 	gpumux.Span

@@ -51,7 +51,7 @@ func (p *mistakes) key(field, key string) {
 func (c Chunk) Validate() error {
 	var bad mistakes
 	bad.name("map", c.Map)
-	bad.asInMap(gpumux.MapInput{Task: c.Task, Edition: c.Edition, Mode: c.Mode, Timeout: c.Timeout, Attempts: c.Attempts})
+	bad.asInMap(gpumux.MapInput{Task: c.Task, Edition: c.Edition, Mode: c.Mode, Timeout: c.Timeout, Attempts: c.Attempts, Arg: c.Arg})
 	bad.work("", c.Work)
 	if n := c.Work.Len(); n < 1 || n > gpumux.MaxChunk {
 		bad.Add("runs", "a chunk of %d items; it has 1 to %d", n, gpumux.MaxChunk)
@@ -71,6 +71,13 @@ func (c Chunk) Validate() error {
 		bad.Add("items", "give one of items, source and range")
 	}
 	bad.key("parts", c.Parts)
+	bad.name("key", c.Key)
+	if c.Tries < 0 || c.Tries >= gpumux.MaxAttempts {
+		bad.Add("tries", "%d are outside 0 to %d", c.Tries, gpumux.MaxAttempts-1)
+	}
+	if c.MayFail != nil && *c.MayFail < 0 {
+		bad.Add("mayFail", "%d is less than none", *c.MayFail)
+	}
 	if c.Limit < 0 {
 		bad.Add("limit", "%s is negative; 0 means none", c.Limit)
 	}
@@ -139,6 +146,7 @@ func (in PartsInput) Validate() error {
 	if in.Items < 0 || in.Items > gpumux.MaxItems {
 		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
 	}
+	bad.cache(in.Cache)
 	return bad.err("input of FindParts")
 }
 
@@ -165,6 +173,7 @@ func (in MergeInput) Validate() error {
 	if in.Items < 0 || in.Items > gpumux.MaxItems {
 		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
 	}
+	bad.cache(in.Cache)
 	return bad.err("input of MergeParts")
 }
 
@@ -175,7 +184,7 @@ func (in ReduceInput) Validate() error {
 	if strings.TrimSpace(in.Reduce) == "" {
 		bad.Add("reduce", "is missing; use one of %s, or the name of a task", strings.Join(gpumux.Reduces(), ", "))
 	}
-	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts})
+	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg})
 	bad.key("folder", in.Folder)
 	bad.span("", in.Span)
 	given := 0
@@ -222,6 +231,9 @@ func (c Carry) Validate() error {
 		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
 			bad.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
 		}
+		if piece.Tries < 0 || piece.Tries >= gpumux.MaxAttempts {
+			bad.Add(field+"tries", "%d are outside 0 to %d", piece.Tries, gpumux.MaxAttempts-1)
+		}
 		if piece.Rung < 0 || piece.Rung >= gpumux.MaxRungs || piece.Pace < 0 {
 			bad.Add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
 		}
@@ -234,6 +246,9 @@ func (c Carry) Validate() error {
 		if count.n < 0 || count.n > gpumux.MaxItems {
 			bad.Add(count.field, "%d is outside 0 to %d", count.n, int64(gpumux.MaxItems))
 		}
+	}
+	if c.MayFail != nil && *c.MayFail < 0 {
+		bad.Add("mayFail", "%d is less than none", *c.MayFail)
 	}
 	if len(c.Editions) > gpumux.MaxRungs {
 		bad.Add("editions", "are %d for %d rungs at most", len(c.Editions), gpumux.MaxRungs)
@@ -271,6 +286,16 @@ func (p *mistakes) span(prefix string, s gpumux.Span) {
 	}
 }
 
+func (p *mistakes) cache(c *Cache) {
+	switch {
+	case c == nil:
+	case (c.Source == nil) == (c.Range == nil):
+		p.Add("cache.source", "give either source or range")
+	case c.Source != nil:
+		p.source("cache.source.", *c.Source, 0)
+	}
+}
+
 // source checks a file of items, which must have those before end.
 func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
 	p.given(prefix+"url", s.URL)
@@ -290,6 +315,16 @@ func (p *mistakes) result(field string, r gpumux.Result) {
 	if (r.Value == nil) == (r.Fault == nil) {
 		p.Add(field, "has neither a value nor a fault, or both")
 	}
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (in OutputInput) Validate() error {
+	var bad mistakes
+	bad.name("map", in.Map)
+	if in.Item < 0 || in.From < 0 {
+		bad.Add("item", "%d from %d on is none", in.Item, in.From)
+	}
+	return bad.err("input of ReadOutput")
 }
 
 // Validate finds nothing wrong with it.

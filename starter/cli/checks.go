@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
@@ -68,7 +69,7 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Findi
 			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
 		}
 	}
-	if tasks := tasksOf(all); len(tasks) > 0 {
+	if tasks := show.TasksOf(all); len(tasks) > 0 {
 		names := make([]string, len(tasks))
 		for i, t := range tasks {
 			names[i] = t.Name

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
+
+// Tree is all commands with their help, for manuals and completions.
+func Tree() *cobra.Command { return newApp(Options{Args: []string{}}).root() }
 
 // root is the tree of commands.
 func (a *app) root() *cobra.Command {
@@ -39,8 +43,9 @@ not be reached or started, 130 interrupted.`,
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
-		a.mapCommand(), a.runCommand(), a.streamCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(), a.resultsCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(), a.localCommand(),
+		a.mapCommand(), a.runCommand(), a.streamCommand(), a.lsCommand(), a.showCommand(), a.faultsCommand(), a.logsCommand(), a.waitCommand(),
+		a.resultsCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(), a.scheduleCommand(), a.pruneCommand(),
+		a.localCommand(),
 	} {
 		c.GroupID = "map"
 		root.AddCommand(c)
@@ -53,6 +58,8 @@ not be reached or started, 130 interrupted.`,
 	root.AddCommand(a.versionCommand())
 	for _, c := range root.Commands() {
 		switch {
+		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
+			c.ValidArgsFunction = andHere(a.complete(mapIDs))
 		case strings.HasSuffix(c.Use, " ID"):
 			c.ValidArgsFunction = a.complete(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
@@ -70,9 +77,9 @@ func known(c *cobra.Command, args []string) error {
 	}
 	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean `gpumux %s`?", args[0], strings.Join(like, "` or `gpumux "))
+		return fmt.Errorf("there is no command %q; did you mean `%s %s`?", args[0], c.CommandPath(), strings.Join(like, "` or `"+c.CommandPath()+" "))
 	}
-	return fmt.Errorf("there is no command %q; `gpumux --help` lists them", args[0])
+	return fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], c.CommandPath())
 }
 
 // oneID is the arguments of commands about one map.

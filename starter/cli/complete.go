@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // completing is how long a shell waits for words that a server knows.
@@ -35,6 +37,19 @@ func (a *app) complete(words func(ctx context.Context, conn *connection) ([]stri
 	}
 }
 
+// andHere adds the IDs of maps with --local, for commands that look for them on this machine first.
+func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ids, directive := there(c, given, typed)
+		if states, err := local.States(); err == nil && len(given) == 0 {
+			for _, state := range states {
+				ids = append(ids, state.ID)
+			}
+		}
+		return ids, directive
+	}
+}
+
 // mapIDs are the IDs of the newest maps.
 func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
 	const most = 50
@@ -48,7 +63,7 @@ func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
 // taskNames are what the workers offer.
 func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
 	workers, err := conn.Workers(ctx)
-	for _, task := range tasksOf(workers) {
+	for _, task := range show.TasksOf(workers) {
 		names = append(names, task.Name)
 	}
 	return names, err

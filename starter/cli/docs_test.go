@@ -33,7 +33,7 @@ func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 	for _, c := range commands(newTree()) {
 		require.NotEmpty(t, c.Example, c.CommandPath())
 		require.NotEmpty(t, c.Short, c.CommandPath())
-		require.Contains(t, c.Example, "gpumux "+c.Name(), c.CommandPath())
+		require.Contains(t, c.Example, c.CommandPath(), c.CommandPath())
 		for _, line := range strings.Split(c.Long, "\n") {
 			require.LessOrEqual(t, len([]rune(line)), 110, "%s: %q", c.CommandPath(), line)
 		}
@@ -72,7 +72,7 @@ Data goes to standard output, all else to standard error.
 		if text == "" {
 			text = c.Short + "."
 		}
-		fmt.Fprintf(&b, "\n## gpumux %s\n\n```text\n%s\n```\n\n", c.Name(), text)
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n\n", c.CommandPath(), text)
 		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
 		if usages := c.NonInheritedFlags().FlagUsages(); usages != "" {
 			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)

@@ -59,7 +59,8 @@ func exitCode(err error) int {
 	case errors.Is(err, errInterrupted):
 		return ExitInterrupted
 	case is(new(*local.Mistake), new(*gpumux.InputError), new(*store.SourceError), new(*config.Error), new(*starter.OtherMap),
-		new(*starter.OtherEdition), new(*starter.NotFound), new(*starter.NothingToRetry), new(*starter.StillRunning)):
+		new(*starter.OtherEdition), new(*starter.NotFound), new(*starter.NothingToRetry), new(*starter.StillRunning),
+		new(*starter.ScheduleError)):
 		return ExitUsage
 	case errors.As(err, &failed):
 		if failed.Fault.Kind == gpumux.BadInput {

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 // began says in a line how the caller came to a map.
@@ -151,18 +151,7 @@ func served(ctx context.Context, s *starter.Starter, ladder []string, task strin
 func (a *app) explain(err error) error {
 	var failed *starter.MapFailed
 	if errors.As(err, &failed) {
-		a.console.Write([]byte(faultText(failed.Fault)))
+		a.console.Write([]byte(show.FaultText(failed.Fault)))
 	}
 	return err
-}
-
-// faultText is what a fault says beyond its one line: the traceback and what the process printed last.
-func faultText(f gpumux.Fault) string {
-	var b strings.Builder
-	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
-		if text := strings.TrimSpace(part.text); text != "" {
-			fmt.Fprintf(&b, "%s:\n  %s\n", part.title, strings.ReplaceAll(text, "\n", "\n  "))
-		}
-	}
-	return b.String()
 }

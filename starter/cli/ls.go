@@ -1,16 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"io"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -46,28 +43,6 @@ func (a *app) lsCommand() *cobra.Command {
 			a.console.Say("no maps; start one with `gpumux map`")
 			return nil
 		}
-		return printMaps(a.Stdout, maps, time.Now())
+		return show.Maps(a.Stdout, maps, time.Now())
 	})
-}
-
-// printMaps writes a row per map.
-func printMaps(to io.Writer, maps []starter.Listed, now time.Time) error {
-	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK", "INPUT"}}
-	for _, m := range maps {
-		done, failed := "-", "-"
-		if m.Succeeded >= 0 {
-			done, failed = humanize.Comma(m.Succeeded+m.Failed), humanize.Comma(m.Failed)
-		}
-		end := m.Closed
-		if end.IsZero() {
-			end = now
-		}
-		status := string(m.Status)
-		if m.Paused {
-			status = "paused"
-		}
-		rows = append(rows, []string{m.ID, status, screen.Count(m.Items), done, failed, screen.Ago(now, m.Started),
-			screen.Span(max(0, end.Sub(m.Started))), screen.OneLine(cmp.Or(m.Input, "-"), 40)})
-	}
-	return screen.Table(to, rows)
 }

@@ -71,6 +71,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	write(t, "task.py", "def f(x): return x\n")
 	write(t, "broken.jsonl", "{\"a\":1}\n\n{oops}\n")
 	write(t, "ragged.csv", "a,b\n1,2\n3\n")
+	write(t, "ragged.jsonl", "{\"a\":1,\"b\":2}\n3\n")
 	write(t, "embed.py", "def embed(item):\n    return item\n")
 	require.NoError(t, os.Mkdir("folder", 0o755))
 	require.NoError(t, os.Symlink("loop", "loop"))
@@ -123,6 +124,14 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"StdinTwice", []string{"map", "embed", "--in", "-", "--in", "-"}, []string{"--in - is given twice"}},
 		{"LinesOfRange", []string{"map", "embed", "--range", "0:2", "--lines"}, []string{"--lines goes with --in"}},
 		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
+		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},
+		{"KeyOfNumbers", []string{"map", "embed", "--in", "items.jsonl", "--key", "id"}, []string{`"id" is no field: the first item is no object but 1`}},
+		{"KeyOfRange", []string{"map", "embed", "--range", "0:2", "--key", "id"}, []string{"--key goes with --in"}},
+		{"EmptyKey", []string{"map", "embed", "--in", "items.jsonl", "--key", ""}, []string{"--key is empty"}},
+		{"ResultsBeside", []string{"map", "embed", "--in", "results:a", "--in", "items.jsonl"}, []string{"--in results:a stands alone"}},
+		{"ResultsOfNone", []string{"map", "embed", "--in", "results:"}, []string{"--in results:: map ID"}},
+		{"ResultsNotHere", []string{"map", "task.py:f", "--in", "results:a", "--local"}, []string{"no results of a finished map a in"}},
+		{"CacheWithoutData", []string{"map", "task.py:f", "--in", "items.jsonl", "--local", "--cache"}, []string{"--cache with --local needs --data"}},
 		{"OutAsPackedCSV", []string{"map", "embed", "--in", "items.jsonl", "--out", "x.csv.gz"}, []string{"results are JSON lines"}},
 		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder is a folder"}},
 		{"OutInNoFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "no/where.jsonl"}, []string{"--out no/where.jsonl cannot be written"}},
@@ -149,6 +158,17 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
 		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
 		{"NoSlots", []string{"dev", "--slots", "0"}, []string{"--slots", "give 1 to 256, or auto"}},
+		{"ScheduleNoSuch", []string{"schedule", "crate"}, []string{"did you mean `gpumux schedule create`?"}},
+		{"ScheduleNothing", []string{"schedule", "create"}, []string{"NAME is missing", "--cron is missing", "nothing to map over"}},
+		{"ScheduleNoTask", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2"}, []string{"TASK is missing"}},
+		{"ScheduleMissingFile", []string{"schedule", "create", "nightly", "f", "--cron", "@daily", "--in", "itemz.jsonl"}, []string{"there is no such file"}},
+		{"ScheduleCommand", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2", "--", "cat"}, []string{"a command after --"}},
+		{"PruneNoAge", []string{"prune"}, []string{`--older-than ""`, "30d"}},
+		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
+		{"PruneNoNumber", []string{"prune", "--older-than", "d"}, []string{`--older-than "d"`}},
+		{"FollowStdin", []string{"stream", "embed.py:embed", "--follow", "-"}, []string{"--follow -: only a file of plain text"}},
+		{"FollowAndIn", []string{"stream", "embed.py:embed", "--follow", "items.jsonl", "--in", "items.jsonl"}, []string{"either --in or --follow"}},
+		{"IdleAlone", []string{"stream", "embed.py:embed", "--idle", "1s"}, []string{"--idle goes with --follow"}},
 		{"DevNoWorkerSlots", []string{"dev", "--no-worker", "--slots", "2"}, []string{"--slots does not go with --no-worker"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,6 +196,7 @@ func TestMain_NoTemporal(t *testing.T) {
 	write(t, "items.jsonl", "1\n")
 	for _, args := range [][]string{
 		{"map", "embed", "--in", "items.jsonl"}, {"run", "embed", "1"}, {"ls"}, {"show", "x"}, {"wait", "x"},
+		{"schedule", "list"}, {"schedule", "create", "x", "f", "--cron", "@daily", "--range", "0:2"}, {"prune", "--older-than", "1d"},
 		{"results", "x"}, {"pause", "x"}, {"resume", "x"}, {"cancel", "x"}, {"retry", "x"},
 	} {
 		got := run(t, "", args...)

@@ -44,6 +44,7 @@ file, a module beside it that it imports, or a file that the command names has c
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words --in s3://bucket/texts.jsonl.gz --reduce sum
+  gpumux map rank --in results:embed-3fa92c01d4e5 --out ranks.parquet
   gpumux map --range 0:1000 --local -- ./simulate --json
   gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,
 		Args: cobra.ArbitraryArgs,
@@ -81,10 +82,10 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 		}
 	}
 	ctx := c.Context()
-	if !f.local && len(f.in) == 1 && strings.Contains(f.in[0], "://") {
+	if !f.local && f.overURL() {
 		return a.mapURL(ctx, f, m, out)
 	}
-	over, err := f.source(a.Stdin).Read(ctx)
+	over, err := a.items(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,9 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if over.IsOneList() {
 		a.console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
 	}
-	over.Put(&m)
+	if err := put(over, &m); err != nil {
+		return err
+	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -107,22 +110,41 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	return a.mapThere(ctx, conn, f, m, out)
 }
 
-// mapURL runs a map over a URL: the workers read it where it lies when it is in their store, else it is read here.
+// mapURL runs a map over a URL, or over the results of a map.
 func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.Output) error {
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.close()
-	over := files.Items{URL: f.in[0], Label: f.in[0]}
-	if f.comma != 0 || f.lines || files.IsTable(f.in[0]) || !conn.Holds(ctx, f.in[0]) {
-		if over, err = f.source(a.Stdin).Read(ctx); err != nil {
-			return err
-		}
+	over, err := a.itemsOf(ctx, conn, f)
+	if err != nil {
+		return err
 	}
 	defer over.Remove()
-	over.Put(&m)
+	if err := put(over, &m); err != nil {
+		return err
+	}
 	return a.mapThere(ctx, conn, f, m, out)
+}
+
+// overURL reports whether the items are where workers may be able to read them: at a URL, or results of a map.
+func (f *mapFlags) overURL() bool {
+	_, values := f.results()
+	return values || len(f.in) == 1 && strings.Contains(f.in[0], "://")
+}
+
+// itemsOf are the items that the flags name: the workers read a URL where it lies when it is in their store, as the results of a map are.
+// All else is read here.
+func (a *app) itemsOf(ctx context.Context, conn *connection, f *mapFlags) (files.Items, error) {
+	if id, values := f.results(); values {
+		url, err := conn.ValuesOf(ctx, id)
+		return files.Items{URL: url, Label: f.in[0]}, unfit(err)
+	}
+	if f.overURL() && f.comma == 0 && !f.lines && !files.IsTable(f.in[0]) && conn.Holds(ctx, f.in[0]) {
+		return files.Items{URL: f.in[0], Label: f.in[0]}, nil
+	}
+	return f.source(a.Stdin).Read(ctx)
 }
 
 // mapThere runs the map on the workers of a server.
@@ -159,7 +181,7 @@ func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *m
 	if err != nil {
 		return nil, err
 	}
-	if h.Entry == starter.Attached || h.Entry == starter.Found {
+	if h.Entry != starter.Started {
 		if own, err := h.Input(ctx); err == nil {
 			if other := f.otherThan(own, m.Input); len(other) > 0 {
 				a.console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
@@ -182,7 +204,12 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 		{"--mode", here.Mode != "" && own.Mode != here.Mode},
 		{"--timeout", here.Timeout != 0 && own.Timeout != here.Timeout},
 		{"--attempts", here.Attempts > 1 && own.Attempts != here.Attempts},
+		{"--backoff", here.Backoff != 0 && own.Backoff != here.Backoff},
 		{"--fail-fast", here.FailFast && !own.FailFast},
+		{"--arg", here.Arg != nil && string(own.Arg) != string(here.Arg)},
+		{"--key", here.Key != "" && own.Key != here.Key},
+		{"--with-item", here.WithItem && !own.WithItem},
+		{"--max-failures", here.MaxFailures != "" && own.MaxFailures != here.MaxFailures},
 		{"--reduce", here.Reduce != "" && own.Reduce != here.Reduce},
 		{"--chunk", here.Chunk != 0 && own.Chunk != here.Chunk},
 		{"--window", here.Window != 0 && own.Window != here.Window},
@@ -201,6 +228,10 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 	delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
 		a.console.Note("map %s runs already; following it", h.ID)
+	}
+	out.Kept = &files.Kept{Folder: f.files, Open: filesOf(conn.Starter, h.Output)}
+	if f.local {
+		out.Kept.Folder = cmp.Or(f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
 	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
@@ -290,6 +321,7 @@ func (a *app) deliver(ctx context.Context, conn *connection, end *report, out fi
 		}
 		streamed = &causes
 	}
+	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
 	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Most()
 	return a.tell(end, f.json, "the same command with --retry")
 }

@@ -16,8 +16,8 @@ func TestMap_OptionsOtherThanTheMapsOwn(t *testing.T) {
 	f := &mapFlags{taskFlags: taskFlags{pools: []string{"cpu"}}}
 	require.Empty(t, f.otherThan(own, own))
 	f.pools = []string{"gpu", "cpu"}
-	require.Equal(t, []string{"--pool", "--patience", "--mode", "--timeout", "--attempts", "--reduce", "--chunk", "--window", "--priority", "--fairness-key"},
-		f.otherThan(own, gpumux.MapInput{Ladder: f.pools, Patience: 5, Mode: gpumux.Fresh, Timeout: 1, Attempts: 2, Reduce: "sum", Chunk: 2, Window: 3,
+	require.Equal(t, []string{"--pool", "--patience", "--mode", "--timeout", "--attempts", "--key", "--with-item", "--reduce", "--chunk", "--window", "--priority", "--fairness-key"},
+		f.otherThan(own, gpumux.MapInput{Ladder: f.pools, Patience: 5, Mode: gpumux.Fresh, Timeout: 1, Attempts: 2, Key: "id", WithItem: true, Reduce: "sum", Chunk: 2, Window: 3,
 			Priority: 1, FairnessKey: "a"}))
 	require.Equal(t, []string{"--fail-fast"}, f.otherThan(gpumux.MapInput{Ladder: f.pools}, gpumux.MapInput{Ladder: f.pools, FailFast: true}))
 }

@@ -2,10 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -28,24 +26,34 @@ type mapFlags struct {
 	// in are the inputs, one after the other.
 	in             []string
 	rng, glob, out string
-	delimiter      string
-	columns        []string
+	// files is a folder for what items keep.
+	files     string
+	delimiter string
+	columns   []string
 	// lines takes each line of the inputs as an item, a string.
 	lines bool
 	// comma is the delimiter as it was read, or 0.
 	comma         rune
 	attempts      int
+	backoff       time.Duration
 	failFast      bool
+	maxFailures   string
 	chunk, window int
 	priority      int
 	fairness      string
 	reduce        string
+	key           string
+	withItem      bool
+	cache         bool
 	id            string
 	detach        bool
 	retry         bool
 	json, quiet   bool
 	// unordered writes each result to standard output as soon as it is there.
 	unordered bool
+	// follow is a file that grows, in place of in; idle is how long it may pause.
+	follow string
+	idle   time.Duration
 }
 
 // taskFlags say where and how a task runs; `map` and `run` share them.
@@ -56,6 +64,7 @@ type taskFlags struct {
 	patience time.Duration
 	mode     string
 	timeout  time.Duration
+	arg      json.RawMessage
 	noWait   bool
 }
 
@@ -76,19 +85,30 @@ type localFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
-	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
-	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it, or with --local also its number")
-	flags.DurationVar(&f.patience, "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+	f.registerPools(flags, "; with --local what the machine has", ", or with --local also its number")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
 	f.registerHere(flags, local)
 }
 
-// registerHere registers the flags of what runs in slots of this process; local stands before the help of those that need --local.
-func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
+// registerPools registers the flags that say where a task runs; the words are those about --local.
+func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere, numberHere string) {
+	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu"+poolsHere+")")
+	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it"+numberHere)
+	flags.DurationVar(&f.patience, "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+}
+
+// registerHow registers the flags that say how a task runs.
+func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mode, "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG", f.parseArg)
+}
+
+// registerHere registers the flags of what runs in slots of this process; local stands before the help of those that need --local.
+func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
+	f.registerHow(flags)
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar(&f.devices, "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", local+"memory budget of a slot, such as 8GiB")
@@ -113,27 +133,47 @@ func (f *localFlags) parseSlots(text string) error { return f.slots.UnmarshalTex
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet or .arrow: a `file`, - for standard input, or a URL such as s3://bucket/items.jsonl; given again, the items after those")
-	flags.StringSliceVar(&f.columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
-	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
-	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
-	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
-	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
+	f.registerItems(flags)
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	f.registerFiles(flags, "default with --local: ./ID.files; else they stay in the store")
 	f.taskFlags.register(flags)
-	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
-	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
-	flags.StringVar(&f.reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")
-	flags.IntVar(&f.chunk, "chunk", 0, "items per chunk (default: learnt)")
-	flags.IntVar(&f.window, "window", 0, "chunks in flight (default: learnt)")
-	flags.IntVar(&f.priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
-	flags.StringVar(&f.fairness, "fairness-key", "", "maps of one key share the pools with those of other keys")
+	f.registerOptions(flags)
 	flags.BoolVar(&f.unordered, "unordered", false, "with --out -: each result as soon as it is there, in any order")
 	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
+}
+
+// registerFiles registers the flag for what items keep.
+func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
+	flags.StringVar(&f.files, "files", "", "a `folder` for files that items keep with gpumux.save, as <index>/<name> ("+byDefault+")")
+}
+
+// registerItems registers the flags that say what the items are.
+func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet or .arrow: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringSliceVar(&f.columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
+	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
+	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
+	flags.StringVar(&f.rng, "range", "", "items: the numbers START:END without END, such as 0:1000")
+	flags.StringVar(&f.glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
+	f.registerKey(flags)
+}
+
+// registerOptions registers the flags that are fields of a map alone.
+func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.cache, "cache", false, "take the results of equal items from earlier maps of this task with --cache, and keep these; with --local it needs --data")
+	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.DurationVar(&f.backoff, "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "end at the first failed item")
+	flags.StringVar(&f.maxFailures, "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%")
+	flags.StringVar(&f.reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")
+	flags.IntVar(&f.chunk, "chunk", 0, "items per chunk (default: learnt)")
+	flags.IntVar(&f.window, "window", 0, "chunks in flight (default: learnt)")
+	flags.IntVar(&f.priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
+	flags.StringVar(&f.fairness, "fairness-key", "", "maps of one key share the pools with those of other keys")
 }
 
 // leastMemory is far less than any process takes.
@@ -152,17 +192,18 @@ func (m mistakes) err() error {
 }
 
 // flagOf are the flags of a map's fields.
-var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts", "reduce": "--reduce",
-	"chunk": "--chunk", "window": "--window", "priority": "--priority", "fairnessKey": "--fairness-key"}
+var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
+	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
+	"priority": "--priority", "fairnessKey": "--fairness-key"}
 
 // inWords says what a map's fields may be in the words of flags.
-var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the server takes", "Temporal takes",
+var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the first failure of failFast", "--fail-fast", "the server takes", "Temporal takes",
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
 
 // input adds what is wrong with the options of a map, whatever its task and its items are.
 func (m *mistakes) input(in gpumux.MapInput) {
-	in.Task, in.Range = "task", &gpumux.Range{}
+	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
 		return
@@ -228,13 +269,9 @@ func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 // input is what the flags say of a map.
 func (f *mapFlags) input() gpumux.MapInput {
 	return gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode),
-		Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts,
-		FailFast: f.failFast, Reduce: f.reduce, Chunk: f.chunk, Window: f.window, Priority: f.priority, FairnessKey: f.fairness}
-}
-
-// source is what the flags say of the items.
-func (f *mapFlags) source(stdin io.Reader) files.Source {
-	return files.Source{In: f.in, Columns: f.columns, Lines: f.lines, Delimiter: f.comma, Stdin: stdin, Range: f.rng, Glob: f.glob}
+		Timeout: gpumux.Duration(f.timeout), Attempts: f.attempts, Backoff: gpumux.Duration(f.backoff), Arg: f.arg, FailFast: f.failFast,
+		MaxFailures: gpumux.Tolerance(f.maxFailures), Reduce: f.reduce, Key: f.key, WithItem: f.withItem, Cache: f.cache, Chunk: f.chunk,
+		Window: f.window, Priority: f.priority, FairnessKey: f.fairness}
 }
 
 // check finds every mistake in the flags of a map.
@@ -249,12 +286,16 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 			m.add("--id: %v", err)
 		}
 	}
+	if f.cache && f.local && f.data == "" {
+		m.add("--cache with --local needs --data, a folder that keeps the results of one map for the next")
+	}
 	if f.detach && f.local {
 		m.add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	}
 	if f.detach && changed("out") {
 		m.add("--out does not go with --detach; fetch the results later with `gpumux results`")
 	}
+	f.checkFiles(&m)
 	if f.unordered && f.out != "-" {
 		m.add("--unordered goes with --out -; a file of results is in order")
 	}
@@ -267,6 +308,21 @@ func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command 
 	return task, command, m.err()
 }
 
+// checkFiles finds what is wrong with the folder for what items keep, and makes it.
+func (f *mapFlags) checkFiles(m *mistakes) {
+	switch {
+	case f.files == "":
+	case f.detach:
+		m.add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
+	case f.valueOnly():
+		m.add("--files goes with results; with --quiet and --reduce give --out too")
+	case len(*m) == 0:
+		if err := files.CheckFolder(f.files); err != nil {
+			m.add("%v", err)
+		}
+	}
+}
+
 // checkInput finds every mistake in how the map is to run.
 func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
 	in := f.input()
@@ -275,6 +331,9 @@ func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
 		in.Reduce = ""
 	}
 	m.input(in)
+	if f.backoff > 0 && f.attempts == 1 {
+		m.add("--backoff goes with --attempts 2 or more: without it no item is tried again")
+	}
 	// In a field 0 stands for the default, which a flag says by being left away.
 	if f.attempts == 0 {
 		m.add("--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
@@ -283,45 +342,6 @@ func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
 		m.add("--priority 0 is outside 1 (first) to 5 (last)")
 	}
 	f.taskFlags.check(m, changed)
-}
-
-// checkItems finds every mistake in where the items come from, and reads the delimiter.
-func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
-	given := 0
-	for _, source := range []struct {
-		flag   string
-		values []string
-	}{{"in", f.in}, {"range", []string{f.rng}}, {"glob", []string{f.glob}}} {
-		if changed(source.flag) {
-			given++
-			if slices.Contains(source.values, "") {
-				m.add("--%s is empty", source.flag)
-			}
-		}
-	}
-	if given == 0 {
-		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
-	} else if given > 1 {
-		m.add("give only one of --in, --range and --glob")
-	}
-	if changed("delimiter") {
-		var err error
-		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
-			m.add("--delimiter: %v", err)
-		}
-		if !changed("in") {
-			m.add("--delimiter goes with --in")
-		}
-	}
-	if changed("columns") && !changed("in") {
-		m.add("--columns goes with --in, a Parquet or Arrow file")
-	}
-	if f.lines && (!changed("in") || changed("delimiter")) {
-		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
-	}
-	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
-		m.add("--in - is given twice; standard input can be read once")
-	}
 }
 
 // command takes the command after --, which stands for TASK, from the arguments. One of the two there must be.
@@ -359,14 +379,4 @@ func (m *mistakes) task(c *cobra.Command, args []string, isLocal bool) (task str
 		m.add("TASK is empty")
 	}
 	return args[0], nil
-}
-
-// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
-func sameFile(a, b string) bool {
-	if a == "" || b == "" || a == "-" || b == "-" {
-		return false
-	}
-	one, err1 := os.Stat(a)
-	two, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/checks"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
@@ -31,7 +32,7 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		{Listed: starter.Listed{Status: starter.Completed}, Summary: &gpumux.Summary{Peak: peak}},
 	} {
 		b.Reset()
-		printDetail(&b, d, nil, "", noon)
+		show.Detail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
 }

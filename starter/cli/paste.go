@@ -12,8 +12,9 @@ var hinted = regexp.MustCompile("`gpumux ([a-z]+)([^`\n]*)`")
 
 // aboutServer are the commands that talk to a server; withStore are those of them that take --store.
 var (
-	aboutServer = []string{"map", "run", "ls", "show", "wait", "results", "pause", "resume", "cancel", "retry", "workers", "tasks", "doctor"}
-	withStore   = []string{"map", "run", "results", "retry", "doctor"}
+	aboutServer = []string{"map", "run", "ls", "show", "faults", "logs", "wait", "results", "pause", "resume", "cancel", "retry", "workers",
+		"tasks", "doctor", "schedule", "prune"}
+	withStore = []string{"map", "run", "faults", "logs", "results", "retry", "doctor", "prune"}
 )
 
 // pasted gives the commands in a text the flags that this command was given to find its server, so that they can be pasted.

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/devices"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -24,7 +25,7 @@ func TestReport_Print(t *testing.T) {
 	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
 			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
-		Causes: []starter.Cause{{Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
+		Causes: []starter.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
 	}
 	var text, data bytes.Buffer
 	r.print(&text)
@@ -37,7 +38,7 @@ func TestReport_Print(t *testing.T) {
 
 func TestLs_Table(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, printMaps(&b, []starter.Listed{
+	require.NoError(t, show.Maps(&b, []starter.Listed{
 		{ID: "embed-3fa92c01d4e5", Status: starter.Running, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
 			Started: noon.Add(-95 * time.Second)},
 		{ID: "halted", Status: starter.Running, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
@@ -62,7 +63,7 @@ func TestShow_Running(t *testing.T) {
 		Rungs: []starter.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
-	printDetail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
+	show.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
 	text := b.String()
 	lines := strings.Split(text, "\n")
 	for i, line := range lines { // the only line with the time zone of the machine

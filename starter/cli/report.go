@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 // report is what a map came to.
@@ -23,6 +22,10 @@ type report struct {
 	gpumux.Summary
 	// File holds the results here; empty when they went to standard output or were not fetched.
 	File string `json:"file,omitempty"`
+	// Files is how many files items kept, Keepers how many items did, Folder where they lie here if they were fetched.
+	Files   int64  `json:"files,omitempty"`
+	Keepers int64  `json:"-"`
+	Folder  string `json:"folder,omitempty"`
 	// Page is the map's page in the Web UI, when it is known.
 	Page string `json:"page,omitempty"`
 	// Causes are why items failed, the most frequent first, as far as that was looked at.
@@ -57,10 +60,14 @@ func (r *report) print(to io.Writer) {
 		rate = ", " + screen.PerSecond(float64(r.Items)/elapsed.Seconds())
 	}
 	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), screen.Span(elapsed), rate)
-	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
+	cached := ""
+	if r.Cached > 0 {
+		cached = fmt.Sprintf("  (%s from the cache)", humanize.Comma(r.Cached))
+	}
+	fmt.Fprintf(to, "  succeeded  %s%s\n", humanize.Comma(r.Succeeded), cached)
 	if r.Failed > 0 {
-		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), kinds(r.Faults))
-		printCauses(to, "    ", r.Failed, r.Causes)
+		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), show.Kinds(r.Faults))
+		show.Causes(to, "    ", r.Failed, r.Causes)
 	}
 	if len(r.PassedOver) > 0 {
 		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))
@@ -68,7 +75,7 @@ func (r *report) print(to io.Writer) {
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
 	}
-	if text := reduced(r.Summary); text != "" {
+	if text := show.Reduced(r.Summary); text != "" {
 		fmt.Fprintf(to, "  reduced    %s\n", text)
 	}
 	switch {
@@ -76,6 +83,10 @@ func (r *report) print(to io.Writer) {
 		fmt.Fprintf(to, "  results    %s\n", r.File)
 	case !r.printed:
 		fmt.Fprintf(to, "  results    %s\n", cmp.Or(r.fetch, "gpumux results "+r.ID))
+	}
+	if r.Files > 0 {
+		fmt.Fprintf(to, "  files      %s from %s items: %s\n", humanize.Comma(r.Files), humanize.Comma(r.Keepers),
+			cmp.Or(r.Folder, "gpumux results "+r.ID+" --files DIR"))
 	}
 	if r.Page != "" {
 		fmt.Fprintf(to, "  web UI     %s\n", r.Page)
@@ -96,24 +107,6 @@ func (a *app) tell(end *report, asJSON bool, retry string) error {
 	return nil
 }
 
-// causesShown is how many causes are shown to people.
-const causesShown = 8
-
-// printCauses writes a line for each cause of so many failures, with an example.
-func printCauses(to io.Writer, indent string, failed int64, causes []starter.Cause) {
-	for _, c := range causes[:min(len(causes), causesShown)] {
-		like := ""
-		if c.Count > 1 {
-			like = humanize.Comma(c.Count) + " like "
-		}
-		fmt.Fprintf(to, "%s%s%s\n", indent, like, screen.Failure(c.Example))
-		failed -= c.Count
-	}
-	if len(causes) > 0 && failed > 0 {
-		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
-	}
-}
-
 // looking is how long results are read for what made items fail.
 const looking = 5 * time.Second
 
@@ -126,29 +119,4 @@ func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summa
 		return nil // the kinds are known, and the store says why when the results are fetched
 	}
 	return found.Most()
-}
-
-// reduced is what the values came to, shortened; empty for a map that reduces nothing.
-func reduced(s gpumux.Summary) string {
-	switch {
-	case s.ReduceFault != nil:
-		return "not: " + screen.OneLine(s.ReduceFault.Error(), 200)
-	case s.ReducedOutput != "":
-		return s.ReducedOutput
-	case s.Reduced != nil:
-		return screen.OneLine(string(s.Reduced), 200)
-	}
-	return ""
-}
-
-// kinds writes how many items failed of what, the most first.
-func kinds(faults map[gpumux.Kind]int64) string {
-	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
-		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
-	})
-	parts := make([]string, len(names))
-	for i, name := range names {
-		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)
-	}
-	return strings.Join(parts, ", ")
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
@@ -26,14 +26,18 @@ map as they come, each once all items before it have finished, until the map end
 running. With --partial those that a map has which still runs, was cancelled or failed, or that an interrupted
 map with --local left, in no order; the exit code is 1 then.
 
+--files writes what items kept with gpumux.save too, as DIR/<index>/<name>.
+
 The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Example: `  gpumux results embed-3fa92c01d4e5 --out vectors.jsonl
   gpumux results embed-3fa92c01d4e5 --failed | jq .fault.message
   gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
-  gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl`,
+  gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl
+  gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
 		Args: oneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output")
+	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
 	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
@@ -49,7 +53,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 type resultsFlags struct {
 	files.Filter
 	starter.FollowOptions
-	out             string
+	out, files      string
 	follow, partial bool
 }
 
@@ -62,6 +66,11 @@ func (f *resultsFlags) check() error {
 	case f.partial && f.follow:
 		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
 	}
+	if f.files != "" {
+		if err := files.CheckFolder(f.files); err != nil {
+			return err
+		}
+	}
 	return f.Suits(f.out, f.partial || f.Unordered)
 }
 
@@ -73,11 +82,9 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err != nil {
 		return err
 	}
-	to.Filter, to.Note = f.Filter, a.console.Note
-	if f.partial && a.address == "" && starter.CheckID(id) == nil {
-		if state, err := local.StateOf(id); err == nil && state.Output != "" {
-			return a.partialHere(ctx, state, to)
-		}
+	to.Filter, to.Note, to.Kept = f.Filter, a.console.Note, &files.Kept{Folder: f.files}
+	if state, here := a.stateHere(id); f.partial && here {
+		return a.partialHere(ctx, state, to)
 	}
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
@@ -88,6 +95,7 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err != nil {
 		return err
 	}
+	to.Kept.Open = filesOf(conn.Starter, h.Output)
 	switch {
 	case f.follow:
 		if _, err := to.Write(ctx, h.FollowLines(ctx, f.FollowOptions)); err != nil {
@@ -107,9 +115,13 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 		return a.unfinished(ctx, h, err, f.partial, to)
 	}
 	if !f.follow {
+		to.Kept.Open = filesOf(conn.Starter, summary.Output)
 		if _, err := to.Write(ctx, conn.Lines(ctx, summary)); err != nil {
 			return err
 		}
+	}
+	if to.Kept.Files > 0 && f.files == "" {
+		a.console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
 	}
 	return (&report{Summary: summary}).exit()
 }
@@ -158,21 +170,20 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 	return exitError(ExitFailed)
 }
 
+// filesOf opens the files that items keep of the map with a results file.
+func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
+		return s.File(ctx, output, index, name)
+	}
+}
+
 // partialHere is partial of a local map, whose server is gone.
 func (a *app) partialHere(ctx context.Context, state local.State, to files.Output) error {
-	_, keys, err := a.keys()
+	s, err := a.soFarHere(ctx, state)
 	if err != nil {
 		return err
 	}
-	st, err := state.Store(ctx, keys)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	s := &starter.Starter{Store: st, Arrays: true}
-	lines := s.StoredIn(ctx, st, state.Output)
-	if whole, err := st.Exists(ctx, state.Output); err == nil && whole {
-		lines = s.Lines(ctx, gpumux.Summary{Output: state.Output})
-	}
-	return a.partial(ctx, state.ID, "is "+state.State, -1, lines, to)
+	defer s.close()
+	to.Kept.Open = s.file
+	return a.partial(ctx, s.id, "is "+s.status, -1, s.lines, to)
 }

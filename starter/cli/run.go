@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -79,7 +80,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	}
 	m := starter.Map{Inline: true, Label: "one item", Input: gpumux.MapInput{
 		Task: task, Items: []json.RawMessage{item}, Ladder: f.pools, Patience: gpumux.Duration(f.patience),
-		Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Chunk: 1,
+		Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Arg: f.arg, Chunk: 1,
 	}}
 	ctx := c.Context()
 	if !f.local {
@@ -189,7 +190,7 @@ func (a *app) printResult(result gpumux.Result, whole bool) error {
 		}
 	}
 	if result.Fault != nil {
-		a.console.Write([]byte(faultText(*result.Fault)))
+		a.console.Write([]byte(show.FaultText(*result.Fault)))
 		a.console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
 		return exitError(ExitFailed)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -27,16 +28,23 @@ order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may neve
 module:function or file.R:function, or a command after --, as for map --local.
 
 Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
-command ends is lost, and given again it begins with the first item. It needs no server and starts at once.`,
-		Example: `  tail -f texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
+command ends is lost, and given again it begins with the first item. It needs no server and starts at once.
+
+With --follow the items are the lines of a file from its first one on, and those that are written to it later.
+Ctrl-C ends such an input: what was read of it is finished. A second one stops at once.`,
+		Example: `  gpumux stream embed.py:embed --follow texts.jsonl > vectors.jsonl
+  tail -f texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
   gpumux stream score.py:score --slots 2 --memory 8GiB --unordered < items.jsonl
   ls *.png | gpumux stream --lines --output text -- identify {}`,
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
+	flags.StringVar(&f.follow, "follow", "", "a `file` that grows, in place of --in: JSON lines, .csv or .tsv, or with --lines text")
+	flags.DurationVar(&f.idle, "idle", 0, "with --follow: end when nothing was written for so long, such as 10s (default: never)")
 	flags.BoolVar(&f.lines, "lines", false, "every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
+	f.registerKey(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
 	flags.BoolVar(&f.unordered, "unordered", false, "each result as soon as it is there, in any order")
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
@@ -51,8 +59,23 @@ command ends is lost, and given again it begins with the first item. It needs no
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) (task string, command []string, err error) {
 	var m mistakes
 	task, command = m.task(c, args, true)
+	if f.follow != "" {
+		if c.Flags().Changed("in") {
+			m.add("give either --in or --follow")
+		}
+		f.in = []string{f.follow}
+	}
+	if !files.CanGrow(f.follow) {
+		m.add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
+	}
+	if c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0) {
+		m.add("--idle goes with --follow, and is a time such as 10s")
+	}
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
+	if id, values := f.results(); values {
+		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.in[0], id)
+	}
 	if len(f.pools) > 1 {
 		m.add("--pool names several pools; a stream has the slots of one")
 	}
@@ -78,16 +101,21 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 	}
 	o := a.here(true)
 	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
-	ctx, stop := context.WithCancelCause(c.Context())
+	source := f.source(a.Stdin)
+	ctx := c.Context()
+	if f.follow != "" { // an interrupt ends the input, the next one all
+		source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
+		ctx = a.hard
+	}
+	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if out.Path == "" {
 		a.watchReader(ctx, stop)
 	}
-	source := f.source(a.Stdin)
 	count := int64(0)
 	causes, err := out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items:     func(give func([]byte) error) error { return source.Each(ctx, give) },
-		Unordered: f.unordered, Mode: gpumux.Mode(f.mode), Timeout: f.timeout, Attempts: f.attempts,
+		Items:     func(give func([]byte) error) error { return source.Each(ctx, f.checkFirst(give)) },
+		Unordered: f.unordered, Mode: gpumux.Mode(f.mode), Timeout: f.timeout, Attempts: f.attempts, Arg: f.arg, Key: f.key, WithItem: f.withItem,
 	})))
 	var fault *gpumux.Fault
 	switch {
@@ -95,7 +123,7 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 		a.console.Note("nobody reads the results any more")
 		return exitError(ExitInterrupted)
 	case errors.As(err, &fault):
-		a.console.Write([]byte(faultText(*fault)))
+		a.console.Write([]byte(show.FaultText(*fault)))
 		if fault.Kind == gpumux.BadInput {
 			return usage("%v", fault)
 		}
@@ -104,6 +132,20 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 		return inFlags(err)
 	}
 	return a.tellStream(count, causes)
+}
+
+// checkFirst gives items on, of which the first must have the key.
+func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
+	checked := f.key == ""
+	return func(item []byte) error {
+		if !checked {
+			if err := gpumux.CheckField(item, f.key); err != nil {
+				return usage("--key: %v", err)
+			}
+			checked = true
+		}
+		return give(item)
+	}
 }
 
 // tellStream says what a stream came to.
@@ -117,7 +159,7 @@ func (a *app) tellStream(count int64, causes starter.Causes) error {
 		return nil
 	}
 	if !a.console.Quiet {
-		printCauses(screen.Visible(a.console), "  ", failed, causes.Most())
+		show.Causes(screen.Visible(a.console), "  ", failed, causes.Most())
 	}
 	return exitError(ExitFailed)
 }

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -29,19 +32,49 @@ func TestStream_WhatItSays(t *testing.T) {
 	require.Equal(t, "{\"index\":0,\"value\":0.5}\n", got.stdout)
 	require.Contains(t, got.stderr, "standard input:2: ")
 
+	got = stream("{\"id\":\"a\",\"n\":1}\n[]\n", "--key", "id", "--with-item", "--", "cat")
+	require.Equal(t, "{\"index\":0,\"value\":{\"id\":\"a\",\"n\":1},\"key\":\"a\",\"item\":{\"id\":\"a\",\"n\":1}}\n"+
+		"{\"index\":1,\"value\":[],\"key\":null,\"item\":[]}\n", got.stdout)
+
 	got = stream("1\n", "raises.py:f")
 	require.Equal(t, ExitUsage, got.code)
 	require.Contains(t, got.stderr, "no model here")
 	require.Contains(t, got.stderr, "traceback:")
 
+	write(t, "grows.jsonl", "2\n4\n")
+	got = stream("", "task.py:half", "--follow", "grows.jsonl", "--idle", "1ms", "--pool", "cpu")
+	require.Equal(t, outcome{ExitOK, "{\"index\":0,\"value\":1.0}\n{\"index\":1,\"value\":2.0}\n", "2 items, 0 failed\n"}, got)
+
+	// An interrupt ends the input, not what was read of it.
+	out := &interrupting{signals: make(chan os.Signal, 1)}
+	code := Main(Options{Args: []string{"stream", "task.py:half", "--follow", "grows.jsonl", "--pool", "cpu"}, Stdout: out, Stderr: io.Discard,
+		Stdin: strings.NewReader(""), Signals: out.signals})
+	require.Equal(t, ExitOK, code)
+	require.Equal(t, got.stdout, out.String())
+
 	for says, args := range map[string][]string{
 		"TASK is missing":       {},
 		"names several pools":   {"task.py:half", "--pool", "gpu,cpu"},
 		"--attempts 0":          {"task.py:half", "--attempts", "0"},
+		"the first item is no":  {"task.py:half", "--key", "id"},
+		"results:a goes with `": {"task.py:half", "--in", "results:a"},
 		"unknown flag: --local": {"task.py:half", "--local"},
 	} {
 		got = stream("1\n", args...)
 		require.Equal(t, ExitUsage, got.code, says)
 		require.Contains(t, got.stderr, says)
 	}
+}
+
+// interrupting sends an interrupt with what is written first.
+type interrupting struct {
+	bytes.Buffer
+	signals chan os.Signal
+}
+
+func (i *interrupting) Write(text []byte) (int, error) {
+	if i.Len() == 0 {
+		i.signals <- os.Interrupt
+	}
+	return i.Buffer.Write(text)
 }

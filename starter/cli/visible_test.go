@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 // hostile is text that takes over a terminal which obeys it.
@@ -27,8 +28,13 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
 		"show": func(to io.Writer, _ *app) {
-			printDetail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
+			show.Detail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
+		},
+		"faults": func(to io.Writer, _ *app) {
+			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
+			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []starter.Cause{{Count: 3, Example: results[0], More: results,
+				Places: []starter.Place{place}}}}).Print(to, "", hostile)
 		},
 		"columns": func(to io.Writer, _ *app) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
 		"say":     func(_ io.Writer, a *app) { a.console.Say("gpumux: %v", fault) },

@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 func (a *app) workersCommand() *cobra.Command {
@@ -32,7 +29,7 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		if asJSON {
 			return printJSON(a.Stdout, all)
 		}
-		return printWorkers(a.Stdout, all, time.Now())
+		return show.Workers(a.Stdout, all, time.Now())
 	})
 }
 
@@ -48,7 +45,7 @@ process for the next item, fresh starts one for every item.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return a.onWorkers(c, func(all []starter.Worker) error {
-		tasks := tasksOf(all)
+		tasks := show.TasksOf(all)
 		if asJSON {
 			return printJSON(a.Stdout, tasks)
 		}
@@ -61,7 +58,7 @@ process for the next item, fresh starts one for every item.`,
 }
 
 // onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *app) onWorkers(c *cobra.Command, show func([]starter.Worker) error) *cobra.Command {
+func (a *app) onWorkers(c *cobra.Command, print func([]starter.Worker) error) *cobra.Command {
 	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
 		all, err := conn.Workers(ctx)
 		if err != nil {
@@ -72,74 +69,8 @@ func (a *app) onWorkers(c *cobra.Command, show func([]starter.Worker) error) *co
 				a.console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
 			}
 		}
-		return show(all)
+		return print(all)
 	})
-}
-
-// printWorkers writes a row for each pool of each worker.
-func printWorkers(to io.Writer, all []starter.Worker, now time.Time) error {
-	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
-	for _, w := range all {
-		if w.Offer == nil {
-			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", screen.Ago(now, w.Seen)})
-			continue
-		}
-		for _, p := range w.Offer.Pools {
-			memory := "-"
-			if p.Memory > 0 {
-				memory = p.Memory.String()
-			}
-			slots := fmt.Sprintf("%d/%d", p.Busy, p.Slots)
-			if p.Leased > 0 {
-				slots += fmt.Sprintf(", %d leased", p.Leased)
-			}
-			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
-				screen.Count(int64(len(w.Offer.Tasks))), w.Offer.Version, screen.Ago(now, w.Seen)})
-		}
-	}
-	return screen.Table(to, rows)
-}
-
-// offeredTask is a task as the workers together offer it.
-type offeredTask struct {
-	Name string `json:"name"`
-	// Modes are its own, or those of its pools.
-	Modes []string `json:"modes"`
-	Pools []string `json:"pools"`
-	// Workers are the identities of those that offer it.
-	Workers []string `json:"workers"`
-}
-
-// tasksOf are the tasks of all workers in order of name.
-func tasksOf(all []starter.Worker) []offeredTask {
-	byName := map[string]*offeredTask{}
-	for _, w := range all {
-		if w.Offer == nil {
-			continue
-		}
-		for _, name := range w.Offer.Tasks {
-			t := byName[name]
-			if t == nil {
-				t = &offeredTask{Name: name}
-				byName[name] = t
-			}
-			t.Workers = append(t.Workers, w.Identity)
-			for _, pool := range w.Offer.Pools {
-				t.Pools = append(t.Pools, pool.Name)
-				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.Persistent)))
-			}
-		}
-	}
-	tasks := []offeredTask{}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		t := byName[name]
-		for _, names := range []*[]string{&t.Modes, &t.Pools, &t.Workers} {
-			slices.Sort(*names)
-			*names = slices.Compact(*names)
-		}
-		tasks = append(tasks, *t)
-	}
-	return tasks
 }
 
 // offered describes pools in a line each: "gpu: 2 slots per device on all".

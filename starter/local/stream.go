@@ -24,10 +24,13 @@ type StreamOptions struct {
 	Items func(give func(item []byte) error) error
 	// Unordered yields each result as soon as it is there. Default: in the order of the items.
 	Unordered bool
-	// Mode, Timeout and Attempts are those of gpumux.MapInput.
+	// The others are those of gpumux.MapInput.
 	Mode     gpumux.Mode
 	Timeout  time.Duration
 	Attempts int
+	Arg      json.RawMessage
+	Key      string
+	WithItem bool
 }
 
 const (
@@ -153,7 +156,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		began := time.Now()
 		var failed error
 		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
-			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Items: items,
+			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Arg: s.Arg, Items: items, Key: s.Key, WithItem: s.WithItem,
 			Done: func(r gpumux.Result) {
 				one := batch[r.Index]
 				r.Index = one.index

@@ -3,6 +3,7 @@ package slot
 import (
 	"errors"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -48,6 +49,9 @@ type Call struct {
 	// still runs, then the call ends with it. Whatever else ends the call does not wait for an item that is being pulled: the
 	// goroutine ends when that has come.
 	Items iter.Seq2[gpumux.Item, error]
+	// Keep stores a file that an item left, before its result is Done. It reads the file from its beginning. An error ends the call: it
+	// is why that had to. Default: items may leave no files.
+	Keep func(index int64, name string, file *os.File) error
 	// Done takes each result, in the order of the items, from the slot's own goroutine; the result belongs to it.
 	Done func(Done)
 }

@@ -30,6 +30,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 			return err
 		}
 		item := f.pop()
+		s.runs(item.Index, time.Now())
 		var done Done
 		for item.tries = 1; ; item.tries++ {
 			if done, err = s.command(ctx, f, item.Item); err != nil {
@@ -52,6 +53,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 			done.Fault.OfItem(item.Value)
 		}
 		done.Index = item.Index
+		s.runs(0, time.Time{})
 		f.call.Done(done)
 	}
 }

@@ -3,6 +3,7 @@ package slot
 import (
 	"cmp"
 	"encoding/json"
+	"os"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ type flow struct {
 func (f *flow) cut() {
 	f.intake.leave()
 	f.over, f.waiting = true, nil
-	f.call.Held, f.call.Done = nil, func(Done) {}
+	f.call.Held, f.call.Keep, f.call.Done = nil, func(int64, string, *os.File) error { return nil }, func(Done) {}
 }
 
 // gather reports whether at least least items wait, or enough for a frame, or the last ones. It never waits: where they are still
@@ -148,6 +149,17 @@ func whole(items, batch int) int {
 		return items
 	}
 	return (items + batch - 1) / batch * batch
+}
+
+// current is the item whose turn it is, and since when; the zero time where there is none.
+func (f *flow) current() (index int64, began time.Time) {
+	switch {
+	case len(f.flight) == 0:
+		return 0, time.Time{}
+	case f.call.Lease != "":
+		return -1, f.began
+	}
+	return f.flight[0].Index, f.began
 }
 
 // due reports whether this is the item that the process has to answer next.

@@ -42,6 +42,9 @@ type occupant struct {
 	// why and text say why it is to be recycled, once it is.
 	why  hygiene.Reason
 	text string
+	// folder is where its items may leave files, once it is there; unplaced says that there can be none.
+	folder   string
+	unplaced bool
 	// charge is what it was killed for, where that is an item's doing.
 	charge *gpumux.Fault
 }

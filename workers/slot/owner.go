@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -49,6 +50,9 @@ func (s *Slot) own() {
 			s.retire(false, "ended while idle")
 		case <-s.life.Done():
 			s.retire(true, "slot stops")
+			if s.scratch != "" {
+				os.RemoveAll(s.scratch)
+			}
 			s.templates.Share(-1)
 			if s.owned {
 				s.templates.Close()
@@ -100,9 +104,10 @@ func (s *Slot) retire(kindly bool, why string) {
 			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.PID),
 			zap.String(logkey.Advice, "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
 	}
+	s.removeFolder(p)
 	s.process = nil
 	s.mu.Lock()
-	s.task, s.pid, s.watched = "", 0, nil
+	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
 	s.stats.Residents, s.stats.ResidentBytes = 0, 0
 	s.mu.Unlock()
 	s.enter(Vacant, why)

@@ -89,6 +89,10 @@ func (s *Slot) results(p *occupant, f *flow, m wire.Results) error {
 			return s.fail(p, diagnosis.Broken("the result of item %d of run %d: %v", m.N+i, m.Run, err), "")
 		}
 	}
+	if err := s.keepFiles(p, f, m); err != nil {
+		return err
+	}
+	results[0].Files = m.Files
 	text, busy := p.Out.UpTo(m.Out), 0.0
 	for _, each := range m.Busy {
 		busy += each

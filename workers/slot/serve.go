@@ -29,6 +29,7 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: newIntake(call.Items)}
 	s.flow = f
 	defer f.intake.end(ctx)
+	defer s.runs(0, time.Time{})
 	s.kills = process.MemoryKills()
 	if len(call.Task.Command) > 0 {
 		return s.serveCommand(ctx, f)
@@ -97,6 +98,9 @@ func (s *Slot) feed(p *occupant, f *flow) error {
 	if first {
 		f.began = f.flight[0].sent
 	}
+	if f.call.Keep != nil {
+		run.Folder = s.folderOf(p)
+	}
 	p.runs++
 	p.sent += len(run.Items)
 	if !p.Say(run) {
@@ -132,6 +136,7 @@ func (s *Slot) work(ctx context.Context, p *occupant, f *flow) error {
 				return err
 			}
 		}
+		s.runs(f.current())
 		if len(f.flight) == 0 {
 			again, err := s.between(ctx, p, f)
 			if again {
@@ -273,6 +278,8 @@ func (s *Slot) hear(p *occupant, f *flow, h session.Heard) error {
 		if err := s.readBoard(p, f, m.Board); err != nil {
 			return err
 		}
+		s.runs(f.current())
+		s.progressed(m.Value)
 		f.began = time.Now()
 	case wire.Cap:
 		if !p.Capped(m) {

@@ -86,7 +86,10 @@ type Slot struct {
 	pid   int
 	// watched follows the process's memory; nil without a process.
 	watched session.Watched
+	// out is what the process prints; nil without one.
+	out     *process.Output
 	stats   Stats
+	running Running // zero where no item runs
 	// doomed is the process, by its number in stats, that Recycle ends, and why it does.
 	doomed    int64
 	doomedFor string
@@ -96,6 +99,8 @@ type Slot struct {
 	// The owner goroutine's own.
 	process  *occupant
 	failures int
+	// scratch is where its processes leave files; empty until one may.
+	scratch string
 	// serving is the request that is served and not answered, flow that of its call.
 	serving *request
 	flow    *flow

@@ -190,7 +190,7 @@ func (s *Slot) occupy(p *occupant) {
 	p.Patience, p.Lingers = s.o.patience, s.lingers
 	s.mu.Lock()
 	s.stats.Processes++
-	s.task, s.pid, s.watched = p.Task.Name, p.PID, p.Memory.Watched
+	s.task, s.pid, s.watched, s.out = p.Task.Name, p.PID, p.Memory.Watched, p.Out
 	s.mu.Unlock()
 }
 

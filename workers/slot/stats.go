@@ -6,8 +6,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -37,6 +39,19 @@ type Stats struct {
 	// Residents are how many values the present process keeps for a lease, ResidentBytes the bytes of their arrays.
 	Residents     int
 	ResidentBytes int64
+	// Running is the item that runs; nil where none does.
+	Running *Running
+}
+
+// Running is an item that runs, or the first of a micro-batch that does.
+type Running struct {
+	// Index is -1 in a call of a lease.
+	Index int64
+	Began time.Time
+	// Progress is the beginning of the JSON that it reported last.
+	Progress string
+	// Out is what its process prints, of which what is not yet read is the item's; nil while there is no process.
+	Out *process.Output
 }
 
 // Stats is what the slot has done so far.
@@ -45,6 +60,11 @@ func (s *Slot) Stats() Stats {
 	defer s.mu.Unlock()
 	stats := s.stats
 	stats.Recycled = maps.Clone(s.stats.Recycled)
+	if !s.running.Began.IsZero() {
+		running := s.running
+		running.Out = s.out
+		stats.Running = &running
+	}
 	if s.watched != nil {
 		stats.Held = s.watched.Held()
 	}
@@ -55,6 +75,22 @@ func (s *Slot) tally(change func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.stats)
+}
+
+// runs takes down which item runs, since began; none where that is zero.
+func (s *Slot) runs(index int64, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index {
+		s.running = Running{Index: index, Began: began}
+	}
+}
+
+// progressed takes down what the item that runs has reported.
+func (s *Slot) progressed(value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running.Progress = gpumux.Excerpt(value)
 }
 
 // keep takes down what the process keeps for its lease.

@@ -27,7 +27,7 @@ const nobody = 65534
 
 // peeping tries to see what a task must not see of its worker.
 const peeping = `
-import os, resource, subprocess
+import gpumux, os, resource, subprocess
 
 def look(path):
     try:
@@ -43,6 +43,10 @@ def peep(item):
             "secret": look(item["secret"]), "uid": os.getresuid(), "gid": os.getresgid(), "groups": os.getgroups(),
             "home": os.path.expanduser("~"), "env": dict(os.environ), "caps": status["CapEff"].strip(), "prm": status["CapPrm"].strip(),
             "nnp": status["NoNewPrivs"].strip(), "core": resource.getrlimit(resource.RLIMIT_CORE), "child": child.stdout.strip()}
+
+def save(item):
+    gpumux.save("a", b"mine")
+    return item
 
 def stray(item):
     if os.fork() == 0:
@@ -169,6 +173,11 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 			require.NotContains(t, saw.Env, name)
 		}
 	}
+	files := kept{}
+	saved, err := run(t, s, slot.Call{Task: task("save", gpumux.Persistent), Items: values("a"), Keep: files.keep})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, saved[0].Files)
+	require.Equal(t, kept{"0/a": "mine"}, files)
 	command := launch.Task{Name: "id", Command: []string{"/bin/sh", "-c", "id -u"}, Dir: dir, User: as}
 	got, err := run(t, s, slot.Call{Task: command, Items: values(1)})
 	require.NoError(t, err)

@@ -127,6 +127,10 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	t.mu.Lock()
 	t.inputs = append(t.inputs, in)
 	items, known := t.sources[in.Source]
+	var keys []json.RawMessage
+	if output, values := gpumux.CutValues(in.Source); values {
+		items, keys, known = valuesOf(t.results[output])
+	}
 	t.mu.Unlock()
 	switch {
 	case in.Range != nil:
@@ -139,6 +143,12 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	results, err := t.each(in.Task, items)
 	if err != nil {
 		return gpumux.Summary{}, err
+	}
+	for i := range results {
+		results[i].Key, results[i].Item = contract.Label(items[i], in.Key, in.WithItem)
+		if results[i].Key == nil && keys != nil {
+			results[i].Key = keys[i]
+		}
 	}
 	summary := gpumux.Summary{Task: in.Task, Items: int64(len(items)), Chunks: 1}
 	summary.Succeeded, summary.Failed, summary.Faults = count(results)
@@ -155,6 +165,16 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	defer t.mu.Unlock()
 	t.results[summary.Output] = results
 	return summary, nil
+}
+
+// valuesOf are the items that the results of another map are.
+func valuesOf(results []gpumux.Result) (items, keys []json.RawMessage, known bool) {
+	for _, r := range results {
+		if r.Fault == nil {
+			items, keys = append(items, r.Value), append(keys, r.Key)
+		}
+	}
+	return items, keys, results != nil
 }
 
 // each runs a task over items.

@@ -1,6 +1,7 @@
 package workflowstest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -81,6 +82,30 @@ func TestTasks_StandForASource(t *testing.T) {
 	require.Len(t, results, 2)
 	require.Equal(t, "5", string(results[1].Value))
 	require.Equal(t, "words.jsonl", tasks.Inputs()[0].Source)
+
+	env, tasks = environment()
+	workflowstest.Handle(tasks, "count", func(row struct{ N int }) (int, error) {
+		if row.N == 2 {
+			return 0, errors.New("no 2")
+		}
+		return 10 * row.N, nil
+	})
+	workflowstest.Handle(tasks, "twice", func(n int) (int, error) { return 2 * n, nil })
+	require.NoError(t, tasks.Source("rows.jsonl", map[string]any{"id": "a", "n": 1}, map[string]any{"id": "b", "n": 2}, map[string]any{"n": 3}))
+	env.ExecuteWorkflow(func(ctx workflow.Context) (string, error) {
+		first, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "count", Source: "rows.jsonl", Key: "id", Output: "first.jsonl"})
+		if err != nil {
+			return "", err
+		}
+		second, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "twice", Source: gpumux.ValuesOf(first.Output), WithItem: true})
+		return second.Output, err
+	})
+	var output string
+	require.NoError(t, env.GetWorkflowResult(&output))
+	require.Equal(t, []gpumux.Result{
+		{Index: 0, Value: json.RawMessage("20"), Key: json.RawMessage(`"a"`), Item: json.RawMessage("10")},
+		{Index: 1, Value: json.RawMessage("60"), Key: json.RawMessage("null"), Item: json.RawMessage("30")},
+	}, tasks.Results(output))
 
 	env, tasks = environment()
 	workflowstest.Handle(tasks, "twice", func(n int) (int, error) { return 2 * n, nil })

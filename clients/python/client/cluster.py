@@ -9,7 +9,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Union
 from . import items as inputs
 from .command import find
 from .fault import failure
-from .options import Words, flags, seconds
+from .options import Words, encoded, flags, seconds
 from .rows import Rows
 
 
@@ -31,15 +31,22 @@ class Cluster(NamedTuple):
         *,
         source: Union[str, "os.PathLike[str]", None] = None,
         columns: Optional[Words] = None,
+        key: Optional[str] = None,
+        with_item: bool = False,
         pool: Optional[Words] = None,
         mode: Optional[str] = None,
         timeout: Optional[float] = None,
         attempts: Optional[int] = None,
+        backoff: Optional[float] = None,
+        arg: Any = None,
         fail_fast: bool = False,
+        max_failures: Union[int, str, None] = None,
         chunk: Optional[int] = None,
         priority: Optional[int] = None,
         fairness_key: Optional[str] = None,
         no_wait: bool = False,
+        cache: bool = False,
+        files: Union[str, "os.PathLike[str]", None] = None,
         id: Optional[str] = None,
         retry: bool = False,
         ordered: bool = True,
@@ -55,15 +62,20 @@ class Cluster(NamedTuple):
         arguments = [
             "map", task, "--out", "-", *self._flags(),
             *flags(
-                columns=columns, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts, fail_fast=fail_fast, chunk=chunk, priority=priority,
-                fairness_key=fairness_key, no_wait=no_wait, id=id, retry=retry, unordered=not ordered,
+                columns=columns, key=key, with_item=with_item, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
+                backoff=seconds(backoff), arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk,
+                priority=priority, fairness_key=fairness_key, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry,
+                unordered=not ordered,
             ),
         ]
         return Rows([*arguments, *over], feed, total=total, show=progress, raise_faults=raise_faults)
 
-    def results(self, id: str, *, ordered: bool = True, raise_faults: bool = False, progress: Optional[bool] = None) -> Rows:
-        """The results of a map, as they come while it runs."""
-        arguments = ["results", id, "--follow", *self._flags(), *flags(unordered=not ordered)]
+    def results(
+        self, id: str, *, files: Union[str, "os.PathLike[str]", None] = None, ordered: bool = True,
+        raise_faults: bool = False, progress: Optional[bool] = None,
+    ) -> Rows:
+        """The results of a map, as they come while it runs. files is a folder for what items kept with gpumux.save."""
+        arguments = ["results", id, "--follow", *self._flags(), *flags(files=files, unordered=not ordered)]
         return Rows(arguments, None, show=progress, raise_faults=raise_faults)
 
     def cancel(self, id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Sequence
 
 
 class Fault(Exception):
@@ -35,6 +35,12 @@ class Result(NamedTuple):
     """The item's position among the items."""
     value: Any = None
     fault: Optional[Fault] = None
+    key: Any = None
+    """The item's field that key= names."""
+    item: Any = None
+    """The item itself, with with_item=True."""
+    files: Sequence[str] = ()
+    """The names of the files that the item kept with gpumux.save."""
 
 
 class Error(RuntimeError):

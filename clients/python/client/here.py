@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from . import function as functions
 from . import items as inputs
-from .options import Memory, Words, flags, seconds, words
+from .options import Memory, Words, encoded, flags, seconds, words
 from .rows import Rows
 
 
@@ -19,6 +19,8 @@ def map(
     *,
     source: Union[str, "os.PathLike[str]", None] = None,
     columns: Optional[Words] = None,
+    key: Optional[str] = None,
+    with_item: bool = False,
     slots: Union[int, str, None] = None,
     memory: Optional[Memory] = None,
     devices: Optional[Words] = None,
@@ -27,8 +29,13 @@ def map(
     mode: Optional[str] = None,
     timeout: Optional[float] = None,
     attempts: Optional[int] = None,
+    backoff: Optional[float] = None,
+    arg: Any = None,
     fail_fast: bool = False,
+    max_failures: Union[int, str, None] = None,
     chunk: Optional[int] = None,
+    cache: bool = False,
+    files: Union[str, "os.PathLike[str]", None] = None,
     id: Optional[str] = None,
     retry: bool = False,
     ordered: bool = True,
@@ -43,11 +50,17 @@ def map(
     What has finished is kept until all of it was given: the same call continues after an interruption, a crash or kill -9. The same
     call is one with the same function, items and options, or with the same id.
 
-    function is a function, or its name as "file.py:function". Those of notebooks, lambdas and inner functions need cloudpickle.
+    function is a function, or its name as "file.py:function", or a class that is made once per process and then called with each item.
+    Those of notebooks, lambdas and inner functions need cloudpickle.
     items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of pandas and Arrow tables as dicts. source is
     a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
+    key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
-    timeout is the most seconds of one item, attempts how often one that raises is tried. retry runs the failed items of a map again.
+    timeout is the most seconds of one item, attempts how often one that raises is tried, backoff the seconds before it is tried again.
+    max_failures, such as 10 or "5%", is with how many failed items the map goes on. arg is what all items share, such as a
+    configuration: gpumux.arg() in the function. retry runs the failed items of a map again.
+    cache takes results of equal items from earlier maps of the function with cache and the same data, which keeps them.
+    files is the folder for what items keep with gpumux.save, each as <index>/<name>; the default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar, if tqdm is installed; the
     default is in terminals and notebooks. The other options are those of `gpumux map --local`.
 
@@ -63,9 +76,10 @@ def map(
     arguments = [
         "map", named.task, "--local", "--out", "-",
         *flags(
-            columns=columns, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
-            fail_fast=fail_fast, chunk=chunk, id=id, retry=retry, unordered=not ordered, python=python or sys.executable,
-            pass_env=pass_env, data=data,
+            columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
+            mode=mode, timeout=seconds(timeout), attempts=attempts, backoff=seconds(backoff), arg=encoded(arg),
+            fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
+            unordered=not ordered, python=python or sys.executable, pass_env=pass_env, data=data,
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Optional, Sequence, Union
 
@@ -28,6 +29,11 @@ def flags(**values: Any) -> list[str]:
 def words(given: Words) -> list[str]:
     """One word or several, as a list."""
     return [given] if isinstance(given, str) else list(given)
+
+
+def encoded(value: Any) -> Optional[str]:
+    """A value as JSON. Raises TypeError when JSON cannot hold it."""
+    return None if value is None else json.dumps(value)
 
 
 def seconds(time: Optional[float]) -> Optional[str]:

@@ -91,15 +91,15 @@ class Rows:
             raise
         self._seen += 1
         self._bar.update(1)
-        fault = row.get("fault")
+        fault, label = row.get("fault"), (row.get("key"), row.get("item"), row.get("files", ()))
         if fault is None:
-            return Result(row["index"], row.get("value"))
+            return Result(row["index"], row.get("value"), None, *label)
         self._faults += 1
         found = Fault(fault)
         if self._raise_faults:
             self.close()
             raise found
-        return Result(row["index"], None, found)
+        return Result(row["index"], None, found, *label)
 
     def _finish(self) -> None:
         """Read the command's end, which has given all rows that it has."""
@@ -110,7 +110,8 @@ class Rows:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        if code == 0 or code == 1 and self._seen == self._total and self._faults > 0:
+        whole = self._seen == self._total if self._total is not None else not self._command.complained
+        if code == 0 or code == 1 and whole and self._faults > 0:
             self._done()
             return
         raise self._command.failure()

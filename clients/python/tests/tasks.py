@@ -12,6 +12,26 @@ def field(row):
     return row["a"] + row["b"]
 
 
+def shared(_):
+    import gpumux
+
+    return gpumux.arg()
+
+
+class Offset:
+    def __init__(self):
+        self.offset = 100
+
+    def __call__(self, x):
+        return x + self.offset
+
+
+def saving(x):
+    import gpumux
+
+    gpumux.save("a.txt", str(x))
+
+
 def picky(x):
     if x == 3:
         raise ValueError("not three")

@@ -42,6 +42,10 @@ class Map(unittest.TestCase):
         self.assertEqual(values(gpumux.map(tasks.double, numpy.array([[1, 2], [3, 4]]), slots=1)), [[1, 2, 1, 2], [3, 4, 3, 4]])
         self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "local")), [], "nothing is left of what was given")
 
+    def test_an_arg(self):
+        for arg in ({"by": 3}, 3, [3], "3"):
+            self.assertEqual(values(gpumux.map(tasks.shared, range(2), slots=1, arg=arg)), [arg, arg])
+
     def test_rows_of_tables(self):
         import pandas
         import pyarrow
@@ -54,6 +58,10 @@ class Map(unittest.TestCase):
         source = pathlib.Path(self.state, "items.csv")
         source.write_text("a,b\n1,2\n3,4\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, 7])
+        source.write_text("a,b\n1,2\n3,\n")
+        self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, None])
+        with self.assertRaises(gpumux.MapFailed):
+            list(gpumux.map(tasks.field, source=source, slots=1, fail_fast=True))
 
         import pyarrow
         import pyarrow.parquet
@@ -61,6 +69,19 @@ class Map(unittest.TestCase):
         table = pathlib.Path(self.state, "items.parquet")
         pyarrow.parquet.write_table(pyarrow.table({"a": [1, 2], "b": [10, 20], "c": ["x", "y"]}), table)
         self.assertEqual(values(gpumux.map(tasks.field, source=table, columns=["a", "b"], slots=1)), [11, 22])
+
+    def test_keys_and_the_values_of_a_map(self):
+        rows = [{"id": "x", "a": 1, "b": 2}, {"id": "y", "a": 3}, {"id": "z", "a": 4, "b": 5}]
+        first = list(gpumux.map(tasks.field, rows, slots=1, key="id", with_item=True, id="first"))
+        self.assertEqual([(r.key, r.value, r.item) for r in first], list(zip("xyz", (3, None, 9), rows)))
+        second = list(gpumux.map(tasks.Offset, source="results:first", slots=1))
+        self.assertEqual([(r.key, r.value, r.item) for r in second], [("x", 103, None), ("z", 109, None)])
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = list(gpumux.map(tasks.saving, range(2), slots=1, files=folder))
+            self.assertEqual([list(r.files) for r in results], [["a.txt"], ["a.txt"]])
+            self.assertEqual([open(os.path.join(folder, str(i), "a.txt")).read() for i in range(2)], ["0", "1"])
 
     def test_faults_are_results(self):
         results = list(gpumux.map(tasks.picky, range(5), slots=1))

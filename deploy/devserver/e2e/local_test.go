@@ -46,6 +46,49 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 	require.Empty(t, s.state(), "a map that could not work leaves no state")
 }
 
+// What all items share is read once per process. Maps with other arguments are other maps, and do not share processes.
+func TestLocal_Arg(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("scale.py", `
+import gpumux
+class Scale:
+    def __init__(self):
+        self.by = gpumux.arg()["by"]
+    def __call__(self, x):
+        return x * self.by
+def more(pair):
+    return sum(pair) + gpumux.arg()["by"]
+`)
+	s.write("two.json", "{\n  \"by\": 2\n}\n")
+	values := func(p *program) (all []string) {
+		for _, line := range s.lines(p.stdout.String()) {
+			all = append(all, string(line["value"]))
+		}
+		return all
+	}
+	for arg, want := range map[string][]string{"two.json": {"2", "4"}, `{"by": 3}`: {"3", "6"}} {
+		for _, mode := range []string{"persistent", "fresh"} {
+			require.Equal(t, want, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--arg", arg, "--mode", mode)))
+		}
+	}
+	for arg, want := range map[string][]string{`{"by": 4}`: {"4", "8"}, `{"by": 5}`: {"5", "10"}} {
+		require.Equal(t, want, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", arg)),
+			"no result of another argument")
+	}
+	p := s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "-q", "--reduce", "scale.py:more", "--arg", `{"by": 101}`)
+	require.Equal(t, "404\n", p.stdout.String())
+	s.write("one.jsonl", "1\n")
+	p = s.run(0, "stream", "--in", "one.jsonl", "--arg", "two.json", "--output", "text", "--", "sh", "-c", "echo $GPUMUX_ARG")
+	require.Equal(t, []string{`"{\"by\":2}"`}, values(p))
+
+	for _, bad := range []string{"nowhere.json", "scale.py", `"` + strings.Repeat("x", 20<<10) + `"`} {
+		p := s.run(2, "map", "scale.py:Scale", "--range", "1:3", "--local", "--arg", bad)
+		require.Contains(t, p.stderr.String(), "--arg")
+	}
+	require.Empty(t, s.state())
+}
+
 // A command is called as its words say, and a reduce alone is one value.
 func TestLocal_CommandsAndOneValue(t *testing.T) {
 	t.Parallel()

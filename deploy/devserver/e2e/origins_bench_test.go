@@ -89,6 +89,21 @@ func TestLong_OriginsVignette(t *testing.T) {
 	require.Contains(t, e.file("vignette.html"), "<svg")
 }
 
+// The products of all ways are NumPy's.
+func TestLong_OriginsVignetteProducts(t *testing.T) {
+	e := offline(t, "vignette")
+	line := ".venv/bin/python examples/vignette/products.py"
+	out, code := e.sh(e.dir, line)
+	require.Zero(t, code, out)
+	require.Len(t, regexp.MustCompile(`(?m)^(heavy|medium) .*\de-0[5-9] of the largest; allowed: 1e-05$`).FindAllString(out, -1), 8, out)
+
+	// It tells when the numbers differ, by ten times what is allowed.
+	e.change("examples/vignette/products.py", "right = np.array", "right = 1.0001 * np.array")
+	out, code = e.sh(e.dir, line)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "WRONG\n")
+}
+
 // What the vignette expects is checked only where the intervals lie apart.
 func TestOrigins_VignetteExpects(t *testing.T) {
 	e := offline(t, "vignette")

@@ -11,6 +11,7 @@
 //
 //	machine_test.go     the machine that the tests run on
 //	inventory_test.go   the driver's word beside nvidia-smi's
+//	answers_test.go     what the driver's libraries answer, word for word
 //	memory_test.go      budgets, caps, what is given back
 //	device_test.go      probes, contexts, a budget nearly full, MIG
 //	faults_test.go      out-of-memory and ruined contexts

@@ -11,7 +11,9 @@ import (
 // result is one item's: a value, or a fault.
 type result struct {
 	index int64
-	fault *gpumux.Fault
+	// key and item are nil where the map was not asked for them.
+	key, item []byte
+	fault     *gpumux.Fault
 	value
 }
 
@@ -29,7 +31,7 @@ func parseResult(line []byte) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	out := result{r.Index, r.Fault, value{text: r.Value}}
+	out := result{r.Index, r.Key, r.Item, r.Fault, value{text: r.Value}}
 	if r.Arrays != nil {
 		v, err := arrays.Parse(r.Arrays)
 		if err != nil {

@@ -21,6 +21,8 @@ const (
 // Columns beside those of values. A field of the same name has "value." before it.
 const (
 	indexColumn   = "index"
+	keyColumn     = "key"
+	itemColumn    = "item"
 	valueColumn   = "value"
 	faultColumn   = "fault"
 	messageColumn = "fault_message"
@@ -113,15 +115,9 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 		byColumn[i] = make([]cell, len(w.rows))
 	}
 	for row, r := range w.rows {
-		if r.fault != nil {
-			continue
-		}
-		fields := []field{{valueColumn, r.value}}
-		if w.objects {
-			var ok bool
-			if fields, ok = r.fields(); !ok {
-				return nil, w.unlike(r, "its value is no object, and the first ones are")
-			}
+		fields, err := w.fieldsOf(r)
+		if err != nil {
+			return nil, err
 		}
 		for _, f := range fields {
 			i, known := at[f.name]
@@ -144,6 +140,34 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 	return byColumn, nil
 }
 
+// fieldsOf are what a row has in columns of their own, beside its index and its fault.
+func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
+	if r.key != nil {
+		fields = append(fields, field{keyColumn, value{text: r.key}})
+	}
+	if r.item != nil {
+		fields = append(fields, field{itemColumn, value{text: r.item}})
+	}
+	switch {
+	case r.fault != nil:
+		return fields, nil
+	case !w.objects:
+		return append(fields, field{valueColumn, r.value}), nil
+	}
+	own, ok := r.fields()
+	if !ok {
+		return nil, w.unlike(r, "its value is no object, and the first ones are")
+	}
+	for _, f := range own {
+		if f.name == indexColumn || f.name == faultColumn || f.name == messageColumn ||
+			f.name == keyColumn && r.key != nil || f.name == itemColumn && r.item != nil {
+			f.name = valueColumn + "." + f.name
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
 func (w *tableWriter) unlike(r result, why string) error {
 	return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %s; write .jsonl, or let the task "+
 		"return the same fields and types for each item", r.index, w.format, groupBytes>>20, why)
@@ -153,11 +177,7 @@ func (w *tableWriter) unlike(r result, why string) error {
 func (w *tableWriter) begin() (err error) {
 	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
 	for _, c := range w.columns {
-		name := c.name
-		if slices.Contains([]string{indexColumn, faultColumn, messageColumn}, name) {
-			name = valueColumn + "." + name
-		}
-		fields = append(fields, arrow.Field{Name: name, Type: c.dataType(), Nullable: true})
+		fields = append(fields, arrow.Field{Name: c.name, Type: c.dataType(), Nullable: true})
 	}
 	for _, name := range []string{faultColumn, messageColumn} {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: true})

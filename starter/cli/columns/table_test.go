@@ -1,6 +1,7 @@
 package columns_test
 
 import (
+	"encoding/json"
 	"io"
 	"os"
 	"strings"
@@ -91,6 +92,19 @@ func TestTable_ThereAndBack(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestTable_KeysAndItems(t *testing.T) {
+	results := values(`{"key":1}`, nil)
+	for i := range results {
+		results[i].Key, results[i].Item = json.RawMessage(`"k"`), json.RawMessage(`{"id":"k"}`)
+	}
+	for _, ending := range []string{".parquet", ".arrow"} {
+		path, _, err := write(t, "x"+ending, results)
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
+			`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, items(t, path))
 	}
 }
 

@@ -30,7 +30,7 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 		if err == nil {
 			err = context.Cause(ctx)
 		}
-		if err == nil && len(line) > 0 && failedLine(line) {
+		if err == nil {
 			err = causes.AddLine(line)
 		}
 		if err == nil && len(line) > 0 {

@@ -33,6 +33,8 @@ type Source struct {
 	Delimiter   rune
 	Stdin       io.Reader
 	Range, Glob string
+	// Follow waits at the end of the files for more. Default: the end is the end.
+	Follow *Follow
 }
 
 // Items are what a map runs over: exactly one of spooled, numbers and URL is set.
@@ -81,6 +83,11 @@ func (s Source) Read(ctx context.Context) (Items, error) {
 		return Items{}, err
 	}
 	return spool(inputs, strings.Join(labels, ", "))
+}
+
+// Values reads the values of a results file as items.
+func Values(open func() (io.ReadCloser, error), label string) (Items, error) {
+	return spool([]store.Input{{Name: label, Format: store.Values, Open: open}}, label)
 }
 
 // Each calls f with every item of In as it comes.
@@ -138,7 +145,7 @@ func (s Source) input(ctx context.Context, in string) (input store.Input, label 
 		}
 		return input, in, nil
 	}
-	if err := readable(in); err != nil {
+	if err := readable(in, s.Follow != nil); err != nil {
 		return input, "", err
 	}
 	input.Open = func() (io.ReadCloser, error) {
@@ -146,13 +153,16 @@ func (s Source) input(ctx context.Context, in string) (input store.Input, label 
 		if err != nil {
 			return nil, usage("--in: %v", err)
 		}
+		if s.Follow != nil {
+			return follow(ctx, file, *s.Follow), nil
+		}
 		return opened{Until(ctx, file), file}, nil
 	}
 	return input, filepath.Base(in), nil
 }
 
-// readable says why a file is none.
-func readable(in string) error {
+// readable says why a file is none, or none that grows.
+func readable(in string, grows bool) error {
 	info, err := os.Stat(in)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -161,6 +171,8 @@ func readable(in string) error {
 		return usage("--in: %v", err)
 	case info.IsDir():
 		return usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	case grows && !info.Mode().IsRegular():
+		return usage("--follow %s: only a file can grow; --in reads pipes, as they come", in)
 	}
 	return nil
 }

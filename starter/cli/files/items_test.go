@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
@@ -155,4 +157,55 @@ func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
 	err := mistaken(t, files.Source{Glob: filepath.Join(dir, "*.png")})
 	require.ErrorContains(t, err, `a\xff.png`)
 	require.ErrorContains(t, err, "not UTF-8")
+}
+
+// What is written to a file that is followed comes as it is written, half lines when they are whole.
+func TestEach_FollowsAFileThatGrows(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "grows.jsonl", "1\n2\n")
+	file, err := os.OpenFile("grows.jsonl", os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	end := make(chan struct{})
+	var got []string
+	steps := map[string]string{"2": "3\n4", "3": "\n5\n6"} // written when that item comes
+	source := files.Source{In: []string{"grows.jsonl"}, Follow: &files.Follow{End: end}}
+	err = source.Each(t.Context(), func(item []byte) error {
+		got = append(got, string(item))
+		_, err := file.WriteString(steps[string(item)])
+		if string(item) == "5" {
+			close(end)
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, got, "the last line counts without a newline, too")
+
+	source.Follow = &files.Follow{Idle: time.Millisecond}
+	require.Len(t, read(t, source), 6, "a file that rests ends")
+
+	source.Follow = &files.Follow{}
+	err = source.Each(t.Context(), func(item []byte) error {
+		if string(item) == "5" {
+			return os.Truncate("grows.jsonl", 0)
+		}
+		return nil
+	})
+	require.ErrorContains(t, err, "somebody wrote it anew")
+
+	write(t, "grows.jsonl", "1\n2\n")
+	err = source.Each(t.Context(), func(item []byte) error {
+		if string(item) == "2" {
+			write(t, "other.jsonl", "3\n4\n5\n")
+			return os.Rename("other.jsonl", "grows.jsonl")
+		}
+		return nil
+	})
+	require.ErrorContains(t, err, "another file has this name now")
+	require.NoError(t, unix.Mkfifo("pipe", 0o600))
+	source.In = []string{"pipe"}
+	require.ErrorContains(t, mistaken(t, source), "only a file can grow")
+	for name, can := range map[string]bool{"a.jsonl": true, "log": true, "-": false, "s3://b/a.jsonl": false, "a.parquet": false, "a.csv.gz": false} {
+		require.Equal(t, can, files.CanGrow(name), name)
+	}
 }

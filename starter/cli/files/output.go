@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -27,6 +26,8 @@ type Output struct {
 	// Path is empty for standard output.
 	Path string
 	Filter
+	// Kept fetches the files that the results name. Default: nobody does.
+	Kept *Kept
 	// Note tells people something of the file that was written. Default: nobody is told.
 	Note   func(format string, args ...any)
 	stdout io.Writer
@@ -106,6 +107,9 @@ func (o Output) check() error {
 
 // Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
 func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
+	if o.Kept != nil {
+		from = o.Kept.along(ctx, from)
+	}
 	where := "the results"
 	if o.Path == "" {
 		err = o.copy(ctx, &unblocked{ctx, o.stdout}, from, &causes)
@@ -207,13 +211,10 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 
 // pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
 func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
-	isFault := failedLine(line)
-	if isFault {
-		if err := causes.AddLine(line); err != nil {
-			return nil, err
-		}
+	if err := causes.AddLine(line); err != nil {
+		return nil, err
 	}
-	if o.Failed && !isFault {
+	if o.Failed && !starter.IsFailure(line) {
 		return nil, nil
 	}
 	if !o.Values {
@@ -226,10 +227,4 @@ func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 		return nil, fmt.Errorf("read a result: %w", err)
 	}
 	return result.Value, nil
-}
-
-// failedLine reports whether the item of a line failed, from its beginning: {"index":7,"fault":…
-func failedLine(line []byte) bool {
-	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
-	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
 }

@@ -38,7 +38,7 @@ func (s Source) table(ctx context.Context, in string) (input store.Input, label 
 		}
 		return input, in, nil
 	}
-	if err := readable(in); err != nil {
+	if err := readable(in, false); err != nil {
 		return input, "", err
 	}
 	input.Open = func() (io.ReadCloser, error) {

@@ -40,7 +40,11 @@ func OneLine(text string, most int) string {
 func Failure(r gpumux.Result) string {
 	fault := *r.Fault
 	fault.Index = &r.Index
-	return OneLine(fault.Of(), 80) + ": " + OneLine(fault.Error(), 200)
+	of := OneLine(fault.Of(), 80)
+	if r.Key != nil {
+		of += ", key " + OneLine(string(r.Key), 40)
+	}
+	return of + ": " + OneLine(fault.Error(), 200)
 }
 
 // Count writes a number; one below 0 is not known.

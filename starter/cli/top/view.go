@@ -88,6 +88,9 @@ func (m *model) head() []string {
 	if more := len(m.now.Maps) - mostMaps; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
 	}
+	if m.fault != "" {
+		lines = append(lines, red+m.fit("newest fault: "+m.fault)+plain)
+	}
 	return append(lines, "")
 }
 
@@ -129,11 +132,24 @@ func (m *model) line(c cells) string {
 // slot is the line of a slot.
 func (m *model) slot(r row) string {
 	c := cells{worker: r.host, slot: r.Name, device: r.Device, state: r.State, memory: memory(r.Held, r.budget), rate: "-",
-		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: cmp.Or(r.Map, r.Task)}
+		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: runs(r)}
 	if r.rate > 0 {
 		c.rate = strings.TrimSuffix(screen.PerSecond(r.rate), "/s")
 	}
 	return m.line(c)
+}
+
+// runs says what a slot runs: a map or a task, behind an item of it that reports its progress.
+func runs(r row) string {
+	what := cmp.Or(r.Map, r.Task)
+	if r.Progress == "" {
+		return what
+	}
+	item := ""
+	if r.Item != nil {
+		item = fmt.Sprintf("item %d ", *r.Item)
+	}
+	return fmt.Sprintf("%s%s  %s", item, screen.OneLine(r.Progress, 60), what)
 }
 
 // memory is what is held of a budget, in the budget's unit.

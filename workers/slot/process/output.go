@@ -97,6 +97,14 @@ func (o *Output) From(start int64) string {
 	return o.cut(start, end, keepTail, keepHead)
 }
 
+// Since is what was written and not yet read, from an offset on, cut in the middle when it is long. Next is where it ends.
+func (o *Output) Since(from int64) (text string, next int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	start, end, _ := o.unread()
+	return o.cut(max(start, from), end, keepHead, keepTail), end
+}
+
 // trim frees the middle of what is unread, and schedules the next trim.
 func (o *Output) trim() {
 	o.mu.Lock()

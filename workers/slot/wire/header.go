@@ -49,6 +49,8 @@ type header struct {
 	Rebuilt   bool            `json:"rebuilt"`
 	Count     int             `json:"count"`
 	Bytes     int64           `json:"bytes"`
+	Folder    string          `json:"folder"`
+	Files     []string        `json:"files"`
 
 	Allocators *Allocators `json:"allocators"`
 }
@@ -124,7 +126,8 @@ func fromWorker(h *header, body []byte) (Message, error) {
 	case "run":
 		items, err1 := h.split(body)
 		attempts, err2 := optional[int](h, "attempts", h.Attempts)
-		return Run{Run: h.Run, Attempts: attempts, Items: items, Target: h.Target, Task: h.Task}, cmp.Or(err1, err2, h.checkPosition())
+		return Run{Run: h.Run, Attempts: attempts, Items: items, Target: h.Target, Task: h.Task, Folder: h.Folder},
+			cmp.Or(err1, err2, h.checkPosition())
 	case "next":
 		return Next{}, h.empty(body)
 	case "trim":
@@ -174,7 +177,7 @@ func (h *header) results(body []byte) (Message, error) {
 	busy, err2 := optional[[]float64](h, "busy", h.Busy)
 	attempts, err3 := optional[[]int](h, "attempts", h.Attempts)
 	r := Results{Run: h.Run, N: h.N, Values: values, Kinds: h.Kinds, Busy: busy, Attempts: attempts, Out: h.Out, Peak: h.Peak,
-		Board: h.Board, Wait: h.Wait, Allocators: h.Allocators}
+		Board: h.Board, Wait: h.Wait, Allocators: h.Allocators, Files: h.Files}
 	return r, cmp.Or(err1, err2, err3, h.checkPosition(), h.checkMemory(), r.check())
 }
 
@@ -205,6 +208,17 @@ func (r *Results) check() error {
 	if r.Kinds != nil && len(r.Kinds) != len(r.Values) {
 		return broken("results: %d values but %d entries in kinds", len(r.Values), len(r.Kinds))
 	}
+	if len(r.Files) > 0 && len(r.Values) != 1 {
+		return broken("results: files of %d items; an item with files is answered alone", len(r.Values))
+	}
+	if len(r.Files) > gpumux.MaxFiles {
+		return broken("results: %d files of one item; at most %d are allowed", len(r.Files), gpumux.MaxFiles)
+	}
+	for _, name := range r.Files {
+		if err := gpumux.CheckFileName(name); err != nil {
+			return broken("results: %v", err)
+		}
+	}
 	for i, seconds := range r.Busy {
 		if seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
 			return broken("results: busy[%d] is %v seconds", i, seconds)
@@ -217,53 +231,11 @@ func (r *Results) check() error {
 func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
 	switch m := m.(type) {
 	case Run:
-		b = append(b, `{"type":"run"`...)
-		b = appendField(b, "run", m.Run)
-		b = appendSizes(b, m.Items)
-		b = appendField(b, "attempts", max(1, m.Attempts))
-		if m.Target != "" {
-			target, err := marshal(m.Target)
-			if err != nil {
-				return nil, nil, broken("run: target: %v", err)
-			}
-			task, err := marshal(m.Task)
-			if err != nil {
-				return nil, nil, broken("run: task: %v", err)
-			}
-			b = append(appendName(append(appendName(b, "target"), target...), "task"), task...)
-		}
-		return append(b, "}\n"...), m.Items, checkValues(m, m.Items)
+		b, err = m.encode(b)
+		return append(b, "}\n"...), m.Items, cmp.Or(err, checkValues(m, m.Items))
 	case Results:
-		if err := m.check(); err != nil {
-			return nil, nil, err
-		}
-		b = append(b, `{"type":"results"`...)
-		b = appendField(b, "run", m.Run)
-		b = appendField(b, "n", m.N)
-		b = appendSizes(b, m.Values)
-		b = appendList(b, "busy", m.Busy, appendSeconds)
-		if m.Attempts != nil {
-			b = appendList(b, "attempts", m.Attempts, appendInt)
-		}
-		if m.Out > 0 {
-			b = appendField(b, "out", m.Out)
-		}
-		if m.Peak > 0 {
-			b = appendField(b, "peak", m.Peak)
-		}
-		if m.Board > 0 {
-			b = appendField(b, "board", m.Board)
-		}
-		if m.Wait {
-			b = append(b, `,"wait":true`...)
-		}
-		if m.Kinds != nil {
-			b = appendList(b, "kinds", m.Kinds, appendInt)
-		}
-		if a := m.Allocators; a != nil {
-			b = fmt.Appendf(b, `,"allocators":{"live":%d,"reserved":%d,"spare":%d}`, a.Live, a.Reserved, a.Spare)
-		}
-		return append(b, "}\n"...), m.Values, checkValues(m, m.Values)
+		b, err = m.encode(b)
+		return append(b, "}\n"...), m.Values, cmp.Or(err, checkValues(m, m.Values))
 	}
 	fields, err := marshal(m)
 	if err != nil {
@@ -276,6 +248,58 @@ func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err err
 		b = append(b, '}')
 	}
 	return append(b, '\n'), nil, nil
+}
+
+func (m *Run) encode(b []byte) (head []byte, err error) {
+	b = append(b, `{"type":"run"`...)
+	b = appendField(b, "run", m.Run)
+	b = appendSizes(b, m.Items)
+	b = appendField(b, "attempts", max(1, m.Attempts))
+	if m.Target != "" {
+		if b, err = appendJSON(b, "target", m.Target); err == nil {
+			b, err = appendJSON(b, "task", m.Task)
+		}
+	}
+	if m.Folder != "" && err == nil {
+		b, err = appendJSON(b, "folder", m.Folder)
+	}
+	return b, err
+}
+
+func (m *Results) encode(b []byte) (head []byte, err error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	b = append(b, `{"type":"results"`...)
+	b = appendField(b, "run", m.Run)
+	b = appendField(b, "n", m.N)
+	b = appendSizes(b, m.Values)
+	b = appendList(b, "busy", m.Busy, appendSeconds)
+	if m.Attempts != nil {
+		b = appendList(b, "attempts", m.Attempts, appendInt)
+	}
+	if m.Out > 0 {
+		b = appendField(b, "out", m.Out)
+	}
+	if m.Peak > 0 {
+		b = appendField(b, "peak", m.Peak)
+	}
+	if m.Board > 0 {
+		b = appendField(b, "board", m.Board)
+	}
+	if m.Wait {
+		b = append(b, `,"wait":true`...)
+	}
+	if m.Kinds != nil {
+		b = appendList(b, "kinds", m.Kinds, appendInt)
+	}
+	if a := m.Allocators; a != nil {
+		b = fmt.Appendf(b, `,"allocators":{"live":%d,"reserved":%d,"spare":%d}`, a.Live, a.Reserved, a.Spare)
+	}
+	if m.Files != nil {
+		b, err = appendJSON(b, "files", m.Files)
+	}
+	return b, err
 }
 
 // marshal is JSON on one line, without the escapes for web pages.
@@ -298,6 +322,15 @@ func checkValues(m Message, values []json.RawMessage) error {
 
 func appendName(b []byte, name string) []byte {
 	return append(append(append(b, `,"`...), name...), `":`...)
+}
+
+// appendJSON adds a field as marshal writes its value.
+func appendJSON(b []byte, name string, v any) ([]byte, error) {
+	text, err := marshal(v)
+	if err != nil {
+		return b, broken("%s: %v", name, err)
+	}
+	return append(appendName(b, name), text...), nil
 }
 
 func appendField[T ~int | ~int64 | ~uint64](b []byte, name string, n T) []byte {

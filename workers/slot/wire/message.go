@@ -58,6 +58,8 @@ type Run struct {
 	Target string `json:"target,omitempty"`
 	// Task is the name of the task that Target belongs to.
 	Task string `json:"task,omitempty"`
+	// Folder is where the items may leave files, each in the folder <run>-<n> there that the process makes. Empty: they may leave none.
+	Folder string `json:"folder,omitempty"`
 }
 
 // Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also
@@ -113,6 +115,8 @@ type Results struct {
 	Wait bool `json:"wait,omitempty"`
 	// Allocators are measured with Peak; nil means that nothing new is told.
 	Allocators *Allocators `json:"allocators,omitempty"`
+	// Files are the names of those that the one item left in its folder.
+	Files []string `json:"files,omitempty"`
 }
 
 // Allocators is what the allocators of the process's frameworks say about the devices of its slot, in bytes.

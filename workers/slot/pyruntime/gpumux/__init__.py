@@ -1,7 +1,7 @@
-"""What a task may use of gpumux: batch, resident, slot, progress, keep and drop. A task needs none of them.
+"""What a task may use of gpumux: arg, batch, resident, slot, progress, save, keep and drop. A task needs none of them.
 
 Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
-slot() knows nothing and progress() does nothing. There the client is part of the package too: map and the like.
+slot() knows nothing, progress() and save() do nothing. There the client is part of the package too: map and the like.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map
     from .handle import Handle
 
-__all__ = ["Slot", "batch", "drop", "keep", "progress", "resident", "slot"]
+__all__ = ["Slot", "arg", "batch", "drop", "keep", "progress", "resident", "save", "slot"]
 _CLIENT = ("BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map")
 
 _T = TypeVar("_T")
@@ -37,6 +37,8 @@ class Slot(NamedTuple):
 
 _slot = Slot()
 _report: Optional[Callable[[bytes], None]] = None
+_save: Optional[Callable[[str, Any], None]] = None
+_arg: list = []
 _residents: dict[Hashable, Any] = {}
 _locks: dict[Hashable, Any] = {}
 _guard = _threading.Lock()
@@ -60,6 +62,17 @@ def slot() -> Slot:
     return _slot
 
 
+def arg() -> Any:
+    """What all items of the map share, the value of its --arg, or None. It is read once per process, and every call gives the same value."""
+    if not _arg:
+        import json
+        import os
+
+        text = os.environ.get("GPUMUX_ARG")
+        _arg.append(json.loads(text) if text else None)
+    return _arg[0]
+
+
 def progress(value: Any) -> None:
     """Report how far the running item is; value is anything that a task may return, such as 0.5 or {"epoch": 3}.
 
@@ -69,6 +82,21 @@ def progress(value: Any) -> None:
         from .encode import encode
 
         _report(encode(value, "progress"))
+
+
+def save(name: str, data: Any) -> None:
+    """Keep a file beside the result of the running item: `gpumux map --files DIR` and `gpumux results ID --files DIR` fetch it.
+
+    name is a plain one such as "plot.png". data is the content as bytes or str, or where to copy it from: a path such as a
+    pathlib.Path, or an open file. Any thread may call it. A name that the item saved already is replaced. The files of a try that
+    fails are dropped. Raises ValueError for a name or a file that cannot be kept, RuntimeError where there is no place for files.
+    Does nothing outside of a slot.
+    """
+    from .files import check
+
+    check(name)
+    if _save is not None:
+        _save(name, data)
 
 
 def resident(key: Hashable, build: Callable[[], _T]) -> _T:

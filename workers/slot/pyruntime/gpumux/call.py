@@ -18,6 +18,7 @@ import gpumux
 
 from .encode import rows
 from .fault import describe, is_memory
+from .files import Files
 from .item import read
 from .memory import trim
 from .peak import LONG, Peak
@@ -48,7 +49,9 @@ class Caller:
         self._stdout, self._stderr = sys.stdout, sys.stderr
         self._run = 0
         self._n = 0
-        gpumux._report = self._progress
+        self._files = Files()
+        self._folder = ""
+        gpumux._report, gpumux._save = self._progress, self._save
 
     def use(self, target: str, function: Callable[..., Any]) -> None:
         """Call function, which target names, for the items of the next runs."""
@@ -56,9 +59,9 @@ class Caller:
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE
 
-    def run(self, run: int, sizes: list[int], body: memoryview, attempts: int) -> None:
-        """Run the items of one run, whose JSON lies one after the other in body."""
-        self._run = run
+    def run(self, run: int, sizes: list[int], body: memoryview, attempts: int, folder: str) -> None:
+        """Run the items of one run, whose JSON lies one after the other in body. They may leave files in folder, unless it is empty."""
+        self._run, self._folder = run, folder
         self._wire.begin_run(len(sizes))
         try:
             if self.batch:
@@ -104,6 +107,7 @@ class Caller:
             # Here the exception is gone, with the frames that hold arrays.
             if fault is None:
                 break
+            self._files.drop()
             if memory:
                 trim(hard=True)
             if tried >= attempts:
@@ -112,7 +116,7 @@ class Caller:
         ended = perf_counter()
         peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.measure(ended)
         if fault is None:
-            self._wire.result(self._run, n, data, ended - begin, ended, tried, peak)
+            self._wire.result(self._run, n, data, ended - begin, ended, tried, peak, self._files.names and self._files.take())
         else:
             self._wire.fault(fault, self._run, n, tried, ended - begin, peak)
         self._answered()
@@ -276,6 +280,15 @@ class Caller:
         _flush(sys.stdout)
         _flush(sys.stderr)
         os._exit(status & 0xFF)
+
+    def _save(self, name: str, data: Any) -> None:
+        if self._forked():
+            raise RuntimeError("gpumux.save: this process is not the one that runs the item; hand the file to that one, and save it there")
+        if self.batch:
+            raise RuntimeError("gpumux.save: a task with @gpumux.batch has many items at once; save from one that takes single items")
+        if not self._run:
+            raise RuntimeError("gpumux.save: no item runs")
+        self._files.save(self._folder and f"{self._folder}/{self._run}-{self._n}", name, data)
 
     def _progress(self, value: bytes) -> None:
         run, n = self._run, self._n

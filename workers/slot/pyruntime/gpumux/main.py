@@ -162,7 +162,7 @@ def _serve(wire, ended, forks) -> int:
             # The worker waits for results, so it reads the report.
             memory.prove()
             if _choose(caller, header.get("target") or hello.get("target"), hello, wire, run, header.get("task") or hello.get("task")):
-                caller.run(run, sizes, body, attempts)
+                caller.run(run, sizes, body, attempts, header.get("folder") or "")
             del message, body
     finally:
         caller.close()

@@ -238,12 +238,13 @@ class Wire:
         self._say(_dumps(header).encode() + b"\n")
 
     def result(
-        self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0
+        self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0,
+        files: Sequence[str] = (),
     ) -> None:
-        """One value; ended is when its item did, by perf_counter, and peak is Peak.measure's."""
+        """One value; ended is when its item did, by perf_counter, peak is Peak.measure's, and files are the names of those that it left."""
         board = self._board
-        if board is None or len(value) > board.largest:
-            self._values(run, n, [value], [busy], [attempts], peak)
+        if board is None or files or len(value) > board.largest:
+            self._values(run, n, [value], [busy], [attempts], peak, files)
             return
         out = self._new_output()
         while not board.add(run, n, value, attempts, busy, ended, out, peak):
@@ -272,7 +273,8 @@ class Wire:
             self._post(ended)
 
     def _values(
-        self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int], peak: int
+        self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int], peak: int,
+        files: Sequence[str] = (),
     ) -> None:
         """Values in a frame. With a board, the worker must read it before the next record."""
         more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
@@ -287,6 +289,8 @@ class Wire:
         if any(kinds):
             more += f',"kinds":[{",".join(map(str, kinds))}]'
         more += self._take_allocators()
+        if files:
+            more += f',"files":{json.dumps(list(files), ensure_ascii=False, separators=(",", ":"))}'
         sizes = ",".join([str(len(value)) for value in values])
         seconds = ",".join(["%.6f" % each for each in busy])
         head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'

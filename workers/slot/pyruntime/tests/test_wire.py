@@ -95,7 +95,7 @@ class TestGolden(Ends):
         else:
             kinds = m.get("kinds") or [0] * len(m["values"])
             values = [Raw(kind, b"", dump(value)) if kind else dump(value) for kind, value in zip(kinds, m["values"])]
-            self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values), m.get("peak", 0))
+            self.wire._values(m["run"], m["n"], values, m["busy"], m.get("attempts") or [1] * len(values), m.get("peak", 0), m.get("files", ()))
         self.wire.use_board(None)
 
 

@@ -1,0 +1,85 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+// keeping keeps a file of every item, where it can.
+type keeping struct {
+	file   *os.File
+	placed bool
+}
+
+func (k *keeping) Run(ctx context.Context, call Call) error {
+	k.placed = call.Keep != nil
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		result := gpumux.Result{Index: item.Index, Value: json.RawMessage("1")}
+		if k.placed {
+			if err := call.Keep(ctx, item.Index, "a.txt", k.file); err != nil {
+				return err
+			}
+			result.Files = []string{"a.txt"}
+		}
+		call.Done(result)
+	}
+	return nil
+}
+
+// A file waits for a store that takes nothing, and people are told what the item waits for. It is stored before the result.
+func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
+	dir := t.TempDir()
+	file, err := os.Create(filepath.Join(t.TempDir(), "a.txt"))
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.WriteString("content")
+	require.NoError(t, err)
+	runner := &keeping{file: file}
+	l := newLab(t, runner)
+	s, err := store.Open(t.Context(), "file://"+dir, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
+	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
+	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	told := false
+	l.env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+		var m memo
+		if details.Get(&m) == nil && strings.Contains(m.Waiting, "a file of an item waits for the store") {
+			told = true
+			_ = os.Remove(obstacle)
+		}
+	})
+	chunk := contract.Chunk{Range: &gpumux.Range{End: 2}, Work: contract.Whole(2), Parts: "m/parts"}
+	_, err = l.env.ExecuteActivity("chunk", chunk)
+	require.NoError(t, err)
+	require.True(t, told)
+	stored, err := s.OpenFile(t.Context(), "m/parts", 1, "a.txt")
+	require.NoError(t, err)
+	defer stored.Close()
+	text, err := io.ReadAll(stored)
+	require.NoError(t, err)
+	require.Equal(t, "content", string(text))
+
+	chunk.Inline = true
+	_, err = l.env.ExecuteActivity("chunk", chunk)
+	require.NoError(t, err)
+	require.False(t, runner.placed, "nobody could find the files of results that travel inline")
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+// prune deletes what is over by now, and says what that was.
+func (s *stage) prune(before time.Time, dryRun bool) (keys []string) {
+	gone, err := s.Prune(s.t.Context(), starter.PruneOptions{Before: before, DryRun: dryRun})
+	require.NoError(s.t, err)
+	for _, p := range gone {
+		require.Positive(s.t, p.Bytes, p.Key)
+		keys = append(keys, p.Key)
+	}
+	return keys
+}
+
+// untilOver waits until these are what a prune would delete: the server lists maps a moment after they start or end.
+func (s *stage) untilOver(what string, before time.Time, keys ...string) {
+	slices.Sort(keys)
+	s.until(what, func() bool { return slices.Equal(keys, slices.Sorted(slices.Values(s.prune(before, true)))) })
+}
+
+// untilStored waits until a map has claimed the folder of its results.
+func (s *stage) untilStored(folder string) {
+	s.until("the map has a folder", func() bool {
+		found, err := filepath.Glob(filepath.Join(s.dir, "store", folder, "*.parts", "manifest.json"))
+		return err == nil && len(found) == 1
+	})
+}
+
+func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	spooled, err := store.Spool(strings.NewReader(strings.Repeat("5\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	over := func(task string) starter.Map {
+		in := gpumux.MapInput{Task: "step:" + task, Ladder: []string{"cpu"}, Window: 2} // it leaves slots to others
+		return starter.Map{Input: in, Spooled: spooled}
+	}
+	source := "sources/" + spooled.Hash + ".jsonl"
+	ended := s.start(over("double"))
+	_, err = s.wait(ended)
+	require.NoError(t, err)
+	running := s.start(over("gate"))
+	later := time.Now().Add(time.Hour) // as if that much time had passed
+
+	require.Empty(t, s.prune(time.Now().Add(-time.Hour), false), "nothing is an hour old")
+	folder := filepath.Dir(ended.Output)
+	reader := s.start(starter.Map{Input: gpumux.MapInput{Task: "step:gate", Ladder: []string{"cpu"}, Source: gpumux.ValuesOf(ended.Output)}})
+	s.untilStored(filepath.Dir(reader.Output))
+	s.untilOver("its values are items of another map", later)
+	require.NoError(t, reader.Cancel(t.Context()))
+	_, err = s.wait(reader)
+	require.ErrorAs(t, err, new(*starter.Canceled))
+	s.untilOver("the other map has ended", later, folder, filepath.Dir(reader.Output))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", filepath.Dir(reader.Output))))
+	require.Equal(t, []string{folder}, s.prune(later, true), "the source is in use")
+	require.Len(t, s.results(ended), gpumux.InlineItems+1, "a dry run deletes nothing")
+	require.Equal(t, []string{folder}, s.prune(later, false))
+	require.NoDirExists(t, filepath.Join(s.dir, "store", folder))
+	for _, err := range ended.Results(t.Context()) {
+		require.ErrorContains(t, err, "run the map again")
+	}
+
+	s.allow("open")
+	_, err = s.wait(running)
+	require.NoError(t, err, "its source and its parts were left alone")
+	require.Len(t, s.results(running), gpumux.InlineItems+1)
+
+	// A schedule has the source too, and so has a young folder of a map that the server does not know.
+	require.NoError(t, s.Schedule(t.Context(), "nightly", starter.Times{Cron: []string{"0 2 1 1 *"}}, over("double")))
+	s.until("the schedule is listed", func() bool { all, err := s.Schedules(t.Context()); return err == nil && len(all) == 1 })
+	require.Equal(t, []string{filepath.Dir(running.Output)}, s.prune(later, false))
+	unknown := filepath.Join(s.dir, "store", "maps", "old", "run", "results.jsonl.parts")
+	require.NoError(t, os.MkdirAll(unknown, 0o755))
+	manifest := filepath.Join(unknown, "manifest.json")
+	require.NoError(t, os.WriteFile(manifest, []byte(`{"manifest":1,"owner":{"input":"`+source+`, content 12"}}`), 0o644))
+	require.NoError(t, os.Chtimes(manifest, time.Time{}, later.Add(time.Hour)))
+	require.NoError(t, s.DeleteSchedule(t.Context(), "nightly"))
+	s.until("the schedule is gone", func() bool { all, err := s.Schedules(t.Context()); return err == nil && len(all) == 0 })
+	require.Empty(t, s.prune(later, false))
+	require.ElementsMatch(t, []string{"maps/old/run", source}, s.prune(later.Add(2*time.Hour), false))
+	require.NoFileExists(t, filepath.Join(s.dir, "store", strings.TrimSuffix(source, "jsonl")+"index"))
+}
+
+func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	in := gpumux.MapInput{Task: "step:gate", Ladder: []string{"cpu"}, Range: &gpumux.Range{End: gpumux.InlineItems + 1}}
+	run, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "bare", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, in)
+	require.NoError(t, err)
+	folder := "maps/bare/" + run.GetRunID()
+	s.untilStored(folder)
+	s.untilOver("the map is listed", time.Now().Add(time.Hour))
+	s.allow("open")
+	require.NoError(t, run.Get(t.Context(), nil))
+	s.untilOver("the map has ended", time.Now().Add(time.Hour), folder)
+}

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	for says, at := range map[string]starter.Times{
+		"CronString": {Cron: []string{"every day"}}, "Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
+	} {
+		err := s.Schedule(t.Context(), "wrong", at, s.over("double", 3))
+		require.ErrorAs(t, err, new(*starter.ScheduleError))
+		require.ErrorContains(t, err, says)
+	}
+	// Items are checked as those of any map.
+	for lines, problem := range map[string]string{"": "", "{\"id\":1}\n": "", "{\"n\":1}\n": "no field"} {
+		spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Dir: t.TempDir()})
+		require.NoError(t, err)
+		m := starter.Map{Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}, Key: "id"}, Spooled: spooled}
+		if err := s.Schedule(t.Context(), "keyed", starter.Times{Cron: []string{"@daily"}}, m); problem != "" {
+			require.ErrorContains(t, err, problem)
+			continue
+		} else {
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.DeleteSchedule(t.Context(), "keyed"))
+	}
+	// The first time is at most two seconds away.
+	require.NoError(t, s.Schedule(t.Context(), "often", starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
+	require.ErrorContains(t, s.Schedule(t.Context(), "often", starter.Times{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
+	var one starter.Scheduled
+	s.until("two maps were started", func() bool {
+		var err error
+		one, _, err = s.ScheduleOf(t.Context(), "often")
+		require.NoError(t, err)
+		return len(one.Maps) >= 2
+	})
+	require.NoError(t, s.PauseSchedule(t.Context(), "often"))
+	require.Equal(t, "step:double", one.Task)
+	require.EqualValues(t, 3, one.Items)
+	require.Equal(t, starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, one.Times)
+	require.NotEqual(t, one.Maps[0], one.Maps[1])
+	for _, id := range one.Maps[:2] {
+		require.True(t, strings.HasPrefix(id, "often-"), id)
+		h, err := s.Open(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, "step:double", h.Task)
+		require.Len(t, s.results(h), 3)
+	}
+	one, _, err := s.ScheduleOf(t.Context(), "often")
+	require.NoError(t, err)
+	require.True(t, one.Paused)
+	require.Empty(t, one.Next)
+	require.NoError(t, s.ResumeSchedule(t.Context(), "often"))
+	one, in, err := s.ScheduleOf(t.Context(), "often")
+	require.NoError(t, err)
+	require.NotEmpty(t, one.Next)
+	require.Equal(t, "step:double", in.Task)
+	require.NoError(t, s.DeleteSchedule(t.Context(), "often"))
+	require.ErrorContains(t, s.PauseSchedule(t.Context(), "often"), "there is no schedule")
+	require.ErrorContains(t, s.DeleteSchedule(t.Context(), "often"), "there is no schedule")
+}

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+const talkPy = `
+import gpumux, os, time
+def talk(item):
+    print(f"item {item} talks")
+    if item % 4 == 1: raise ValueError(f"{item} is no good")
+    gpumux.progress({"at": item})
+    while item == 6 and not os.path.exists(os.environ["CALLS"] + ".open"): time.sleep(0.005)
+    if item == 6: print("item 6 ends")
+    return item
+`
+
+// While a map runs, its failures, what its items printed and what runs can be seen.
+func TestSeeing_ARunningMap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "talk.py"), []byte(talkPy), 0o644))
+	c := h.config(2)
+	c.Tasks["talk"] = config.Task{Python: "talk.py:talk", Env: map[string]string{"CALLS": h.Calls}}
+	s.serve(c)
+	here := newShell(t)
+	here.at(s)
+	id := strings.TrimSpace(here.run(0, "map", "talk", "--range", "0:8", "--pool", "cpu", "--chunk", "1", "--window", "2", "--detach").stdout.String())
+	follower := here.begin("logs", id, "--item", "6", "--follow")
+	var faults struct {
+		Status          string
+		Results, Failed int64
+		Causes          []struct {
+			Count int64
+			More  []struct{ Index int64 }
+		}
+	}
+	wait.For(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(here.run(0, "faults", id, "--limit", "5", "--json").stdout.String()), &faults))
+		return faults.Results == 7
+	}, time.Minute, 50*time.Millisecond)
+	require.EqualValues(t, 2, faults.Failed)
+	require.Len(t, faults.Causes, 1)
+	require.EqualValues(t, 2, faults.Causes[0].Count)
+	require.Len(t, faults.Causes[0].More, 1)
+	text := here.run(0, "faults", id).stdout.String()
+	require.Contains(t, text, "running: 2 of 8 items failed so far, of 7 with a result")
+	require.Regexp(t, `2 × task_error ValueError\n +where +cpu on CPU of \S+ \(2\)\n +example +item [15] = [15]\n +message +[15] is no good`, text)
+	require.Contains(t, text, "raise ValueError")
+	require.Contains(t, here.run(0, "faults", id, "--kind", "timeout").stdout.String(), "no item has failed of timeout so far")
+	require.Contains(t, here.run(2, "faults", id, "--kind", "bang").stderr.String(), "use device_oom, budget,")
+
+	require.Equal(t, "item 1 talks\n", here.run(0, "logs", id, "--item", "1").stdout.String())
+	require.Contains(t, here.run(1, "logs", id, "--item", "6").stderr.String(), "has no result yet; --follow waits for it")
+	require.Contains(t, here.run(2, "logs", id, "--item", "8").stderr.String(), "has 8 items, counted from 0")
+	require.Regexp(t, `running\n  item 6: cpu/[01] on CPU at \S+ for [0-9.ms]+, progress \{"at":6\}`, here.run(0, "show", id).stdout.String())
+
+	require.Eventually(t, func() bool { return follower.stdout.String() == "item 6 talks\n" }, time.Minute, 20*time.Millisecond,
+		"what it prints is shown while it runs")
+	require.NoError(t, os.WriteFile(s.calls+".open", nil, 0o644))
+	require.Equal(t, 0, follower.code(), follower.stderr.String())
+	require.Equal(t, "item 6 talks\nitem 6 ends\n", follower.stdout.String())
+	here.run(1, "wait", id)
+	require.Equal(t, 8, strings.Count(here.run(0, "logs", id).stdout.String(), " talks\n"))
+	require.Contains(t, here.run(0, "faults", id).stdout.String(), "completed: 2 of 8 items failed\n")
+}
+
+// A map of which too many items fail ends, keeps what there is, and goes on when it is told to.
+func TestSeeing_TooManyFailures(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	args := []string{"map", "step.py:odd", "--range", "0:40", "--local", "--slots", "2", "--chunk", "2", "--out", "r.jsonl", "--max-failures"}
+	require.Contains(t, s.run(2, append(args, "lots")...).stderr.String(), "--max-failures")
+	require.Contains(t, s.run(2, append(args, "3", "--fail-fast")...).stderr.String(), "--max-failures 3 and --fail-fast are both given")
+	p := s.run(1, append(args, "10%")...)
+	require.Regexp(t, `failed: task_error.*[0-9]+ of 40 items failed, more than the 4 that may \(10%\), mostly task_error; such as item [0-9]+`, p.stderr.String())
+	id := filepath.Base(s.state()[0])
+	require.Regexp(t, `interrupted: [0-9]+ items failed so far(?s:.*)task_error ValueError(?s:.*)is odd`, s.run(0, "faults", id).stdout.String())
+	require.Contains(t, s.run(0, "__complete", "faults", "").stdout.String(), id+"\n")
+	s.write("fixed", "")
+	s.run(1, append(args, "10%")...) // what failed before does not count, and stays
+	require.Len(t, s.lines(s.file("r.jsonl")), 40)
+	require.GreaterOrEqual(t, strings.Count(s.failedLines("r.jsonl"), "\n"), 5)
+}
+
+const flakyPy = `
+import os
+def flaky(item):
+    with open(f"tries{item}", "a+b") as f:
+        f.write(b"x")
+        if f.tell() < 3: raise ConnectionError(f"try {f.tell()}")
+    return os.getpid()
+`
+
+func TestSeeing_ItemsThatRaiseAreTriedAfterAPause(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("flaky.py", flakyPy)
+	require.Contains(t, s.run(2, "map", "flaky.py:flaky", "--range", "0:6", "--local", "--backoff", "1s").stderr.String(), "--backoff goes with --attempts")
+	s.run(0, "map", "flaky.py:flaky", "--range", "0:6", "--local", "--slots", "2", "--attempts", "3", "--backoff", "100ms", "--out", "r.jsonl")
+	require.Len(t, s.lines(s.file("r.jsonl")), 6)
+	for i := range 6 {
+		require.Equal(t, "xxx", s.file("tries"+string(rune('0'+i))))
+	}
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/store"
+)
+
+// registerKey registers the flags of what results have of their items.
+func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
+	flags.StringVar(&f.key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
+	flags.BoolVar(&f.withItem, "with-item", false, "results have their items, as \"item\"")
+}
+
+// source is what the flags say of the items.
+func (f *mapFlags) source(stdin io.Reader) files.Source {
+	return files.Source{In: f.in, Columns: f.columns, Lines: f.lines, Delimiter: f.comma, Stdin: stdin, Range: f.rng, Glob: f.glob}
+}
+
+// results is the ID of the map whose values are the items, where --in names one.
+func (f *mapFlags) results() (id string, values bool) {
+	if len(f.in) != 1 {
+		return "", false
+	}
+	return gpumux.CutValues(f.in[0])
+}
+
+// items reads the items here.
+func (a *app) items(ctx context.Context, f *mapFlags) (files.Items, error) {
+	id, values := f.results()
+	if !values {
+		return f.source(a.Stdin).Read(ctx)
+	}
+	_, keys, err := a.keys()
+	if err != nil {
+		return files.Items{}, err
+	}
+	st, output, err := local.Results(ctx, f.data, id, keys)
+	if err != nil {
+		return files.Items{}, err
+	}
+	defer st.Close()
+	return files.Values(func() (io.ReadCloser, error) { return st.Read(ctx, output, 0, -1) }, f.in[0])
+}
+
+// put gives a map its items, of which the first must have the key.
+func put(over files.Items, m *starter.Map) error {
+	over.Put(m)
+	if err := m.CheckKey(); err != nil {
+		return usage("--key: %v", err)
+	}
+	return nil
+}
+
+// unfit is the error for a map over whose results no other can run.
+func unfit(err error) error {
+	if errors.As(err, new(*starter.MapFailed)) || errors.As(err, new(*starter.Canceled)) || errors.As(err, new(*starter.Terminated)) {
+		return usage("--in: %v; only a map that has completed gives items", err)
+	}
+	return err
+}
+
+// checkItems finds every mistake in where the items come from, and reads the delimiter.
+func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
+	given := 0
+	for _, source := range []struct {
+		flag   string
+		values []string
+	}{{"in", f.in}, {"range", []string{f.rng}}, {"glob", []string{f.glob}}} {
+		if changed(source.flag) {
+			given++
+			if slices.Contains(source.values, "") {
+				m.add("--%s is empty", source.flag)
+			}
+		}
+	}
+	if given == 0 {
+		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	} else if given > 1 {
+		m.add("give only one of --in, --range and --glob")
+	}
+	if changed("delimiter") {
+		var err error
+		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
+			m.add("--delimiter: %v", err)
+		}
+		if !changed("in") {
+			m.add("--delimiter goes with --in")
+		}
+	}
+	if changed("columns") && !changed("in") {
+		m.add("--columns goes with --in, a Parquet or Arrow file")
+	}
+	if f.lines && (!changed("in") || changed("delimiter")) {
+		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
+	}
+	for _, in := range f.in {
+		id, values := gpumux.CutValues(in)
+		if !values {
+			continue
+		}
+		if err := starter.CheckID(id); err != nil {
+			m.add("--in %s: %v", in, err)
+		}
+		if len(f.in) > 1 || f.lines || changed("delimiter") || changed("columns") {
+			m.add("--in %s stands alone: without other inputs, and without --lines, --delimiter and --columns", in)
+			break
+		}
+	}
+	switch {
+	case changed("key") && f.key == "":
+		m.add("--key is empty; name a field of the items, such as id")
+	case f.key != "" && (f.lines || !changed("in")):
+		m.add("--key goes with --in, whose items are objects, and without --lines")
+	}
+	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
+		m.add("--in - is given twice; standard input can be read once")
+	}
+}
+
+// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	one, err1 := os.Stat(a)
+	two, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/files"
+	"github.com/gpumux/gpumux/starter/cli/schedules"
+)
+
+func (a *app) scheduleCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "schedule",
+		Short:   "Start a map again and again, at times that the server keeps",
+		Long:    "Start a map again and again. The schedule is Temporal's: it goes on when this machine is off.",
+		Example: "  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl\n  gpumux schedule list",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.scheduleCreateCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
+		a.steerSchedule("pause", "Start no more maps; one that runs goes on", "paused", (*starter.Starter).PauseSchedule),
+		a.steerSchedule("resume", "End a pause; what was due meanwhile is left out", "resumed", (*starter.Starter).ResumeSchedule),
+		a.steerSchedule("delete", "Delete a schedule; maps that it started stay", "deleted", (*starter.Starter).DeleteSchedule))
+	return c
+}
+
+func (a *app) scheduleCreateCommand() *cobra.Command {
+	f, at := &mapFlags{}, starter.Times{}
+	c := &cobra.Command{
+		Use:   "create NAME TASK --cron WHEN --in FILE",
+		Short: "Start a map at the times of a cron expression",
+		Long: `Start a map at the times of a cron expression: minute, hour, day of the month, month, day of the week. Each
+map has the schedule's name with the time behind it as its ID, and results of its own, for gpumux results.
+While a map still runs, the next one is left out. The options are those of gpumux map.
+
+A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
+read now, and are the same for each map: a file of this machine is put into the workers' store.`,
+		Example: `  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl
+  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu
+  gpumux schedule create monday report --cron '30 7 * * 1' --time-zone Europe/Berlin --in list.csv`,
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; given again, also then")
+	flags.StringVar(&at.Zone, "time-zone", "UTC", "the time zone of --cron, such as Europe/Berlin")
+	f.registerItems(flags)
+	f.registerPools(flags, "", "")
+	f.registerHow(flags)
+	f.registerOptions(flags)
+	a.connectionFlags(c)
+	a.storeFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error { return a.createSchedule(c, args, f, at) }
+	return c
+}
+
+func (a *app) createSchedule(c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
+	var mistaken mistakes
+	var name, task string
+	switch {
+	case c.ArgsLenAtDash() >= 0:
+		mistaken.add("a command after -- goes with map --local; here the worker's file names it as a task")
+	case len(args) == 0:
+		mistaken.add("NAME is missing; give the schedule a name, such as nightly, and then the TASK")
+	default:
+		name = args[0]
+		task, _ = mistaken.task(c, args[1:], false)
+	}
+	if len(at.Cron) == 0 {
+		mistaken.add("--cron is missing; give when to start, such as --cron '0 2 * * *'")
+	}
+	f.checkItems(&mistaken, c.Flags().Changed)
+	f.checkInput(&mistaken, c.Flags().Changed)
+	if err := mistaken.err(); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	m := starter.Map{Input: f.input()}
+	m.Input.Task = task
+	var over files.Items
+	var err error
+	if !f.overURL() { // mistakes in it are found before all else
+		if over, err = f.source(a.Stdin).Read(ctx); err != nil {
+			return err
+		}
+		defer over.Remove()
+	}
+	conn, err := a.connectWithStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	if f.overURL() {
+		if over, err = a.itemsOf(ctx, conn, f); err != nil {
+			return err
+		}
+		defer over.Remove()
+	}
+	if err := put(over, &m); err != nil {
+		return err
+	}
+	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
+		return err
+	}
+	if err := conn.Schedule(ctx, name, at, m); err != nil {
+		return err
+	}
+	if m.Spooled != nil {
+		a.console.Note("%s was read now, and every map runs over these %d items", over.Label, m.Spooled.Items)
+	}
+	a.console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, task, strings.Join(at.Cron, " and "), name)
+	return nil
+}
+
+func (a *app) scheduleListCommand() *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use: "list", Short: "List the schedules of maps", Example: "  gpumux schedule list", Args: cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+		all, err := conn.Schedules(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(a.Stdout, all)
+		}
+		if len(all) == 0 {
+			a.console.Say("no schedules; make one with `gpumux schedule create`")
+			return nil
+		}
+		return schedules.List(a.Stdout, all)
+	})
+}
+
+func (a *app) scheduleShowCommand() *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
+		Example: "  gpumux schedule show nightly", Args: oneName,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.ValidArgsFunction = a.complete(scheduleNames)
+	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+		one, in, err := conn.ScheduleOf(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(a.Stdout, one)
+		}
+		schedules.Show(a.Stdout, one, in)
+		return nil
+	})
+}
+
+// steerSchedule is a command that does one thing to a schedule, and says so.
+func (a *app) steerSchedule(verb, short, done string, do func(s *starter.Starter, ctx context.Context, name string) error) *cobra.Command {
+	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
+	c.ValidArgsFunction = a.complete(scheduleNames)
+	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+		err := do(conn.Starter, ctx, args[0])
+		if err == nil {
+			a.console.Say("schedule %s: %s", args[0], done)
+		}
+		return err
+	})
+}
+
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("give the name of one schedule, as `gpumux schedule list` shows it")
+	}
+	return nil
+}
+
+// scheduleNames are the names of schedules.
+func scheduleNames(ctx context.Context, conn *connection) (names []string, err error) {
+	all, err := conn.Schedules(ctx)
+	for _, one := range all {
+		names = append(names, one.Name)
+	}
+	return names, err
+}

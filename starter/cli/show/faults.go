@@ -1,0 +1,169 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/screen"
+)
+
+// Faults are why the items of a map failed.
+type Faults struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	// Items is how many the map has, -1 where that is not known. Results is how many of them have a result, Failed how many failed of the
+	// kind that was asked for.
+	Items   int64           `json:"items"`
+	Results int64           `json:"results"`
+	Failed  int64           `json:"failed"`
+	Causes  []starter.Cause `json:"causes"`
+	// Others counts the failures of further causes.
+	Others int64 `json:"others,omitempty"`
+	// Fault is why the map itself failed.
+	Fault *gpumux.Fault `json:"fault,omitempty"`
+}
+
+// Read groups the failures among lines of results. It ends early when so many failures were read; below 0 it reads all lines.
+func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
+	for line, err := range lines {
+		if failed == 0 {
+			break
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err != nil {
+			return err
+		}
+		f.Results++
+		if starter.IsFailure(line) {
+			failed--
+		}
+	}
+	f.Take(causes)
+	return nil
+}
+
+// Take takes over what was grouped.
+func (f *Faults) Take(causes *starter.Causes) {
+	f.Failed, f.Causes, f.Others = causes.Count, causes.Most(), causes.Others
+}
+
+// Print writes them for people. Again is the command that runs the failed items again, empty where there is none.
+func (f *Faults) Print(to io.Writer, kind gpumux.Kind, again string) {
+	to = screen.Visible(to)
+	items, of, so := "items", "", ""
+	if f.Items >= 0 {
+		items = "of " + humanize.Comma(f.Items) + " items"
+	}
+	if kind != "" {
+		of = " of " + string(kind)
+	}
+	if f.Items < 0 || f.Results < f.Items {
+		so = fmt.Sprintf(" so far, of %s with a result", humanize.Comma(f.Results))
+	}
+	if f.Failed == 0 {
+		fmt.Fprintf(to, "map %s, %s: no item has failed%s%s\n", f.ID, f.Status, of, so)
+	} else {
+		fmt.Fprintf(to, "map %s, %s: %s %s failed%s%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, of, so)
+	}
+	for _, c := range f.Causes {
+		printCause(to, c)
+	}
+	if f.Others > 0 {
+		fmt.Fprintf(to, "\nand %s of further causes; `gpumux results %s --failed` has every fault\n", humanize.Comma(f.Others), f.ID)
+	}
+	if f.Fault != nil {
+		fmt.Fprintf(to, "\nthe map failed: %s\n", screen.OneLine(f.Fault.Error(), 1000))
+	}
+	if f.Failed > 0 && again != "" {
+		fmt.Fprintf(to, "\nto run the failed items again: %s\n", again)
+	}
+}
+
+const (
+	// mostMessage is how many characters of a message are shown, mostLines how many lines of a traceback or an output.
+	mostMessage = 600
+	mostLines   = 8
+	// placesShown is how many devices are shown of a cause.
+	placesShown = 4
+)
+
+// printCause writes a cause with its example.
+func printCause(to io.Writer, c starter.Cause) {
+	r := c.Example
+	f := *r.Fault
+	f.Index = &r.Index
+	fmt.Fprintf(to, "\n%s × %s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class))
+	part := func(name, text string) {
+		if text = strings.Trim(text, "\n"); text != "" {
+			fmt.Fprintf(to, "  %-10s %s\n", name, strings.ReplaceAll(text, "\n", "\n             "))
+		}
+	}
+	part("where", places(c))
+	part("example", screen.OneLine(f.Of(), 200))
+	message := f
+	message.Hint, message.Slot, message.Device, message.Class, message.Kind = "", "", "", "", ""
+	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), mostMessage))
+	part("traceback", lastLines(f.Traceback))
+	if f.Traceback == "" {
+		part("printed", lastLines(cmp.Or(f.Tail, r.Output)))
+	}
+	part("next", cmp.Or(f.Hint, advice[f.Kind]))
+	var also []string
+	for _, more := range c.More {
+		also = append(also, fmt.Sprintf("item %d: %s", more.Index, screen.OneLine(more.Fault.Message, 200)))
+	}
+	part("also", strings.Join(also, "\n"))
+}
+
+// places says on which devices a cause was seen.
+func places(c starter.Cause) string {
+	var parts []string
+	rest := c.Count
+	for _, p := range c.Places[:min(len(c.Places), placesShown)] {
+		parts = append(parts, fmt.Sprintf("%s on %s of %s (%s)", p.Pool, p.Device, p.Host, humanize.Comma(p.Count)))
+		rest -= p.Count
+	}
+	if len(parts) > 0 && rest > 0 {
+		parts = append(parts, humanize.Comma(rest)+" elsewhere")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// lastLines is the end of a text.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[max(0, len(lines)-mostLines):]
+	for i, line := range lines {
+		lines[i] = shorten(line, 200)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// shorten is the beginning of a text.
+func shorten(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// advice is what to do about a kind of fault that brings no hint of its own.
+var advice = map[gpumux.Kind]string{
+	gpumux.TaskError:  "mend the code, then run the failed items again; --attempts where the cause passes by itself",
+	gpumux.DeviceOOM:  "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
+	gpumux.Budget:     "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
+	gpumux.HostOOM:    "more memory for the worker, or fewer slots on the host",
+	gpumux.Crash:      "read what the process printed last; `gpumux run TASK ITEM` runs the item alone",
+	gpumux.Timeout:    "a longer --timeout, or find out what the item waits for",
+	gpumux.DeviceLost: "`gpumux doctor` on that host, and the kernel's log",
+	gpumux.BadInput:   "what the message says",
+}

@@ -1,0 +1,112 @@
+package show
+
+import (
+	"bytes"
+	"flag"
+	"iter"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.golden anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := "testdata/" + name + ".golden"
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "go test -update writes it anew")
+}
+
+// lines are results as a file of them has them.
+func lines(t *testing.T, results ...gpumux.Result) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, r := range results {
+			line, err := store.AppendLine(nil, r)
+			require.NoError(t, err)
+			if !yield(bytes.TrimSuffix(line, []byte("\n")), nil) {
+				return
+			}
+		}
+	}
+}
+
+func raised(index int64, slot, message string) gpumux.Result {
+	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Class: "ValueError", Message: message, Slot: slot,
+		Device: "CPU", Host: "node1", Item: `{"image":"a.png"}`, Traceback: "Traceback:\n" + strings.Repeat("  a line\n", 9) + "ValueError: " + message}}
+}
+
+func crashed(index int64) gpumux.Result {
+	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "the task process ended by signal SIGSEGV",
+		Slot: "gpu/3", Device: "GPU-5c89", Host: "node2", Exit: "signal SIGSEGV", Tail: "scoring\nSegmentation fault\n", Hint: "run the item alone"}}
+}
+
+func TestFaults_Print(t *testing.T) {
+	all := lines(t, gpumux.Result{Index: 0, Value: []byte("1")}, crashed(1), raised(2, "cpu/0", "no image 7"), raised(3, "cpu/1", "no image 8"),
+		gpumux.Result{Index: 4, Value: []byte("{}"), Output: "\"fault\""}, raised(5, "big/0", "no image 9"))
+	causes := starter.Causes{Examples: 2}
+	f := &Faults{ID: "embed-3fa92c01d4e5", Status: "running", Items: 1000}
+	require.NoError(t, f.Read(all, &causes, -1))
+	require.EqualValues(t, 6, f.Results)
+	require.EqualValues(t, 4, f.Failed)
+	var b bytes.Buffer
+	f.Print(&b, "", "gpumux retry embed-3fa92c01d4e5")
+	golden(t, "faults", b.String())
+}
+
+// A map that has completed says how many failures there are, so its results are not read to their end.
+func TestFaults_ReadsNoFurtherThanTheLastFailure(t *testing.T) {
+	f := &Faults{Items: 4}
+	kinds := starter.Causes{Kind: gpumux.Crash}
+	require.NoError(t, f.Read(lines(t, raised(0, "cpu/0", "x"), crashed(1), gpumux.Result{Index: 2, Value: []byte("1")},
+		gpumux.Result{Index: 3, Value: []byte("1")}), &kinds, 2))
+	require.EqualValues(t, 2, f.Results)
+	require.EqualValues(t, 1, f.Failed, "only the kind that was asked for")
+	require.Len(t, f.Causes, 1)
+}
+
+func TestFaults_None(t *testing.T) {
+	f := &Faults{ID: "m", Status: "running", Items: 9}
+	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")}), &starter.Causes{}, -1))
+	var b bytes.Buffer
+	f.Print(&b, gpumux.Crash, "")
+	require.Equal(t, "map m, running: no item has failed of crash so far, of 1 with a result\n", b.String())
+	f.Status, f.Results = "completed", 9
+	b.Reset()
+	f.Print(&b, "", "gpumux retry m")
+	require.Equal(t, "map m, completed: no item has failed\n", b.String())
+}
+
+func TestBehind_WritesNothingTwice(t *testing.T) {
+	require.Equal(t, "c\n", Behind("a\nb\nc\n", "b\n"))
+	require.Empty(t, Behind("a\n", "a\n"))
+	require.Equal(t, "a\n", Behind("a\n", ""))
+	require.Equal(t, "a\n", Behind("a\n", "of an earlier try\n"))
+}
+
+func TestLogs_EachLineBehindItsItem(t *testing.T) {
+	died := crashed(3)
+	all := lines(t, gpumux.Result{Index: 0, Value: []byte(`"no output: "`)}, gpumux.Result{Index: 1, Value: []byte("1"), Output: "a\n\nb"},
+		gpumux.Result{Index: 2, Value: []byte(`{"output":"not mine"}`)}, died)
+	var b bytes.Buffer
+	some, err := Logs(&b, all)
+	require.NoError(t, err)
+	require.True(t, some)
+	require.Equal(t, "1  a\n1  \n1  b\n3  scoring\n3  Segmentation fault\n", b.String())
+	r, err := ResultOf(all, 3)
+	require.NoError(t, err)
+	require.Equal(t, died.Fault.Tail, Printed(*r))
+	r, err = ResultOf(all, 4)
+	require.NoError(t, err)
+	require.Nil(t, r)
+}

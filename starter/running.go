@@ -1,0 +1,50 @@
+package starter
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// RunningItem is an item that runs in a slot, or the first of a micro-batch that does.
+type RunningItem struct {
+	Index int64 `json:"index"`
+	// Worker is its identity, Slot pool/number.
+	Worker string          `json:"worker"`
+	Slot   string          `json:"slot"`
+	Device string          `json:"device"`
+	For    gpumux.Duration `json:"for"`
+	// Progress is the beginning of the JSON that the item reported last.
+	Progress string `json:"progress,omitempty"`
+}
+
+// runningItems asks the workers of chunks in flight which items of a map they run. One that does not answer soon is left out.
+func (s *Starter) runningItems(ctx context.Context, id string, pending []Pending) []RunningItem {
+	var workers []string
+	for _, p := range pending {
+		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
+			workers = append(workers, p.Worker)
+		}
+	}
+	const most, patience = 32, 3 * time.Second
+	found := make([][]RunningItem, len(workers))
+	abreast(len(workers), most, func(i int) {
+		offer, err := s.ask(ctx, contract.WorkerQueue(workers[i]), patience)
+		if err != nil {
+			return
+		}
+		for _, p := range offer.Pools {
+			for _, seat := range p.Seats {
+				if seat.Map == id && seat.Item != nil {
+					found[i] = append(found[i], RunningItem{Index: *seat.Item, Worker: workers[i], Slot: seat.Name, Device: seat.Device,
+						For: seat.For, Progress: seat.Progress})
+				}
+			}
+		}
+	})
+	return slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+}

@@ -1,0 +1,173 @@
+package starter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Times say when a schedule starts its map.
+type Times struct {
+	// Cron are expressions of cron, such as "0 2 * * *", or @every 6h.
+	Cron []string `json:"cron"`
+	// Zone is the time zone that they are in, such as Europe/Berlin. Default UTC.
+	Zone string `json:"zone"`
+}
+
+// Scheduled is a schedule of this package.
+type Scheduled struct {
+	Name string `json:"name"`
+	Task string `json:"task"`
+	// Items is their number, or -1 when only the workers can tell; Input says in words where they come from.
+	Items  int64  `json:"items"`
+	Input  string `json:"input,omitempty"`
+	Times  Times  `json:"times"`
+	Paused bool   `json:"paused"`
+	// Next are the times of the next starts; none when it is paused.
+	Next []time.Time `json:"next"`
+	// Maps are the IDs of the maps that it started last, the newest last.
+	Maps []string `json:"maps"`
+}
+
+// ScheduleError says what is wrong with a name or the times of a schedule.
+type ScheduleError struct{ Problem string }
+
+// Error says what to give instead.
+func (e *ScheduleError) Error() string { return e.Problem }
+
+// timesKey is where a schedule keeps its Times, beside the memo of its maps.
+const timesKey = "gpumux.times"
+
+// Schedule lets the server start a map again and again, under the name with the time behind it, until the schedule is deleted. Large items
+// go into the workers' store now. While a map still runs, the next one is left out.
+func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) error {
+	if err := CheckID(name); err != nil {
+		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
+	}
+	if err := m.validate(); err != nil {
+		return err
+	}
+	_, fingerprint := m.identify()
+	storeURL, err := s.place(ctx, &m)
+	if err == nil {
+		err = m.Input.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL}
+	action := &client.ScheduleWorkflowAction{
+		ID: name, Workflow: gpumux.MapWorkflow, Args: []any{m.Input}, TaskQueue: gpumux.Queue, Memo: map[string]any{memoKey: note},
+		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
+		Priority: temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
+	}
+	if s.searchable(ctx) {
+		action.TypedSearchAttributes = searchAttributes(m.Input)
+	}
+	_, err = s.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID: name, Spec: client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, Action: action,
+		Memo: map[string]any{memoKey: note, timesKey: at},
+	})
+	var wrong *serviceerror.InvalidArgument
+	switch {
+	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
+		return &ScheduleError{fmt.Sprintf("there is a schedule %s already; `gpumux schedule delete %s` first, or give another name", name, name)}
+	case errors.As(err, &wrong):
+		return &ScheduleError{fmt.Sprintf("schedule %s: %v", name, wrong)}
+	case err != nil:
+		return fmt.Errorf("create schedule %s: %w", name, err)
+	}
+	return nil
+}
+
+// Schedules are those of this namespace that start maps.
+func (s *Starter) Schedules(ctx context.Context) ([]Scheduled, error) {
+	all := []Scheduled{}
+	entries, err := s.Client.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: 100})
+	for err == nil && entries.HasNext() {
+		var e *client.ScheduleListEntry
+		if e, err = entries.Next(); err == nil && e.WorkflowType.Name == gpumux.MapWorkflow {
+			all = append(all, s.scheduled(e.ID, e.Memo, e.Paused, e.NextActionTimes, e.RecentActions))
+		}
+	}
+	if errors.As(err, new(*serviceerror.Unimplemented)) { // an older server has none
+		return all, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list schedules: %w", err)
+	}
+	return all, nil
+}
+
+// ScheduleOf is a schedule with the input of its maps.
+func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
+	var in gpumux.MapInput
+	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	if err != nil {
+		return Scheduled{}, in, aboutSchedule("look up", name, err)
+	}
+	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
+	if !ok || action.Workflow != gpumux.MapWorkflow || len(action.Args) != 1 {
+		return Scheduled{}, in, &ScheduleError{fmt.Sprintf("schedule %s starts something else than maps", name)}
+	}
+	payload, _ := action.Args[0].(*commonpb.Payload)
+	if err := s.converter().FromPayload(payload, &in); err != nil {
+		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, unseal(err))
+	}
+	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
+}
+
+func (s *Starter) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
+) Scheduled {
+	var note memo
+	one := Scheduled{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
+	if payload := kept.GetFields()[memoKey]; payload != nil && s.converter().FromPayload(payload, &note) == nil {
+		one.Task, one.Items, one.Input = note.Task, note.Items, note.Input
+	}
+	if payload := kept.GetFields()[timesKey]; payload != nil {
+		_ = s.converter().FromPayload(payload, &one.Times) // those of another key are not shown
+	}
+	if !paused {
+		one.Next = append(one.Next, next...)
+	}
+	for _, action := range recent {
+		if started := action.StartWorkflowResult; started != nil {
+			one.Maps = append(one.Maps, started.WorkflowID)
+		}
+	}
+	return one
+}
+
+// PauseSchedule stops a schedule from starting maps. A map that runs goes on.
+func (s *Starter) PauseSchedule(ctx context.Context, name string) error {
+	return aboutSchedule("pause", name, s.Client.ScheduleClient().GetHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{}))
+}
+
+// ResumeSchedule lets a schedule start maps again. What was due meanwhile is left out.
+func (s *Starter) ResumeSchedule(ctx context.Context, name string) error {
+	return aboutSchedule("resume", name, s.Client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{}))
+}
+
+// DeleteSchedule deletes a schedule. Maps that it started stay.
+func (s *Starter) DeleteSchedule(ctx context.Context, name string) error {
+	return aboutSchedule("delete", name, s.Client.ScheduleClient().GetHandle(ctx, name).Delete(ctx))
+}
+
+func aboutSchedule(verb, name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*serviceerror.NotFound)), strings.TrimSpace(name) == "":
+		return &ScheduleError{fmt.Sprintf("there is no schedule %q; `gpumux schedule list` lists them", name)}
+	}
+	return fmt.Errorf("%s schedule %s: %w", verb, name, err)
+}

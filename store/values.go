@@ -1,0 +1,39 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/gpumux/gpumux"
+)
+
+// valueLines are the lines of a results file that have a value.
+type valueLines struct{ *jsonLines }
+
+func (l valueLines) next() ([]byte, int64, error) {
+	for {
+		line, begin, err := l.readLine("values")
+		if err != nil {
+			return nil, 0, err
+		}
+		of, err := parseOutcome(line)
+		if err != nil {
+			return nil, 0, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
+		}
+		if of.kind == "" {
+			return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil
+		}
+	}
+}
+
+// Unwrap is the item in what Items and Pick give of a source, and the key that it came with, if any.
+func Unwrap(src gpumux.Source, line json.RawMessage) (item, key json.RawMessage, err error) {
+	if !src.Values {
+		return line, nil, nil
+	}
+	r, err := ParseResult(line)
+	if err != nil {
+		return nil, nil, &SourceError{Name: src.URL, Problem: err.Error(), Hint: "the file was changed; run the map that wrote it again"}
+	}
+	return r.Value, r.Key, nil
+}

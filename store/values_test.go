@@ -1,0 +1,62 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Every stretch of the values of a results file, whichever items failed.
+func TestSource_TheValuesOfResults(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		var text strings.Builder
+		var want []string
+		for i := range 1000 {
+			r := gpumux.Result{Index: int64(i), Value: json.RawMessage(fmt.Sprintf(`[%d,"%s"]`, i, strings.Repeat("x", i%300)))}
+			if i%7 == 0 || i < 20 || i > 960 {
+				r = fault(int64(i), gpumux.Crash)
+			} else {
+				want = append(want, string(r.Value))
+			}
+			line, err := AppendLine(nil, r)
+			require.NoError(t, err)
+			text.Write(append(line, '\n'))
+		}
+		put(t, s, "maps/a/results.jsonl", text.String())
+		in, err := s.Source(t.Context(), gpumux.ValuesOf("maps/a/results.jsonl"), "maps/b/source.index")
+		require.NoError(t, err)
+		spooled := spool(t, text.String(), Values)
+		require.True(t, spooled.Values)
+		first, err := spooled.First()
+		require.NoError(t, err)
+		require.Equal(t, want[0], string(first))
+		stored, err := s.PutSource(t.Context(), spooled)
+		require.NoError(t, err)
+		known, err := s.Source(t.Context(), gpumux.ValuesOf(stored.URL), "maps/c/source.index")
+		require.NoError(t, err)
+		for _, src := range []gpumux.Source{in, known} {
+			require.EqualValues(t, len(want), src.Items)
+			for _, stretch := range []gpumux.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
+				var got []string
+				require.NoError(t, s.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
+					item, _, err := Unwrap(src, line)
+					require.NoError(t, err)
+					require.Equal(t, want[index], string(item))
+					got = append(got, string(item))
+					return true
+				}))
+				require.Len(t, got, int(stretch.Len()))
+			}
+		}
+		put(t, s, "maps/d/items.jsonl", "1\n")
+		_, err = s.Source(t.Context(), gpumux.ValuesOf("maps/d/items.jsonl"), "maps/d/source.index")
+		var mistake *SourceError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "items.jsonl:1: not a result: ")
+	})
+}
