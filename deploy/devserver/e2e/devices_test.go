@@ -57,9 +57,12 @@ def either(x):
     # a device that fails in the middle is asked anew each time
     if os.environ["CUDA_VISIBLE_DEVICES"]:
         call("cuInit", 0)
+        if x > 3000: open("middle", "w").close()
+        if os.path.exists("works again"): open("back", "w").close()
         return square(x)
-    time.sleep(0.005)
-    open("on the CPU", "w").close()
+    if os.path.exists("middle"): open("on the CPU", "w").close()
+    while os.path.exists("on the CPU") and not os.path.exists("works again"): time.sleep(0.01)
+    time.sleep(0.02)
     return [x * x, ""]
 def pair(x):
     # rank 1 is a process of its own on the second device, as torchrun would start it
