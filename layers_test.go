@@ -37,7 +37,8 @@ starter/cli/top                . starter starter/cli/screen
 starter/cli/show               . starter starter/cli/screen store
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
-starter/bench                  . gpu starter store workers workers/config workers/sharing
+starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
+starter/bench/chart
 starter                        . codec internal/contract internal/payload store
 workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool

@@ -1,11 +1,10 @@
 package bench
 
 import (
-	"fmt"
-	"html/template"
-	"math"
 	"strconv"
 	"strings"
+
+	"github.com/gpumux/gpumux/starter/bench/chart"
 )
 
 // colors of the ways, apart also for people who do not tell red from green.
@@ -13,46 +12,29 @@ var colors = map[Way]string{
 	Bare: "#767676", Persistent: "#0072b2", Fresh: "#d55e00", Sequential: "#009e73", OnCPU: "#cc79a7",
 }
 
-// The size of a chart and the place of its data in it, in pixels. Each row has its name to the left of its data and its figure to the
-// right, so that nothing is in the way of anything.
-const (
-	chartWidth                     = 520
-	plotLeft, plotRight            = 140, 440
-	plotTop, rowHeight, plotBottom = 34, 22, 42
-)
-
-// box is a row of a chart: a line between the outer values, a box between the quartiles and a mark at the median.
-type box struct {
-	name, figure, color              string
-	least, first, middle, last, most float64
-}
-
-// chart draws boxes over an axis that begins at 0, or is logarithmic.
-type chart struct {
-	title, x string
-	boxes    []box
-	log      bool
-	tick     func(float64) string
-}
-
 // throughput shows items per second, round by round.
-func throughput(rows []Row) chart {
-	c := chart{title: "throughput", x: "items per second: quartiles of rounds, and the 95 % interval of the median", tick: tickFigure}
+func throughput(rows []Row) chart.Chart {
+	c := chart.Chart{Title: "throughput", X: "items per second: quartiles of rounds, and the 95 % interval of the median", Tick: tickFigure}
 	for _, row := range rows {
 		s := row.Rate
-		c.boxes = append(c.boxes, box{row.name(), figure(s.Median), colors[row.Way], min(s.Low, s.Q1), s.Q1, s.Median, s.Q3, max(s.High, s.Q3)})
+		c.Boxes = append(c.Boxes, chart.Box{
+			Name: row.name(), Figure: figure(s.Median), Color: colors[row.Way],
+			Least: min(s.Low, s.Q1), First: s.Q1, Middle: s.Median, Last: s.Q3, Most: max(s.High, s.Q3),
+		})
 	}
 	return c
 }
 
 // itemTimes shows what items took.
-func itemTimes(rows []Row) chart {
-	c := chart{title: "time of an item", x: "from the least to the 99th percentile, with quartiles", tick: seconds, log: true}
+func itemTimes(rows []Row) chart.Chart {
+	c := chart.Chart{Title: "time of an item", X: "from the least to the 99th percentile, with quartiles", Tick: seconds, Log: true}
 	for _, row := range rows {
 		const clock = 1e-8 // less is the clock's doing
 		t := row.Item
-		c.boxes = append(c.boxes, box{row.name(), seconds(t.Median), colors[row.Way], max(t.Min, clock), max(t.Q1, clock), max(t.Median, clock),
-			max(t.Q3, clock), max(t.P99, clock)})
+		c.Boxes = append(c.Boxes, chart.Box{
+			Name: row.name(), Figure: seconds(t.Median), Color: colors[row.Way], Least: max(t.Min, clock), First: max(t.Q1, clock),
+			Middle: max(t.Median, clock), Last: max(t.Q3, clock), Most: max(t.P99, clock),
+		})
 	}
 	return c
 }
@@ -64,98 +46,6 @@ func (r Row) name() string {
 		parts = append(parts, r.Sharing)
 	}
 	return strings.Join(append(parts, strconv.Itoa(r.Clients)), " ")
-}
-
-// ends are the ends of the axis.
-func (c chart) ends() (from, to float64) {
-	from = math.Inf(1)
-	for _, b := range c.boxes {
-		from, to = min(from, b.least), max(to, b.most)
-	}
-	if !c.log {
-		return 0, to
-	}
-	return from, max(to, 1.5*from)
-}
-
-// svg is the whole element; the title is for readers who cannot see it.
-func (c chart) svg() template.HTML {
-	from, to := c.ends()
-	if to == 0 || len(c.boxes) == 0 {
-		return ""
-	}
-	place := func(value float64) float64 {
-		part := (value - from) / (to - from)
-		if c.log {
-			part = math.Log(value/from) / math.Log(to/from)
-		}
-		return plotLeft + part*(plotRight-plotLeft)
-	}
-	bottom := plotTop + rowHeight*len(c.boxes)
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg role="img" aria-label="%s" viewBox="0 0 %d %d" width="%[2]d" height="%d" `+
-		`font-family="Liberation Sans,Arial,sans-serif" font-size="11"><rect width="100%%" height="100%%" fill="#fff"/>`,
-		c.title, chartWidth, bottom+plotBottom)
-	text := func(x, y float64, anchor, text string) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
-	}
-	fmt.Fprintf(&b, `<text x="%d" y="18" text-anchor="middle" font-size="13">%s</text>`, (plotLeft+plotRight)/2, c.title)
-	for _, value := range c.ticks(from, to) {
-		x := place(value)
-		fmt.Fprintf(&b, `<path d="M%.1f %d V%d" stroke="#e4e4e4"/>`, x, plotTop, bottom)
-		text(x, float64(bottom+15), "middle", c.tick(value))
-	}
-	text((plotLeft+plotRight)/2, float64(bottom+33), "middle", c.x)
-	for i, one := range c.boxes {
-		y := float64(plotTop+rowHeight*i) + rowHeight/2
-		least, first, middle, last, most := place(one.least), place(one.first), place(one.middle), place(one.last), place(one.most)
-		fmt.Fprintf(&b, `<g stroke="%s" fill="%[1]s"><path d="M%.1f %.1f H%.1f"/>`, one.color, least, y, most)
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="12" fill-opacity=".35"/>`, first, y-6, max(1, last-first))
-		fmt.Fprintf(&b, `<path d="M%.1f %.1f v12" stroke-width="3"/></g>`, middle, y-6)
-		text(plotLeft-8, y+4, "end", one.name)
-		text(plotRight+12, y+4, "start", one.figure)
-	}
-	fmt.Fprintf(&b, `<path d="M%d %d V%d H%d" fill="none" stroke="#444"/></svg>`, plotLeft, plotTop, bottom, plotRight)
-	return template.HTML(b.String())
-}
-
-// ticks are at most six round values on the axis.
-func (c chart) ticks(from, to float64) (values []float64) {
-	if !c.log {
-		step := tickStep(to)
-		for i := 0; float64(i)*step <= to; i++ {
-			values = append(values, float64(i)*step)
-		}
-		return values
-	}
-	parts := []float64{1}
-	if to/from < 30 {
-		parts = []float64{1, 2, 5}
-	}
-	for power := math.Floor(math.Log10(from)); power <= math.Ceil(math.Log10(to)); power++ {
-		for _, part := range parts {
-			if value := part * math.Pow(10, power); value >= from && value <= to {
-				values = append(values, value)
-			}
-		}
-	}
-	every := (len(values) + 5) / 6
-	var kept []float64
-	for i := 0; i < len(values); i += max(1, every) {
-		kept = append(kept, values[i])
-	}
-	return kept
-}
-
-// tickStep is 1, 2 or 5 times a power of ten, so that there are at most six ticks up to most.
-func tickStep(most float64) float64 {
-	step := math.Pow(10, math.Floor(math.Log10(most/5)))
-	for _, factor := range []float64{1, 2, 5} {
-		if most <= 5*factor*step {
-			return factor * step
-		}
-	}
-	return 10 * step
 }
 
 func tickFigure(rate float64) string {

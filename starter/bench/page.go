@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"github.com/gpumux/gpumux/starter/bench/chart"
 )
 
 //go:embed page.html
@@ -46,8 +48,8 @@ func (r *Report) HTML(to io.Writer) error {
 			continue
 		}
 		group := chartGroup{Name: label(name, rows[0].Size)}
-		for _, c := range []chart{throughput(rows), itemTimes(rows)} {
-			group.Charts = append(group.Charts, c.svg())
+		for _, c := range []chart.Chart{throughput(rows), itemTimes(rows)} {
+			group.Charts = append(group.Charts, c.SVG())
 		}
 		p.Charts = append(p.Charts, group)
 	}
