@@ -12,6 +12,9 @@ import (
 // again by then.
 const retryDelay = 20 * time.Millisecond
 
+// handBack is how long a chunk waits for a slot before the server hands it on: by then the slots are held longer than expected.
+const handBack = time.Second
+
 // retry is the error after which Temporal runs the chunk again from its first unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -40,4 +41,25 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	require.EqualValues(t, 20, result.Ran)
 	require.Positive(t, result.Busy)
 	require.Less(t, time.Duration(result.Busy), time.Since(runner.free), "it does not begin before the slot is free, and has ended")
+}
+
+// full is a Runner whose slots all stay busy.
+type full struct{}
+
+func (full) Run(_ context.Context, call Call) error {
+	if call.Patience == 0 {
+		panic("it would wait for ever")
+	}
+	return ErrBusy
+}
+
+// A chunk that came ahead of a slot which does not become free goes back, for another worker to take.
+func TestRunChunk_GoesBackWhereNoSlotIsFree(t *testing.T) {
+	l := newLab(t, full{})
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Whole(20), Parts: "m/parts"})
+	var again *temporal.ApplicationError
+	require.ErrorAs(t, err, &again)
+	require.False(t, again.NonRetryable())
+	require.ErrorContains(t, err, ErrBusy.Error())
 }

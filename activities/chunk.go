@@ -46,6 +46,8 @@ type Pool struct {
 	Workers func(ctx context.Context) int
 	// Log is for what people should know of faults. Default: the SDK's.
 	Log log.Logger
+	// Saving is called when a chunk needs no slot any more, and what it returns when the chunk is over. Default: nobody is told.
+	Saving func() (saved func())
 	// Doubt reports whether the server may have given a chunk which arrives now to another worker already. Then the activity asks
 	// the server before items run. Default: never.
 	Doubt func() bool
@@ -61,7 +63,7 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
 // details; the next attempt goes on behind what has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log, patience: handBack}
 	if a.log == nil {
 		a.log = activity.GetLogger(ctx)
 	}
@@ -76,6 +78,9 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	stop := a.heartbeat()
 	err := a.runItems()
+	if p.Saving != nil {
+		defer p.Saving()()
+	}
 	if stored := a.flush(ctx, err == nil); err == nil {
 		err = stored
 	}
@@ -109,10 +114,10 @@ type attempt struct {
 	busy   time.Duration
 	full   bool
 	limit  limit
-	// unkept is why a file of an item is not stored yet.
-	unkept atomic.Pointer[error]
-	// logged counts the failed items that the log has.
-	logged int
+	// patience is how long a call waits for a slot.
+	patience time.Duration
+	unkept   atomic.Pointer[error] // why a file of an item is not stored yet
+	logged   int                   // failed items that the log has
 }
 
 // restore finds what earlier attempts have finished.
@@ -202,9 +207,9 @@ func (a *attempt) runItems() error {
 		var waited atomic.Int64
 		err := a.Runner.Run(ctx, Call{
 			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.attempts(),
-			Arg:   a.chunk.Arg,
-			Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak: a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
+			Arg: a.chunk.Arg, Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Patience: a.patience, Len: spans.Len(),
+			Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
+			Peak:  a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
 			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline, Keep: a.keeper(),
 			Done: func(result gpumux.Result) {
 				a.limit.note()
@@ -241,6 +246,8 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 	case a.ctx.Err() != nil:
 		// The cause says whether it was a cancellation, a pause or a reset of the activity.
 		return context.Cause(a.ctx)
+	case errors.Is(err, ErrBusy):
+		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: err.Error() + "; the chunk goes on elsewhere"}, retryDelay)
 	case !errors.As(err, &fault):
 		return classify(err)
 	case fault.Edition != "":

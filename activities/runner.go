@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"os"
 	"time"
@@ -37,9 +38,13 @@ type Call struct {
 	Target  string
 	// Whole asks for a whole device: its other slots wait meanwhile, and the budget is all that they have together.
 	Whole bool
+	// Patience is how long a call that any slot can serve waits for one. Default: for ever.
+	Patience time.Duration
 	// Arrays takes values with arrays as Result.Arrays.
 	Arrays bool
-	Items  iter.Seq2[gpumux.Item, error]
+	// Len is how many Items there are at most. Default: nobody knows.
+	Len   int64
+	Items iter.Seq2[gpumux.Item, error]
 	// Peak is called before Done with the most bytes that the item held, if that was measured, and with its budget.
 	Peak func(held, budget int64)
 	// Keep stores a file of an item before its result is Done; its error is why ctx ended. Default: items may leave no files.
@@ -47,6 +52,9 @@ type Call struct {
 	// Done takes each result in the order of the items.
 	Done func(gpumux.Result)
 }
+
+// ErrBusy ends a call that got no slot within its Patience.
+var ErrBusy = errors.New("no slot of the worker became free in time")
 
 // Runner runs calls in slots.
 type Runner interface {

@@ -128,7 +128,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
 			Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt,
+			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {
 			w.direct[p.Name] = runs

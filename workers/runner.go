@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -61,7 +62,13 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	ctx, cancel := r.within(ctx, held)
 	defer cancel()
 
-	h, err := r.pool.Acquire(ctx, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map})
+	waiting := ctx
+	if call.Patience > 0 && !call.Whole && r.group == "" {
+		var stop context.CancelFunc
+		waiting, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
+		defer stop()
+	}
+	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map})
 	if err != nil {
 		return err
 	}
@@ -147,6 +154,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 // slotCall is the call for the slot, with the budget of its process.
 func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
 	took := r.metrics.Items(r.pool.Name)
+	rest := remainder{left: call.Len}
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Lease: call.Lease, Rebuilt: call.Rebuilt, Process: call.Process, Target: call.Target, Arrays: call.Arrays, Items: call.Items, Done: func(d slot.Done) {
@@ -154,6 +162,9 @@ func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch
 				h.Peak.Take(d.Peak)
 			}
 			took.Observe(d.Busy.Seconds())
+			if rest.soon(d.Busy) {
+				r.pool.Ending(h)
+			}
 			if d.Fault != nil {
 				h.Faults.Add(1)
 				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
@@ -175,6 +186,33 @@ func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch
 		in.Memory = h.Memory
 	}
 	return in
+}
+
+// remainder is what is left of a call.
+type remainder struct {
+	left, done int64
+	busy       time.Duration
+	told       bool
+}
+
+const (
+	// fetchAhead is how long before the likely end of a call the next one is fetched: as long as a busy server takes. Items that take
+	// longer than longItem are not worth it.
+	fetchAhead = 300 * time.Millisecond
+	longItem   = time.Second
+)
+
+// soon books an item that took so long, and reports once that the call ends soon.
+func (r *remainder) soon(took time.Duration) bool {
+	r.left--
+	r.done++
+	r.busy += took
+	mean := r.busy / time.Duration(r.done)
+	if r.told || r.left < 1 || mean > longItem || r.left > 1 && time.Duration(r.left)*mean > fetchAhead {
+		return false
+	}
+	r.told = true
+	return true
 }
 
 // report logs and counts a failed call.

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
+	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
@@ -55,4 +56,44 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	r, fakes = newRunner(func() time.Duration { return clock })
 	fakes[0].Do = func(context.Context, slot.Call) error { return crash }
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
+}
+
+// A slot is counted as free soon while the last items of its call run, if they are short.
+func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
+	for name, of := range map[string]struct {
+		items int64
+		each  time.Duration
+		soon  []int
+	}{
+		"short items": {5, 100 * time.Millisecond, []int{0, 1, 1, 1, 1}},
+		"long items":  {3, 2 * time.Second, []int{0, 0, 0}},
+		"one by one":  {3, 800 * time.Millisecond, []int{0, 1, 1}},
+		"one item":    {1, time.Millisecond, []int{0}},
+		"nobody says": {0, time.Millisecond, []int{0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, fakes := newRunner(func() time.Duration { return time.Hour })
+			var soon []int
+			fakes[0].Do = func(_ context.Context, call slot.Call) error {
+				for range of.soon {
+					call.Done(slot.Done{Busy: of.each})
+					soon = append(soon, r.pool.Soon(""))
+				}
+				return nil
+			}
+			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(gpumux.Result) {}}))
+			require.Equal(t, of.soon, soon)
+			require.Zero(t, r.pool.Soon(""))
+			require.Equal(t, 2, r.pool.Free(""))
+		})
+	}
+}
+
+func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
+	r, _ := newRunner(func() time.Duration { return time.Hour })
+	for range 2 {
+		_, err := r.pool.Acquire(t.Context(), pool.Want{Task: "t"})
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}), activities.ErrBusy)
 }

@@ -19,9 +19,9 @@ const young = 50 * time.Millisecond
 // Temporal wants a permit for the whole of a long poll, so a naive supplier lets one queue's idle polls keep every slot from
 // the others for a minute. Here an idle poll holds nothing: the slot is taken when work begins and returned when it ends. A
 // poll may start while fewer polls are young than slots are free, and a queue keeps at most as many idle polls as it has
-// free slots. So idle polls of another queue can bring in work after the last slot was taken; that work waits in the worker,
-// before any new poll, and is never more than the polls that were open. Polls are granted in the order of asking, so no queue
-// starves.
+// free slots. A slot whose call ends soon counts as free, so that its next work is there in time; work that only stores its results
+// has no slot any more. So work can come in while no slot is free; it waits in the worker, before any new poll, is never more than the
+// polls that were open, and goes back to the server when it waits for long. Polls are granted in the order of asking, so no queue starves.
 type supplier struct {
 	pool vacancies
 	// groups has the device of each device's queue; the pool's own queue is not in it. leases are the queues of leases.
@@ -33,7 +33,9 @@ type supplier struct {
 	asking  []*ask     // in order
 	idle    []*poll
 	used    map[string]int // work in progress, by queue
-	total   int            // over all queues
+	saves   map[string]int // how much of it needs no slot any more, by queue
+	total   int            // work in progress over all queues
+	saving  int            // how much of that needs no slot any more
 	timer   *time.Timer
 	drained []chan struct{}
 }
@@ -42,8 +44,10 @@ type supplier struct {
 type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
-	// Free is how many of them are not in use, Leased how many leases have, Leasable how many more they may have.
+	// Free is how many of them are not in use, Soon how many more will not be soon, Leased how many leases have, Leasable how many more
+	// they may have.
 	Free(group string) int
+	Soon(group string) int
 	Leased(group string) int
 	Leasable(group string) int
 }
@@ -64,7 +68,7 @@ type poll struct {
 var _ worker.SlotSupplier = (*supplier)(nil)
 
 func newSupplier(v vacancies, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{pool: v, groups: groups, leases: leases, now: time.Now, used: map[string]int{}}
+	return &supplier{pool: v, groups: groups, leases: leases, now: time.Now, used: map[string]int{}, saves: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -106,6 +110,19 @@ func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
 	s.total++
 	s.forget(p)
 	s.grant()
+}
+
+// save notes that work of a queue needs no slot any more. Its end is told to saved.
+func (s *supplier) save(queue string) (saved func()) {
+	count := func(n int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.saves[queue] += n
+		s.saving += n
+		s.grant()
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 // ReleaseSlot ends a poll that brought nothing, or gives back the slot of one that did.
@@ -178,7 +195,7 @@ func (s *supplier) grant() {
 	}
 	seated := s.pool.Leased("")
 	// Calls of other pools may have slots of this one, too. A lease that waits takes no slot from a map.
-	free := min(s.pool.Slots("")-(s.total-leases)-seated, s.pool.Free(""))
+	free := min(s.pool.Slots("")-(s.total-s.saving-leases)-seated, s.pool.Free("")) + s.pool.Soon("")
 	leasable := s.pool.Leasable("") - max(0, leases-seated)
 	now := s.now()
 	recent, aged := 0, now
@@ -198,7 +215,8 @@ func (s *supplier) grant() {
 		if group := s.groups[a.queue]; s.leases[a.queue] {
 			room, most = min(s.pool.Leasable(group), leasable), leasable
 		} else if group != "" {
-			room = min(room, s.pool.Free(group), s.pool.Slots(group)-s.used[a.queue])
+			in := s.used[a.queue] - s.saves[a.queue]
+			room = min(room, min(s.pool.Free(group), s.pool.Slots(group)-in)+s.pool.Soon(group))
 		}
 		if open[a.queue] >= room {
 			return false

@@ -35,12 +35,15 @@ type fakeVacancies struct {
 	mu   sync.Mutex
 	all  map[string]int // slots by device
 	busy map[string]int
+	soon map[string]int // of those that are busy
 	// leased is how many slots leases have, most how many they may have, of any device.
 	leased, most int
 }
 
 func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
 func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
+
+func (f *fakeVacancies) Soon(group string) int { return f.sum(f.soon, group) }
 
 func (f *fakeVacancies) Leased(string) int   { return f.leased }
 func (f *fakeVacancies) Leasable(string) int { return f.most - f.leased }
@@ -133,6 +136,47 @@ func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 		s.done(second)
 		synctest.Wait()
 		require.True(t, granted(third))
+	})
+}
+
+// The next work comes while the last items of a call run, and no further one until there is a slot for that, too.
+func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := testSupplier(1)
+		set := func(busy, soon int) {
+			fake.mu.Lock()
+			fake.all, fake.busy, fake.soon = map[string]int{"A": 1}, map[string]int{"A": busy}, map[string]int{"A": soon}
+			fake.mu.Unlock()
+			s.wake()
+			synctest.Wait()
+		}
+		set(0, 0)
+		first := now(t, reserve(t, s, queueA))
+		s.mark(first)
+		set(1, 0)
+		next, then := reserve(t, s, queueA), reserve(t, s, queueA)
+		require.False(t, granted(next))
+		set(1, 1)
+		require.True(t, granted(next))
+		second := now(t, next)
+		s.mark(second)
+		synctest.Wait()
+		require.False(t, granted(then), "the slot is promised")
+		set(1, 0) // the second has the slot
+		saved := s.save(queueA)
+		synctest.Wait()
+		require.False(t, granted(then))
+		set(1, 1)
+		require.True(t, granted(then), "however long the first takes to store its results")
+		saved()
+		for _, work := range []*worker.SlotPermit{first, second, now(t, then)} {
+			s.done(work)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Zero(t, s.total)
+		require.Zero(t, s.saving)
+		require.Zero(t, s.saves[queueA])
 	})
 }
 

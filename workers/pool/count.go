@@ -44,21 +44,28 @@ func (p *Pool) Leasable(group string) int {
 
 // Slots is the number of slots that may be used, leased ones included: of a group, or of all.
 func (p *Pool) Slots(group string) int {
-	slots, _ := p.count(group)
+	slots, _, _ := p.count(group)
 	return slots
 }
 
 // Free is the number of slots of a group, or of all, that nobody uses and nobody waits for.
 func (p *Pool) Free(group string) int {
-	_, free := p.count(group)
+	_, free, _ := p.count(group)
 	return free
 }
 
-// count is slots and free.
-func (p *Pool) count(group string) (slots, free int) {
+// Soon is how many more slots of a group, or of all, will be free soon.
+func (p *Pool) Soon(group string) int {
+	_, _, soon := p.count(group)
+	return soon
+}
+
+// count is slots, free and soon.
+func (p *Pool) count(group string) (slots, free, soon int) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	all, busy, leased, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
+	ending := map[string]int{}
 	for _, h := range p.handles {
 		if p.isCordoned(h.Group) || group != "" && h.Group != group {
 			continue
@@ -72,16 +79,21 @@ func (p *Pool) count(group string) (slots, free int) {
 			unused[h.Group]++
 		case !h.evicted:
 			busy[h.Group]++
+			if h.ending {
+				ending[h.Group]++
+			}
 		}
 	}
 	for g, n := range all {
 		n = min(n-leased[g], p.open)
 		slots += n + leased[g]
 		if !claimed[g] {
-			free += min(unused[g], max(0, n-busy[g]))
+			now := min(unused[g], max(0, n-busy[g]))
+			free += now
+			soon += min(unused[g]+ending[g], max(0, n-busy[g]+ending[g])) - now
 		}
 	}
-	return slots, free
+	return slots, free, soon
 }
 
 // Each calls f with every slot, in order, and with whose call it has, "" if nobody's.

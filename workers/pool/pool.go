@@ -63,6 +63,7 @@ type Handle struct {
 	pool    *Pool
 	busy    bool
 	leased  bool   // busy with a lease
+	ending  bool   // its call ends soon
 	holder  string // whose call it is
 	evicted bool   // its surplus process ends
 	warm    string // the task of the last item that finished here, unless the pool has ended the process since
@@ -176,9 +177,17 @@ func (p *Pool) Release(h *Handle) {
 	})
 }
 
+// Ending notes that the call in a slot ends soon, so that the next one can be fetched.
+func (p *Pool) Ending(h *Handle) {
+	p.ledger.mu.Lock()
+	h.ending = true
+	p.ledger.mu.Unlock()
+	p.Changed()
+}
+
 // release frees a slot and those beside it; the caller holds the pool's lock.
 func (h *Handle) release() {
-	h.busy, h.leased, h.evicted, h.holder = false, false, false, ""
+	h.busy, h.leased, h.ending, h.evicted, h.holder = false, false, false, false, ""
 	for _, other := range h.Beside {
 		other.busy = false
 	}
