@@ -40,7 +40,7 @@ starter/local                  . codec gpu internal/contract starter store worke
 starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
 starter/bench/chart
 starter                        . codec internal/contract internal/payload store
-workers                        . activities codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
+workers                        . activities activities/record codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
@@ -62,7 +62,8 @@ workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . internal/contract internal/payload store
+activities                     . activities/record internal/contract internal/payload store
+activities/record              . store
 workflows                      . internal/contract internal/payload
 workflows/workflowstest        . internal/contract
 internal/payload               .

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -53,7 +54,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				round++
 				var suite testsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
-				pool := &Pool{Runner: echo{}, Store: s, Recorders: NewRecorders(s), Worker: "w", Slots: func() int { return 1 }}
+				pool := &Pool{Runner: echo{}, Store: s, Recorders: record.New(s), Worker: "w", Slots: func() int { return 1 }}
 				env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)

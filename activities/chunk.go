@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -36,7 +37,7 @@ type Pool struct {
 	Runner Runner
 	Store  *store.Store
 	// Recorders are shared by all pools of a worker.
-	Recorders *Recorders
+	Recorders *record.Recorders
 	// The map sizes its window by Worker and Slots. The number of slots may change. Nil tells the map nothing.
 	Worker string
 	Slots  func() int
@@ -74,7 +75,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		return contract.ChunkResult{}, err
 	}
 	if a.stream != nil {
-		defer a.stream.leave()
+		defer a.stream.Leave()
 	}
 	stop := a.heartbeat()
 	err := a.runItems()
@@ -110,7 +111,7 @@ type attempt struct {
 	log    log.Logger
 	ledger *ledger
 	// stream is nil where results travel inline only.
-	stream *stream
+	stream *record.Stream
 	busy   time.Duration
 	full   bool
 	limit  limit
@@ -166,7 +167,7 @@ func (a *attempt) restore() error {
 	if err := a.recall(); err != nil {
 		return err
 	}
-	to, written, err := a.Recorders.join(c.Parts, c.Claim.ID)
+	to, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
 	if err != nil {
 		return classify(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -67,7 +68,7 @@ func ExamplePool_RunChunk() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	pool := &activities.Pool{Runner: squares{}, Store: s, Recorders: activities.NewRecorders(s)}
+	pool := &activities.Pool{Runner: squares{}, Store: s, Recorders: record.New(s)}
 
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/gpumux/gpumux/activities/record"
 )
 
 // keeper is keep where items may leave files: their map has a folder, and its results file names them.
@@ -19,7 +21,7 @@ func (a *attempt) keeper() func(context.Context, int64, string, *os.File) error 
 // ended. Heartbeats go on meanwhile, and say what it waits for.
 func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.File) error {
 	defer a.unkept.Store(nil)
-	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
 		err := a.storeFile(ctx, index, name, file)
 		if err == nil {
 			return nil

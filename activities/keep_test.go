@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -55,7 +56,7 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	s, err := store.Open(t.Context(), "file://"+dir, nil)
 	require.NoError(t, err)
 	defer s.Close()
-	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
+	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})

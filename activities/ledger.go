@@ -61,6 +61,12 @@ type suspect struct {
 	Memory bool `json:"memory,omitempty"`
 }
 
+// stream takes results on their way into the store, and lets them be written when it is released.
+type stream interface {
+	Put(gpumux.Result)
+	Release()
+}
+
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others ask.
 type ledger struct {
 	mu    sync.Mutex
@@ -72,7 +78,7 @@ type ledger struct {
 	// done marks the items that have a result or are escalated, by position in the chunk.
 	done []bool
 	// stream takes the results on their way into the store; nil where they travel inline only.
-	stream *stream
+	stream stream
 	// direct takes the results that go nowhere else; nil in a map.
 	direct func(gpumux.Result)
 	// labels are those of the items that were given to a slot and have no result.
@@ -151,12 +157,12 @@ func (l *ledger) restore(index int64, kind gpumux.Kind) bool {
 }
 
 // storeTo sends results to the store from now on. Those that earlier attempts held inline come first.
-func (l *ledger) storeTo(to *stream, written store.Written) {
+func (l *ledger) storeTo(to stream, written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stream = to
 	for _, r := range l.memo.Results {
-		to.put(r)
+		to.Put(r)
 	}
 	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool {
 		return w.Writer == written.Writer && w.Number <= written.Number
@@ -187,9 +193,9 @@ func (l *ledger) add(r gpumux.Result) {
 		l.memo.Results = append(l.memo.Results, r)
 	}
 	if l.stream != nil {
-		l.stream.put(r)
+		l.stream.Put(r)
 		if inline && l.acknowledged && !l.inlineLocked() {
-			l.stream.release()
+			l.stream.Release()
 		}
 	}
 }
@@ -199,7 +205,7 @@ func (l *ledger) acknowledge() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acknowledged = true; l.stream != nil && !l.inlineLocked() {
-		l.stream.release()
+		l.stream.Release()
 	}
 }
 

@@ -11,16 +11,16 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// joinOne makes a stream into a store in memory.
-func joinOne(t *testing.T) (*stream, store.Written) {
-	s, err := store.Open(t.Context(), "mem://", nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	stream, written, err := NewRecorders(s).join("p", "claim")
-	require.NoError(t, err)
-	t.Cleanup(stream.leave)
-	return stream, written
+// held is a stream that keeps what it is given.
+type held struct {
+	fresh []gpumux.Result
+	open  bool
 }
+
+func (h *held) Put(r gpumux.Result) { h.fresh = append(h.fresh, r) }
+func (h *held) Release()            { h.open = true }
+
+var there = store.Written{Writer: "0123456789abcdef", Number: 1}
 
 func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
@@ -116,16 +116,16 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.Equal(t, gpumux.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
-	stream, written := joinOne(t)
-	again.storeTo(stream, written)
+	stream := &held{}
+	again.storeTo(stream, there)
 	require.Len(t, stream.fresh, 1, "what only the heartbeat holds must still be stored if results outgrow the history")
-	require.Equal(t, []store.Written{written}, again.snapshot("").Written)
+	require.Equal(t, []store.Written{there}, again.snapshot("").Written)
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
-	stream, written := joinOne(t)
-	l.storeTo(stream, written)
+	stream := &held{}
+	l.storeTo(stream, there)
 	l.acknowledge()
 	require.False(t, stream.open, "results that travel inline are not stored")
 	l.add(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
@@ -138,8 +138,8 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 // No attempt can find stored results before the server knows where they lie.
 func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
-	stream, written := joinOne(t)
-	l.storeTo(stream, written)
+	stream := &held{}
+	l.storeTo(stream, there)
 	l.add(value(0))
 	require.False(t, stream.open)
 	l.acknowledge()
@@ -148,8 +148,8 @@ func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
-	stream, written := joinOne(t)
-	l.storeTo(stream, written)
+	stream := &held{}
+	l.storeTo(stream, there)
 	for i := range int64(5) {
 		l.add(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}

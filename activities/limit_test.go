@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -45,7 +46,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)
 	require.NoError(t, err)
 	defer s.Close()
-	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
+	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	run := func(limit time.Duration) (result contract.ChunkResult) {
 		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: gpumux.Runs{span(10, 20)}},

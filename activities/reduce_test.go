@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -69,7 +70,7 @@ func newLab(t *testing.T, runner Runner) *lab {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: NewRecorders(s)}, light: &Light{Store: s}}
+	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: record.New(s)}, light: &Light{Store: s}}
 	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "task"})
 	l.env.RegisterActivityWithOptions(l.light.Reduce, activity.RegisterOptions{Name: "own"})
 	return l

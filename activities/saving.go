@@ -52,7 +52,7 @@ func (a *attempt) waitingFor() string {
 	if a.stream == nil {
 		return ""
 	}
-	return a.stream.waitingFor()
+	return a.stream.WaitingFor()
 }
 
 // awaitRoom waits while too many bytes of results wait for the store, so that memory stays bounded while the store is slow or away.
@@ -62,7 +62,7 @@ func (a *attempt) awaitRoom(ctx context.Context) error {
 		return nil
 	}
 	for {
-		less := a.stream.room()
+		less := a.stream.Room(inlineResults)
 		if less == nil {
 			return nil
 		}
@@ -86,5 +86,5 @@ func (a *attempt) flush(ctx context.Context, insist bool) error {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 	}
-	return a.stream.flush(ctx)
+	return a.stream.Flush(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -41,7 +42,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	s, err := store.Open(t.Context(), "file://"+dir, nil)
 	require.NoError(t, err)
 	defer s.Close()
-	l.pool.Store, l.pool.Recorders = s, NewRecorders(s)
+	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
@@ -50,7 +51,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 200}, Work: contract.Whole(200), Parts: "m/parts"})
 		ended <- err
 	}()
-	most := int64(unstored>>20) + 1
+	most := int64(record.Unstored>>20) + 1
 	require.Eventually(t, func() bool { return runner.ran.Load() >= most-1 }, time.Minute, time.Millisecond)
 	require.Never(t, func() bool { return runner.ran.Load() > most }, time.Second, 10*time.Millisecond)
 	require.NoError(t, os.Remove(obstacle))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -15,7 +16,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
 		return err
 	}
-	w.recorders = activities.NewRecorders(w.store)
+	w.recorders = record.New(w.store)
 	if w.client = w.o.Client; w.client != nil {
 		return nil
 	}

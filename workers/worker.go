@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/store"
@@ -92,7 +93,7 @@ type Worker struct {
 	metrics  *metrics.Metrics
 	store    *store.Store
 	// recorders store what the chunks of all pools finish.
-	recorders *activities.Recorders
+	recorders *record.Recorders
 	ledger    *pool.Ledger
 	pools     []*pool.Pool
 	direct    map[string]*activities.Pool // by pool

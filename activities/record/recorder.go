@@ -1,4 +1,8 @@
-package activities
+// Package record stores the results of chunks as they come.
+//
+// It owns when a worker writes results into the store, how long that may take, and how much may wait for it. It never decides what a
+// result is, or whether an item runs again. A recorder ends with the last chunk of its map on this worker.
+package record
 
 import (
 	"context"
@@ -20,14 +24,14 @@ const (
 	writeShare  = 4
 	// mostSaving bounds the time that a write counts for, so that the next one follows soon after a store hung.
 	mostSaving = 500 * time.Millisecond
-	// unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
-	unstored = 32 << 20
+	// Unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
+	Unstored = 32 << 20
 	// longWrite is how long a write may take before the pending activity says so.
 	longWrite = 5 * time.Second
 	// recorderIdle is how long a recorder waits for the next chunk of its map, whose results then join the same part.
 	recorderIdle = 10 * time.Second
-	// Waits after a write that failed.
-	firstRetry, lastRetry = 200 * time.Millisecond, 5 * time.Second
+	// FirstRetry and LastRetry are the shortest and the longest wait after a write that failed.
+	FirstRetry, LastRetry = 200 * time.Millisecond, 5 * time.Second
 )
 
 // Recorders store the results of all chunks that a worker runs, those of one map together, so that a map leaves few objects.
@@ -37,8 +41,8 @@ type Recorders struct {
 	open  map[string]*recorder
 }
 
-// NewRecorders needs the worker's store.
-func NewRecorders(s *store.Store) *Recorders {
+// New needs the worker's store.
+func New(s *store.Store) *Recorders {
 	return &Recorders{store: s, open: map[string]*recorder{}}
 }
 
@@ -52,7 +56,7 @@ type recorder struct {
 	hurry time.Duration
 
 	mu      sync.Mutex
-	streams map[*stream]bool
+	streams map[*Stream]bool
 	running bool
 	// idle forgets the recorder.
 	idle *time.Timer
@@ -67,8 +71,8 @@ type recorder struct {
 	wake chan struct{}
 }
 
-// stream is one chunk's way into the store.
-type stream struct {
+// Stream is one chunk's way into the store.
+type Stream struct {
 	r *recorder
 	// fresh are results in the order in which they came, bytes those of them and of taken, which are being written.
 	fresh        []gpumux.Result
@@ -80,8 +84,8 @@ type stream struct {
 	empty chan struct{}
 }
 
-// join begins a chunk's stream, and returns where its results will lie.
-func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) {
+// Join begins a chunk's stream, and returns where its results will lie.
+func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	key := folder + "\x00" + claim
@@ -92,7 +96,7 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*stream]bool{},
+			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
 			freed: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
 		if rs.store.OnDisk() {
@@ -105,7 +109,7 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 	if r.idle != nil {
 		r.idle.Stop()
 	}
-	s := &stream{r: r, empty: make(chan struct{})}
+	s := &Stream{r: r, empty: make(chan struct{})}
 	r.streams[s] = true
 	if !r.running {
 		r.running = true
@@ -114,8 +118,8 @@ func (rs *Recorders) join(folder, claim string) (*stream, store.Written, error) 
 	return s, r.to.At(), nil
 }
 
-// leave ends a stream. It drops what is not stored.
-func (s *stream) leave() {
+// Leave ends a stream. It drops what is not stored.
+func (s *Stream) Leave() {
 	rs, r := s.r.all, s.r
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -152,28 +156,28 @@ func (r *recorder) wakeUp() {
 	}
 }
 
-// put adds a result.
-func (s *stream) put(result gpumux.Result) {
+// Put adds a result.
+func (s *Stream) Put(result gpumux.Result) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.fresh = append(s.fresh, result)
 	s.bytes += result.Weight()
 	r.waiting += result.Weight()
-	if s.open && r.waiting > unstored/4 && r.failed == nil {
+	if s.open && r.waiting > Unstored/4 && r.failed == nil {
 		r.wakeUp()
 	}
 }
 
-// release lets results be written from now on.
-func (s *stream) release() {
+// Release lets results be written from now on.
+func (s *Stream) Release() {
 	s.r.mu.Lock()
 	s.open = true
 	s.r.mu.Unlock()
 }
 
-// flush returns when all that was put is stored, or with ctx.
-func (s *stream) flush(ctx context.Context) error {
+// Flush returns when all that was put is stored, or with ctx.
+func (s *Stream) Flush(ctx context.Context) error {
 	r := s.r
 	r.mu.Lock()
 	s.open, s.hurry = true, true
@@ -199,19 +203,19 @@ func (s *stream) flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// room is nil while there is room for another result. Else it returns a channel that is closed when there may be room. A chunk
-// whose results may yet travel inline does not wait.
-func (s *stream) room() <-chan struct{} {
+// Room is nil while there is room for another result. Else it returns a channel that is closed when there may be room. A chunk
+// with at most so many bytes of its own, whose results may yet travel inline, does not wait.
+func (s *Stream) Room(inline int) <-chan struct{} {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.waiting <= unstored || s.bytes <= inlineResults {
+	if s.r.waiting <= Unstored || s.bytes <= inline {
 		return nil
 	}
 	return s.r.freed
 }
 
-// waitingFor says what results wait for. It is empty if they do not wait.
-func (s *stream) waitingFor() string {
+// WaitingFor says what results wait for. It is empty if they do not wait.
+func (s *Stream) WaitingFor() string {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	switch took := time.Since(s.r.writing); {
@@ -248,7 +252,7 @@ func (r *recorder) run() {
 		if delay = 2 * delay; err == nil {
 			delay = 0
 		} else {
-			delay = min(max(firstRetry, delay), lastRetry)
+			delay = min(max(FirstRetry, delay), LastRetry)
 		}
 	}
 }
@@ -315,7 +319,7 @@ func (r *recorder) settle(err error) {
 			s.hurry = false
 		}
 	}
-	large := r.taken > unstored
+	large := r.taken > Unstored
 	r.waiting -= r.taken
 	r.taken = 0
 	r.signalRoom()

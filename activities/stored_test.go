@@ -1,0 +1,88 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+// dying fails after some items, as if the worker were lost.
+type dying struct {
+	after int
+	ran   []int64
+}
+
+func (d *dying) Run(_ context.Context, call Call) error {
+	count := 0
+	for item, err := range call.Items {
+		if err != nil {
+			return err
+		}
+		if count++; d.after > 0 && count > d.after {
+			return &gpumux.Fault{Kind: gpumux.DeviceLost, Op: "run", Message: "gone"}
+		}
+		d.ran = append(d.ran, item.Index)
+		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+	}
+	return nil
+}
+
+// The next attempt, on another worker, finds what the first one stored and runs the rest. If the part is damaged, it runs
+// everything.
+func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
+	work := contract.Work{Runs: gpumux.Runs{span(3, 6), span(100, 104), span(900, 901)}}
+	for _, damaged := range []bool{false, true} {
+		t.Run(fmt.Sprint(damaged), func(t *testing.T) {
+			runner := &dying{after: 5}
+			l := newLab(t, runner)
+			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+			chunk := contract.Chunk{Range: &gpumux.Range{End: 1000}, Work: work, Parts: "m/parts"}
+			_, err := l.env.ExecuteActivity("chunk", chunk)
+			require.ErrorContains(t, err, "gone")
+			runs, err := l.store.Runs(t.Context(), "m/parts")
+			require.NoError(t, err)
+			require.Equal(t, gpumux.Runs{span(3, 6), span(100, 102)}, runs)
+			again, written, err := l.pool.Recorders.Join("m/parts", "")
+			require.NoError(t, err)
+			again.Leave()
+			if damaged {
+				l.put(fmt.Sprintf("m/parts/%s.%06d.jsonl", written.Writer, written.Number))
+			}
+			l.pool.Recorders = record.New(l.store)
+			l.env.SetHeartbeatDetails(memo{Written: []store.Written{written}})
+			runner.after, runner.ran = 0, nil
+			encoded, err := l.env.ExecuteActivity("chunk", chunk)
+			require.NoError(t, err)
+			var result contract.ChunkResult
+			require.NoError(t, encoded.Get(&result))
+			want := []int64{102, 103, 900}
+			if damaged {
+				want = []int64{3, 4, 5, 100, 101, 102, 103, 900}
+			}
+			require.Equal(t, want, runner.ran)
+			require.EqualValues(t, len(want), result.Ran)
+			require.EqualValues(t, 8, result.Covered)
+			require.EqualValues(t, 8, result.Succeeded)
+			runs, err = l.store.Runs(t.Context(), "m/parts")
+			require.NoError(t, err)
+			require.Equal(t, work.Runs, runs)
+		})
+	}
+}
+
+func (l *lab) put(key string) {
+	w, err := l.store.Create(l.t.Context(), key)
+	require.NoError(l.t, err)
+	defer w.Abort()
+	_, err = w.Write([]byte("[]"))
+	require.NoError(l.t, err)
+	require.NoError(l.t, w.Close())
+}
