@@ -62,7 +62,8 @@ workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . activities/record internal/contract internal/payload store
+activities                     . activities/number activities/record internal/contract internal/payload store
+activities/number              .
 activities/record              . store
 workflows                      . internal/contract internal/payload
 workflows/workflowstest        . internal/contract

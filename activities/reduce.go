@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/number"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -109,20 +110,20 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 
 // reduceNumbers computes sum, mean, min, max and count in constant memory.
 func (r *reducer) reduceNumbers() (contract.Partial, error) {
-	n := &number{reduce: r.in.Reduce}
+	n := number.New(r.in.Reduce)
 	out := contract.Partial{Span: r.span()}
 	wrong := func(what string, err error) error {
 		return final(&gpumux.Fault{Kind: gpumux.TaskError, Op: "reduce", Task: r.in.Reduce, Message: what + ": " + err.Error(),
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept"})
 	}
 	for _, p := range r.in.Partials {
-		if err := n.merge(p.Count, p.Value); err != nil {
+		if err := n.Merge(p.Count, p.Value); err != nil {
 			return out, wrong(fmt.Sprintf("reduce %s of items %d to %d", r.in.Reduce, p.Start, p.End-1), err)
 		}
 	}
 	var mistake error
 	err := r.each(func(index int64, value json.RawMessage) error {
-		if err := n.add(value); err != nil {
+		if err := n.Add(value); err != nil {
 			mistake = wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", r.in.Reduce, index, value), err)
 			return mistake
 		}
@@ -134,11 +135,11 @@ func (r *reducer) reduceNumbers() (contract.Partial, error) {
 	if err != nil {
 		return out, fmt.Errorf("read the values to reduce: %w", err)
 	}
-	out.Count = n.count
+	out.Count = n.Count()
 	if r.in.Final {
-		out.Value, err = n.value()
-	} else if n.count > 0 {
-		out.Value, err = n.state()
+		out.Value, err = n.Value()
+	} else if n.Count() > 0 {
+		out.Value, err = n.State()
 	}
 	if err != nil {
 		return out, wrong("reduce "+r.in.Reduce, err)

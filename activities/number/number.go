@@ -1,4 +1,7 @@
-package activities
+// Package number reduces numbers: sum, mean, least, greatest, count.
+//
+// It owns how exact they are, and the state of a reduce between two stretches. It never reads a store.
+package number
 
 import (
 	"encoding/json"
@@ -12,10 +15,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: sums and
+// Number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: sums and
 // comparisons of them are exact, whatever their size. All others are 64-bit floats. Their sum is compensated (Neumaier), so it is
 // about as good as one with twice the digits.
-type number struct {
+type Number struct {
 	reduce string
 	count  int64
 	// whole is the sum of the whole numbers.
@@ -27,8 +30,8 @@ type number struct {
 	best string
 }
 
-// numberState is a number between activities.
-type numberState struct {
+// state is a Number between activities.
+type state struct {
 	Whole  string  `json:"whole,omitempty"`
 	Floats bool    `json:"floats,omitempty"`
 	Float  float64 `json:"float,omitempty"`
@@ -36,10 +39,16 @@ type numberState struct {
 	Best   string  `json:"best,omitempty"`
 }
 
+// New begins one of the reduces that gpumux.ReduceSum and its siblings name.
+func New(reduce string) *Number { return &Number{reduce: reduce} }
+
+// Count is how many values there were.
+func (n *Number) Count() int64 { return n.count }
+
 var errNoNumber = errors.New("it takes numbers")
 
-// add adds one value as JSON.
-func (n *number) add(value []byte) error {
+// Add adds one value as JSON.
+func (n *Number) Add(value []byte) error {
 	n.count++
 	if n.reduce == gpumux.ReduceCount {
 		return nil
@@ -74,12 +83,12 @@ func float(text string) (float64, error) {
 	return f, nil
 }
 
-func (n *number) addWhole(text string) {
+func (n *Number) addWhole(text string) {
 	i, _ := new(big.Int).SetString(text, 10) // JSON was checked before
 	n.whole.Add(&n.whole, i)
 }
 
-func (n *number) addFloat(f float64) {
+func (n *Number) addFloat(f float64) {
 	sum := n.float + f
 	if math.Abs(n.float) >= math.Abs(f) {
 		n.rest += n.float - sum + f
@@ -90,7 +99,7 @@ func (n *number) addFloat(f float64) {
 }
 
 // compare keeps the better of two numbers, and the first of equal ones.
-func (n *number) compare(text string) error {
+func (n *Number) compare(text string) error {
 	candidate, err := exact(text)
 	if err != nil || n.best == "" {
 		n.best = text
@@ -116,13 +125,13 @@ func exact(text string) (*big.Float, error) {
 	return big.NewFloat(f), nil
 }
 
-// merge adds the state of another stretch, which lies behind this one.
-func (n *number) merge(count int64, raw json.RawMessage) error {
+// Merge adds the state of another stretch, which lies behind this one.
+func (n *Number) Merge(count int64, raw json.RawMessage) error {
 	if count == 0 {
 		return nil
 	}
 	n.count += count
-	var s numberState
+	var s state
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return fmt.Errorf("read the state of a reduce: %w", err)
 	}
@@ -140,11 +149,12 @@ func (n *number) merge(count int64, raw json.RawMessage) error {
 	return nil
 }
 
-func (n *number) state() (json.RawMessage, error) {
+// State is what Merge takes. The error says that a sum fits no 64-bit float.
+func (n *Number) State() (json.RawMessage, error) {
 	if n.floats && !finite(n.float+n.rest) {
 		return nil, errBeyond
 	}
-	s := numberState{Floats: n.floats, Float: n.float, Rest: n.rest, Best: n.best}
+	s := state{Floats: n.floats, Float: n.float, Rest: n.rest, Best: n.best}
 	if n.reduce == gpumux.ReduceSum || n.reduce == gpumux.ReduceMean {
 		s.Whole = n.whole.String()
 	}
@@ -155,8 +165,8 @@ var errBeyond = errors.New("the sum does not fit a 64-bit float")
 
 func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
-// value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
-func (n *number) value() (json.RawMessage, error) {
+// Value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
+func (n *Number) Value() (json.RawMessage, error) {
 	switch n.reduce {
 	case gpumux.ReduceCount:
 		return strconv.AppendInt(nil, n.count, 10), nil
@@ -182,9 +192,9 @@ func (n *number) value() (json.RawMessage, error) {
 }
 
 // total is the sum of all numbers when floats are among them.
-func (n *number) total() float64 {
+func (n *Number) total() float64 {
 	whole, _ := new(big.Float).SetInt(&n.whole).Float64()
-	all := number{float: n.float, rest: n.rest}
+	all := Number{float: n.float, rest: n.rest}
 	all.addFloat(whole)
 	return all.float + all.rest
 }
