@@ -50,11 +50,12 @@ workers/contact                . internal/contract workers/slot
 workers/config                 . codec gpu workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          workers/slot
-workers/slot                   . internal/arrays internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/hygiene           .
+workers/slot/intake            .
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
 workers/slot/wire              . internal/arrays
@@ -65,7 +66,8 @@ workers/edition
 activities                     . activities/number activities/record internal/contract internal/payload store
 activities/number              .
 activities/record              . store
-workflows                      . internal/contract internal/payload
+workflows                      . internal/contract internal/payload workflows/sizing
+workflows/sizing               . internal/contract
 workflows/workflowstest        . internal/contract
 internal/payload               .
 internal/logkey

@@ -7,20 +7,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows/sizing"
 )
-
-// mostPause bounds the pause before items that raised are tried again, which doubles with each try, unless the first one is longer.
-const mostPause = time.Minute
 
 // again puts back the items of a piece that raised, to be tried after a pause. Pauses that end at nearly the same time end together, so
 // that many chunks with few such items each do not become many pieces.
 func (e *engine) again(ctx workflow.Context, piece contract.Piece, items gpumux.Runs) {
 	const steps = 8
-	first := time.Duration(e.in.Backoff)
-	pause := first
-	for try := 0; try < piece.Tries && pause < mostPause; try++ {
-		pause = min(2*pause, max(first, mostPause))
-	}
+	pause := sizing.Pause(time.Duration(e.in.Backoff), piece.Tries)
 	step := max(1, pause/steps)
 	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
 	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})

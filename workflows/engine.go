@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
 const (
@@ -43,7 +44,7 @@ type engine struct {
 
 	total  int64
 	todo   []contract.Piece
-	sizer  sizer
+	sizer  sizing.Sizer
 	counts counts
 	// most is with how many failures the map goes on; below 0: any number.
 	most   int64
@@ -87,7 +88,7 @@ func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: newSizer(in), most: -1}
+	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: sizing.New(in), most: -1}
 	e.allowFailures()
 	for _, name := range in.Rungs() {
 		queue, _ := gpumux.RungQueue(name)
@@ -107,7 +108,7 @@ func (e *engine) run(ctx workflow.Context) error {
 	defer cancel()
 	for ctx.Err() == nil && e.fault == nil && !e.failedEnough() {
 		draining := e.drain != nil && e.drain()
-		for !e.paused && !draining && e.due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.window() {
+		for !e.paused && !draining && e.due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.Part() {
 			piece, likely := e.nextChunk(workflow.Now(ctx))
 			e.dispatch(work, piece, likely)
 		}
@@ -138,13 +139,13 @@ func (e *engine) idle(ctx workflow.Context, draining bool) error {
 		_, err := workflow.AwaitWithTimeout(ctx, pause, func() bool { return e.changed })
 		return err
 	}
-	wait := e.sizer.wait()
+	wait := e.sizer.Wait()
 	if wait == 0 || e.paused || len(e.todo) == 0 {
 		return workflow.Await(ctx, func() bool { return e.changed })
 	}
 	changed, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return e.changed })
 	if err == nil && !changed {
-		e.sizer.widened++
+		e.sizer.Widened++
 	}
 	return err
 }
@@ -167,11 +168,11 @@ func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Dur
 		}
 	}
 	piece = e.todo[at]
-	size := e.sizer.size(piece, e.left())
+	size := e.sizer.Size(piece, e.left())
 	if e.items != nil {
 		size = min(size, e.fits(piece.Runs))
 	}
-	piece.Work, likely = e.todo[at].Take(size), e.sizer.pace(piece)
+	piece.Work, likely = e.todo[at].Take(size), e.sizer.Pace(piece)
 	if e.todo[at].Len() == 0 {
 		e.todo = slices.Delete(e.todo, at, at+1)
 	}
@@ -192,23 +193,9 @@ func (e *engine) fits(runs gpumux.Runs) (items int64) {
 	return items
 }
 
-// describeWork names the items of a chunk for people.
-func describeWork(w contract.Work) string {
-	switch n := w.Len(); {
-	case w.List != nil:
-		return fmt.Sprintf("%d items of a work list from its place %d", n, w.Start)
-	case n == 1:
-		return fmt.Sprintf("item %d", w.Runs[0].Start)
-	case len(w.Runs) == 1:
-		return fmt.Sprintf("items %d-%d", w.Runs[0].Start, w.Runs[0].End-1)
-	default:
-		return fmt.Sprintf("%d items from %d to %d", n, w.Runs[0].Start, w.Runs[len(w.Runs)-1].End-1)
-	}
-}
-
 // summaryOf says of a chunk what it is, for people.
 func (e *engine) summaryOf(piece contract.Piece, at int) string {
-	summary := e.in.Task + " " + describeWork(piece.Work) + " on " + e.in.Rungs()[at]
+	summary := e.in.Task + " " + piece.Describe() + " on " + e.in.Rungs()[at]
 	if piece.Tries > 0 {
 		summary += fmt.Sprintf(", try %d", piece.Tries+1)
 	}
@@ -233,7 +220,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
-		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.limit(piece)),
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.Limit(piece)),
 	}
 	if e.items != nil {
 		for _, run := range piece.Runs {
@@ -278,12 +265,12 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	e.counts.add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
-	usual := gpumux.Duration(cmp.Or(likely, e.sizer.perItem))
-	e.sizer.learn(result)
+	usual := gpumux.Duration(cmp.Or(likely, e.sizer.PerItem))
+	e.sizer.Learn(result)
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > patience*usual {
+		if piece.Pace > 0 || usual > 0 && result.Pace > sizing.Patience*usual {
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)

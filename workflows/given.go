@@ -11,37 +11,10 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// handoff is the input and the state of a map, from one run to the next and to segments. No caller can give it to gpumux.Map, which
-// takes it only if the server says that the run continues another.
-type handoff struct {
-	Input gpumux.MapInput `json:"input"`
-	Carry *contract.Carry `json:"carry"`
-}
-
-// Validate names every mistake.
-func (c handoff) Validate() error {
-	if err := c.Input.Validate(); err != nil {
-		return err
-	}
-	if c.Carry == nil {
-		return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry", Message: "is missing"}}}
-	}
-	if err := c.Carry.Validate(); err != nil {
-		return err
-	}
-	for _, piece := range c.Carry.Todo {
-		if piece.Rung >= len(c.Input.Rungs()) {
-			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
-				Message: fmt.Sprintf("%s are for rung %d of %d", describeWork(piece.Work), piece.Rung, len(c.Input.Rungs()))}}}
-		}
-	}
-	return nil
-}
-
 // decodeInput reads the input of this run of gpumux.Map, with the state that the run before left.
 func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
-		var c handoff
+		var c contract.Handoff
 		if err := payload.Decode(raw, &c); err == nil {
 			return c.Input, c.Carry, nil
 		} // else a cron schedule starts the map again
@@ -53,7 +26,7 @@ func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput,
 
 // decodeSegment reads the input of gpumux.Segment.
 func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	var c handoff
+	var c contract.Handoff
 	if err := payload.Decode(raw, &c); err != nil {
 		return c.Input, nil, err
 	}
@@ -68,7 +41,7 @@ func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInpu
 func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, describeWork(piece.Work), e.in.Task)+
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, piece.Describe(), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
 	}
 	if r.Covered < 0 || r.Covered > items {

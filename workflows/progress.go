@@ -15,7 +15,7 @@ import (
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
 		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
-		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
+		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
 		Chunks: m.engine.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.recent, Output: m.in.Output,
 		Peak: m.engine.peaks.Known(), Waiting: m.engine.waiting(now), Lost: m.lost, PassedOver: m.engine.passedOver(false),
 	}

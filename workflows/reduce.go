@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
 const (
@@ -114,7 +115,7 @@ func (r *reduction) value(ctx workflow.Context, inline []gpumux.Result, results 
 func (r *reduction) leaves(ctx workflow.Context, results gpumux.Source) ([]contract.Partial, error) {
 	size, abreast := leafItems(r.in.Reduce, results), ownLeaves
 	if !contract.OwnReduce(r.in.Reduce) {
-		abreast = max(leastWindow, 2*r.engine.sizer.seen)
+		abreast = max(sizing.LeastWindow, 2*r.engine.sizer.Seen)
 	}
 	count := int((results.Items + size - 1) / size)
 	return r.spread(ctx, count, abreast, func(i int) (contract.ReduceInput, string) {

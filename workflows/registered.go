@@ -67,7 +67,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segmentCount, m.rounds
 			rest.ReduceEdition, rest.Cached = m.reduceEdition, m.cached
-			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, handoff{m.in, rest})
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: m.in, Carry: rest})
 		}
 		summary, done, err := m.finish(ctx)
 		if err != nil || done {
@@ -203,7 +203,7 @@ func (m *mapping) cache() *contract.Cache {
 func (m *mapping) withSource(source gpumux.Source) *engine {
 	e := newEngine(m.engine.id, m.in, source.Items)
 	e.source, e.parts, e.onChange, e.paused = &source, m.engine.parts, m.engine.onChange, m.engine.paused
-	e.sizer.fixedWindow = m.engine.sizer.fixedWindow
+	e.sizer.Fixed = m.engine.sizer.Fixed
 	return e
 }
 
@@ -272,8 +272,8 @@ func (m *mapping) resume(c contract.Carry) {
 func (e *engine) carry() *contract.Carry {
 	return &contract.Carry{
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
-		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.largest,
-		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixedWindow,
+		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
+		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
 		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.failed),
 	}
 }
@@ -294,8 +294,8 @@ func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	}
 	e.chunks, e.busy = c.Chunks, time.Duration(c.Busy)
 	e.peaks.Merge(c.Peak)
-	e.sizer.largest, e.sizer.perItem, e.sizer.fixedWindow = c.Largest, time.Duration(c.PerItem), c.Window
-	e.sizer.beyond = c.Beyond
-	e.sizer.learnSlots(c.Slots)
+	e.sizer.Largest, e.sizer.PerItem, e.sizer.Fixed = c.Largest, time.Duration(c.PerItem), c.Window
+	e.sizer.Beyond = c.Beyond
+	e.sizer.LearnSlots(c.Slots)
 	return e
 }

@@ -11,16 +11,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
 const (
 	// segmentChunks is how many chunks one workflow runs itself: a few thousand events.
 	segmentChunks = 500
-	// leastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in flight at
-	// most, half of what it runs: with more chunks in flight there are more segments, so that each has its slots full for most of
-	// its life.
-	leastAbreast  = 2
-	segmentWindow = 250
 	// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
 	longHistory = 6000
 	// tellEvery is how often a segment tells its map how far it is if there are two segments. If there are more, it tells less often.
@@ -87,7 +83,7 @@ func (m *mapping) work(ctx workflow.Context, resumed bool) error {
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
 		spread := resumed || m.engine.drain()
-		for spread && !long && !m.engine.paused && len(m.segmentsOpen) < m.engine.sizer.abreast() && len(m.engine.todo) > 0 {
+		for spread && !long && !m.engine.paused && len(m.segmentsOpen) < m.engine.sizer.Abreast() && len(m.engine.todo) > 0 {
 			m.startSegment(work, &failed)
 		}
 		if !own && len(m.segmentsOpen) == 0 && (len(m.engine.todo) == 0 || long) {
@@ -112,14 +108,14 @@ func (m *mapping) work(ctx workflow.Context, resumed bool) error {
 
 // startSegment starts the next segment and books its result.
 func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
-	abreast := m.engine.sizer.abreast()
+	abreast := m.engine.sizer.Abreast()
 	pieces := m.nextSegment(abreast)
 	m.segmentCount++
 	id := fmt.Sprintf("%s/segment-%d", m.engine.id, m.segmentCount)
 	carry := m.engine.carry()
 	carry.Todo, carry.Started, carry.MayFail = pieces, m.started, m.engine.mayFail(m.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
-	if abreast > leastAbreast {
+	if abreast > sizing.LeastAbreast {
 		carry.Abreast = abreast
 	}
 	carry.Beyond = m.engine.left()
@@ -129,14 +125,14 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
 		//lint:ignore SA1019 a child's options do not have its successor
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
-		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, describeWork(pieces[0].Work))),
+		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}
 	for _, piece := range pieces {
 		r.items += piece.Len()
 	}
 	m.segmentsOpen[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, handoff{m.in, carry})
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: m.in, Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := r.future.Get(ctx, &done)
@@ -158,8 +154,8 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		m.engine.chunks += done.Chunks
 		m.engine.busy += time.Duration(done.Busy)
 		m.engine.peaks.Merge(done.Peak)
-		m.engine.sizer.largest, m.engine.sizer.perItem = max(m.engine.sizer.largest, done.Largest), time.Duration(done.PerItem)
-		m.engine.sizer.learnSlots(done.Slots)
+		m.engine.sizer.Largest, m.engine.sizer.PerItem = max(m.engine.sizer.Largest, done.Largest), time.Duration(done.PerItem)
+		m.engine.sizer.LearnSlots(done.Slots)
 		for _, piece := range done.Todo {
 			m.engine.requeue(ctx, piece)
 		}
@@ -171,7 +167,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 // run beside it, it gets at most its share of what is left.
 func (m *mapping) nextSegment(abreast int) (pieces []contract.Piece) {
 	left := m.engine.left()
-	want := min(segmentChunks*m.engine.sizer.size(contract.Piece{Work: m.engine.todo[0].Work}, left), left)
+	want := min(segmentChunks*m.engine.sizer.Size(contract.Piece{Work: m.engine.todo[0].Work}, left), left)
 	if beside := int64(abreast - len(m.segmentsOpen)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
@@ -222,8 +218,8 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	info := workflow.GetInfo(ctx)
 	e := resumeEngine(info.ParentWorkflowExecution.ID, in, *carry)
 	e.parts = contract.PartsOf(in.Output)
-	e.sizer.share = max(leastAbreast, carry.Abreast)
-	pause := tellEvery * time.Duration(e.sizer.share) / leastAbreast
+	e.sizer.Share = max(sizing.LeastAbreast, carry.Abreast)
+	pause := tellEvery * time.Duration(e.sizer.Share) / sizing.LeastAbreast
 	e.drain = func() bool { return e.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {
@@ -250,7 +246,7 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 			if s.Window < 0 || s.Window > gpumux.MaxWindow {
 				continue // not from a map
 			}
-			e.paused, e.sizer.fixedWindow, e.changed = s.Paused, s.Window, true
+			e.paused, e.sizer.Fixed, e.changed = s.Paused, s.Window, true
 		}
 	})
 	// With more failures than may it returns early, and its map ends.

@@ -20,7 +20,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
 			m.engine.paused, m.engine.changed, m.changed = paused, true, true
-			m.steerSegments(ctx, steering{Paused: paused, Window: m.engine.sizer.fixedWindow})
+			m.steerSegments(ctx, steering{Paused: paused, Window: m.engine.sizer.Fixed})
 			m.show(ctx)
 			return nil
 		}
@@ -40,7 +40,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 		if err := payload.Decode(raw, &window); err != nil {
 			return invalid(err)
 		}
-		m.engine.sizer.fixedWindow, m.engine.changed, m.changed = int(window), true, true
+		m.engine.sizer.Fixed, m.engine.changed, m.changed = int(window), true, true
 		m.steerSegments(ctx, steering{Paused: m.engine.paused, Window: int(window)})
 		m.show(ctx)
 		return nil

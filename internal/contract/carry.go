@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -52,4 +53,31 @@ type Piece struct {
 	// Tries is how often the items have raised, Due when they may be tried again.
 	Tries int       `json:"tries,omitempty"`
 	Due   time.Time `json:"due,omitzero"`
+}
+
+// Handoff is the input and the state of a map, from one run to the next and to segments. No caller can give it to gpumux.Map, which
+// takes it only if the server says that the run continues another.
+type Handoff struct {
+	Input gpumux.MapInput `json:"input"`
+	Carry *Carry          `json:"carry"`
+}
+
+// Validate names every mistake.
+func (c Handoff) Validate() error {
+	if err := c.Input.Validate(); err != nil {
+		return err
+	}
+	if c.Carry == nil {
+		return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry", Message: "is missing"}}}
+	}
+	if err := c.Carry.Validate(); err != nil {
+		return err
+	}
+	for _, piece := range c.Carry.Todo {
+		if piece.Rung >= len(c.Input.Rungs()) {
+			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
+				Message: fmt.Sprintf("%s are for rung %d of %d", piece.Describe(), piece.Rung, len(c.Input.Rungs()))}}}
+		}
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"fmt"
+
 	"github.com/gpumux/gpumux"
 )
 
@@ -57,4 +59,18 @@ func (w Work) After(n int64) Work {
 	}
 	w.Start = min(w.End, w.Start+n)
 	return w
+}
+
+// Describe names the items for people.
+func (w Work) Describe() string {
+	switch n := w.Len(); {
+	case w.List != nil:
+		return fmt.Sprintf("%d items of a work list from its place %d", n, w.Start)
+	case n == 1:
+		return fmt.Sprintf("item %d", w.Runs[0].Start)
+	case len(w.Runs) == 1:
+		return fmt.Sprintf("items %d-%d", w.Runs[0].Start, w.Runs[0].End-1)
+	default:
+		return fmt.Sprintf("%d items from %d to %d", n, w.Runs[0].Start, w.Runs[len(w.Runs)-1].End-1)
+	}
 }

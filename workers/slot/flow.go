@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/slot/intake"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -31,7 +32,7 @@ type flying struct {
 type flow struct {
 	call   Call
 	fresh  bool
-	intake *intake
+	intake *intake.Intake
 	// over says that no more items come from the intake than wait already.
 	over bool
 	// finished is how many items have ended.
@@ -50,7 +51,7 @@ type flow struct {
 
 // cut lets go of the call: it has no more items, and takes no more results.
 func (f *flow) cut() {
-	f.intake.leave()
+	f.intake.Leave()
 	f.over, f.waiting = true, nil
 	f.call.Held, f.call.Keep, f.call.Done = nil, func(int64, string, *os.File) error { return nil }, func(Done) {}
 }
@@ -61,7 +62,9 @@ func (f *flow) gather(least, n int) (enough bool) {
 	if f.over || len(f.waiting) >= least || f.full() {
 		return true
 	}
-	f.waiting, enough, f.over = f.intake.take(f.waiting, least-len(f.waiting), n-len(f.waiting))
+	enough, f.over = f.intake.Take(least-len(f.waiting), n-len(f.waiting), func(item gpumux.Item) {
+		f.waiting = append(f.waiting, flying{Item: item})
+	})
 	return enough
 }
 
@@ -122,7 +125,7 @@ func (f *flow) frame(p *occupant) wire.Run {
 	f.waiting = slices.Delete(f.waiting, 0, len(run.Items))
 	if size > unit && len(f.waiting) == 0 && !f.over {
 		// The next ones are on their way while these short ones run.
-		f.intake.ask(size)
+		f.intake.Ask(size)
 	}
 	return run
 }

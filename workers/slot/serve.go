@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/intake"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -26,9 +27,9 @@ func (s *Slot) serve(ctx context.Context, call Call) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrStopped) })()
-	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: newIntake(call.Items)}
+	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: intake.New(call.Items, frameBytes)}
 	s.flow = f
-	defer f.intake.end(ctx)
+	defer f.intake.End(ctx)
 	defer s.runs(0, time.Time{})
 	s.kills = process.MemoryKills()
 	if len(call.Task.Command) > 0 {
@@ -64,7 +65,7 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 	defer tick.Stop()
 	for !f.gather(max(1, f.least), max(1, f.size)) {
 		select {
-		case <-f.intake.news:
+		case <-f.intake.News():
 		case <-s.doom:
 			if why := s.doomedNow(); why != "" {
 				s.retire(false, why)
@@ -77,7 +78,7 @@ func (s *Slot) await(ctx context.Context, f *flow) (more bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
-	switch err := f.intake.failure(); {
+	switch err := f.intake.Failure(); {
 	case !f.empty():
 		return true, nil
 	case err != nil && ctx.Err() != nil:
@@ -151,7 +152,7 @@ func (s *Slot) work(ctx context.Context, p *occupant, f *flow) error {
 		}
 		var then func() error
 		select {
-		case <-f.intake.news:
+		case <-f.intake.News():
 			continue
 		case h := <-p.Heard:
 			then = func() error { return s.hear(p, f, h) }

@@ -1,4 +1,8 @@
-package slot
+// Package intake pulls items ahead of the process that runs them.
+//
+// It owns the goroutine that a source has, and how many items wait. It never runs one. It stops with the call, or when the source lets
+// go of the goroutine.
+package intake
 
 import (
 	"context"
@@ -8,9 +12,11 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// intake pulls a call's items in a goroutine of its own, as many as are asked for: what runs never waits for a source that is slow
+// Intake pulls a call's items in a goroutine of its own, as many as are asked for: what runs never waits for a source that is slow
 // or away.
-type intake struct {
+type Intake struct {
+	// frame is how many bytes of items are enough.
+	frame int
 	// news has a token when what was asked for may be there.
 	news chan struct{}
 	// gone is closed when the goroutine has ended.
@@ -30,15 +36,15 @@ type intake struct {
 	pulling, left bool
 }
 
-// newIntake asks for the first item.
-func newIntake(items iter.Seq2[gpumux.Item, error]) *intake {
-	in := &intake{news: make(chan struct{}, 1), gone: make(chan struct{}), asked: 1, least: 1, pulling: true}
+// New asks for the first item. So many bytes of items are as good as any number.
+func New(items iter.Seq2[gpumux.Item, error], frame int) *Intake {
+	in := &Intake{frame: frame, news: make(chan struct{}, 1), gone: make(chan struct{}), asked: 1, least: 1, pulling: true}
 	in.wake = sync.NewCond(&in.mu)
 	go in.pull(items)
 	return in
 }
 
-func (in *intake) pull(items iter.Seq2[gpumux.Item, error]) {
+func (in *Intake) pull(items iter.Seq2[gpumux.Item, error]) {
 	defer func() {
 		in.mu.Lock()
 		in.over, in.pulling = true, false
@@ -54,7 +60,7 @@ func (in *intake) pull(items iter.Seq2[gpumux.Item, error]) {
 }
 
 // add takes in what was pulled, and returns when more is to be pulled. Nothing more is when it returns false.
-func (in *intake) add(item gpumux.Item, err error) bool {
+func (in *Intake) add(item gpumux.Item, err error) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if err != nil {
@@ -75,50 +81,53 @@ func (in *intake) add(item gpumux.Item, err error) bool {
 }
 
 // full reports whether there are n items, or as many as a frame holds.
-func (in *intake) full(n int) bool { return len(in.ready) >= n || in.bytes >= frameBytes }
+func (in *Intake) full(n int) bool { return len(in.ready) >= n || in.bytes >= in.frame }
 
-func (in *intake) tell() {
+func (in *Intake) tell() {
 	select {
 	case in.news <- struct{}{}:
 	default:
 	}
 }
 
-// ask has up to n items pulled, before anybody wants to have them.
-func (in *intake) ask(n int) {
+// Ask has up to n items pulled, before anybody wants to have them.
+func (in *Intake) Ask(n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.asked, in.least = n, n
 	in.wake.Signal()
 }
 
-// take appends all items that are ready to waiting where these are at least least, or enough for a frame, or the last. Else it asks
-// for n of them, and there is news as soon as there are as many as that.
-func (in *intake) take(waiting []flying, least, n int) (now []flying, enough, over bool) {
+// News has a token when what was asked for may be there.
+func (in *Intake) News() <-chan struct{} { return in.news }
+
+// Take gives all items that are ready, where these are at least least, or enough for a frame, or the last. Else it asks for n of them,
+// and there is news as soon as there are least.
+func (in *Intake) Take(least, n int, give func(gpumux.Item)) (enough, over bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.over && !in.full(least) {
 		in.asked, in.least = n, least
 		in.wake.Signal()
-		return waiting, false, false
+		return false, false
 	}
 	for _, item := range in.ready {
-		waiting = append(waiting, flying{Item: item})
+		give(item)
 	}
 	clear(in.ready)
 	in.ready, in.bytes, in.asked = in.ready[:0], 0, 0
-	return waiting, true, in.over
+	return true, in.over
 }
 
-// failure is why there are no more items, where that is not their end.
-func (in *intake) failure() error {
+// Failure is why there are no more items, where that is not their end.
+func (in *Intake) Failure() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// leave has nothing more pulled, and says whether the source has the goroutine.
-func (in *intake) leave() (pulling bool) {
+// Leave has nothing more pulled, and says whether the source has the goroutine.
+func (in *Intake) Leave() (pulling bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.left = true
@@ -126,10 +135,10 @@ func (in *intake) leave() (pulling bool) {
 	return in.pulling
 }
 
-// end ends the goroutine. Where the source has it, it is left behind: it ends when the source lets go of it, and pulls nothing
+// End ends the goroutine. Where the source has it, it is left behind: it ends when the source lets go of it, and pulls nothing
 // more.
-func (in *intake) end(ctx context.Context) {
-	if in.leave() {
+func (in *Intake) End(ctx context.Context) {
+	if in.Leave() {
 		return
 	}
 	select {
