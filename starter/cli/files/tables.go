@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpumux/gpumux/starter/cli/columns"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // IsTable reports whether a file or URL names a Parquet or an Arrow file, which is read here wherever it lies.

@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/starter/cli/columns"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // items reads a file back as JSON lines.
