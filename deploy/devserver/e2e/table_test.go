@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/deploy/devserver/programtest"
 	"github.com/gpumux/gpumux/store/columns"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -68,8 +70,23 @@ func TestTable_ReadByAWorker(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(inside), "cut.parquet"), []byte(here.file("y.parquet")[:5000]), 0o644))
 	p = here.run(2, of(filepath.Join(filepath.Dir(inside), "cut.parquet"))...)
 	require.Contains(t, p.stderr.String(), "store/in/cut.parquet: not read as .parquet")
+	binary, err := programtest.Binary()
+	require.NoError(t, err)
+	program := exec.CommandContext(t.Context(), "python3", "-c", connected, "file://"+inside)
+	program.Dir = pythonClient(t)
+	program.Env = append(here.env, "GPUMUX_BINARY="+binary, "GPUMUX_STORE="+s.store)
+	said, err := program.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.Equal(t, "{'text': 'text 7'}\n", string(said))
 	require.Equal(t, 1, uploaded())
 }
+
+const connected = `
+import os, sys, gpumux
+cluster = gpumux.connect(os.environ["TEMPORAL_ADDRESS"], namespace=os.environ["TEMPORAL_NAMESPACE"])
+results = list(cluster.map("echo", source=sys.argv[1], columns=["text"], pool="cpu", progress=False))
+print(results[7].value)
+`
 
 // What pyarrow wrote is the source of a map that another client starts, and of one in a workflow.
 func TestTable_SourceOfAWorkflow(t *testing.T) {
