@@ -44,9 +44,11 @@ type MapInput struct {
 	Edition string `json:"edition,omitempty"`
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
-	// Source is a file of items in the store: JSON lines, or CSV with a header when the name ends in .csv. A name without
-	// a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
+	// Source is a file of items in the store: JSON lines; CSV with a header when the name ends in .csv; the rows of a table when it ends in
+	// .parquet or .arrow. A name without a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
 	Source string `json:"source,omitempty"`
+	// Columns are those of a Parquet or Arrow Source that its items have, in this order. Default: all.
+	Columns []string `json:"columns,omitempty"`
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
 	// Arg is a JSON value that every process of the map has in its environment as GPUMUX_ARG; tasks in Python call gpumux.arg(). It is

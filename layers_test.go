@@ -29,8 +29,7 @@ deploy/devserver               .
 cmd/gpumux                     starter/cli
 starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/schedules starter/cli/screen starter/cli/show starter/cli/top starter/local store workers workers/config workers/slot/launch
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
-starter/cli/files              . starter starter/cli/columns starter/local store
-starter/cli/columns            . internal/arrays store
+starter/cli/files              . starter starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/schedules          . starter starter/cli/screen
 starter/cli/top                . starter starter/cli/screen
@@ -63,7 +62,7 @@ workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . activities/number activities/record internal/contract internal/payload store
+activities                     . activities/number activities/record internal/contract internal/payload store store/columns
 activities/number              .
 activities/record              . store
 workflows                      . internal/contract internal/payload workflows/sizing
@@ -71,6 +70,7 @@ workflows/sizing               . internal/contract
 workflows/workflowstest        . internal/contract
 internal/payload               .
 internal/logkey
+store/columns                  . internal/arrays store
 store                          . internal/arrays internal/contract
 internal/arrays
 internal/skip

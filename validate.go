@@ -41,6 +41,9 @@ func (in MapInput) Validate() error {
 	if values && from == "" {
 		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
+	if err := CheckColumns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
+		bad.add("columns", "%v", err)
+	}
 	bad.key("output", in.Output)
 	if in.Output != "" && !bad.about("output") {
 		if err := checkOutput(in.Output); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // Light serves the queue gpumux: what a map needs besides slots.
@@ -60,7 +61,7 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 	if err := l.apart(in); err != nil {
 		return gpumux.Source{}, err
 	}
-	source, err := l.Store.Source(ctx, in.Source, in.Index)
+	source, err := l.index(ctx, in)
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
 	}
@@ -68,6 +69,27 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 		err = l.checkField(ctx, source, in.Key)
 	}
 	return source, classify(err)
+}
+
+// index indexes the source. The rows of a table become JSON lines first.
+func (l *Light) index(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
+	if !gpumux.IsTable(in.Source) {
+		return l.Store.Source(ctx, in.Source, in.Index)
+	}
+	key, err := l.Store.Key(in.Source)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	table, size, err := l.Store.OpenSource(ctx, key)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	rows, err := columns.Items(ctx, table, size, l.Store.Locate(key), in.Columns)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	defer rows.Close()
+	return l.Store.IndexRows(ctx, rows, l.Store.Locate(key), size, in.Index)
 }
 
 // checkField returns an error if the first item has no such field.

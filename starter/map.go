@@ -54,8 +54,9 @@ func (m *Map) identify() (id, fingerprint string) {
 	what := struct {
 		Task, Scope, Items, Source string
 		Range                      *gpumux.Range
-		Arg                        string `json:",omitempty"`
-	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg)}
+		Arg                        string   `json:",omitempty"`
+		Columns                    []string `json:",omitempty"`
+	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.Columns}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
 		if m.Spooled.Values {
@@ -251,6 +252,7 @@ func detailLines(in gpumux.MapInput, note memo) string {
 	}
 	line("stops when more have failed than", string(in.MaxFailures))
 	line("reduce", gpumux.Plain(in.Reduce))
+	line("columns", gpumux.Plain(strings.Join(in.Columns, ", ")))
 	line("key", gpumux.Plain(in.Key))
 	if note.Output != "" {
 		line("results", gpumux.Plain(note.Output)+" in "+gpumux.Plain(note.Store))

@@ -51,6 +51,13 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		require.NotEqual(t, id, made(Map{Input: in}), name)
 	}
 	require.NotEqual(t, id, made(Map{Input: base, Scope: "/elsewhere"}))
+	table := Map{Input: gpumux.MapInput{Task: "embed", Source: "x.parquet"}}
+	seen := map[string]bool{table.Fingerprint(): true}
+	for _, columns := range [][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "a"}} {
+		table.Input.Columns = columns
+		require.False(t, seen[table.Fingerprint()], "other columns are other items")
+		seen[table.Fingerprint()] = true
+	}
 	require.Equal(t, id+"-a1b2c3", made(Map{Input: base, Edition: "a1b2c3"}), "maps of other editions of a task are found by the same beginning")
 }
 

@@ -108,7 +108,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 		return nil, err
 	}
 	in := m.Input
-	in.Items, in.Source, in.Range = given.Items, given.Source, given.Range
+	in.Items, in.Source, in.Columns, in.Range = given.Items, given.Source, given.Columns, given.Range
 	in.Key, in.WithItem = given.Key, given.WithItem // as the results have that stay
 	in.Cache = in.Cache && in.Items == nil
 	return s.again(ctx, last, in)

@@ -52,12 +52,6 @@ func openForeign(ctx context.Context, raw string) (s *Store, name string, err er
 	return &Store{url: raw, home: p}, name, nil
 }
 
-// Positioned is an object that is read by position.
-type Positioned interface {
-	io.ReaderAt
-	io.Closer
-}
-
 // OpenURL is ReadURL for an object that is read by position, and returns its size. Each read is a request, where the object lies on a
 // server.
 func OpenURL(ctx context.Context, raw string) (Positioned, int64, error) {
@@ -76,41 +70,12 @@ func OpenURL(ctx context.Context, raw string) (Positioned, int64, error) {
 		}
 		return file, info.Size(), nil
 	}
-	body, err := s.open(ctx, name, 0, 1)
+	at, err := s.openAt(ctx, name)
 	if err != nil {
 		return nil, 0, errors.Join(err, s.Close())
 	}
-	return &positioned{ctx, s, name, body.body.Size()}, body.body.Size(), body.Close()
+	return foreignAt{at, s}, at.size, nil
 }
-
-// positioned is an object of another place that is read by position.
-type positioned struct {
-	ctx  context.Context
-	from *Store
-	name string
-	size int64
-}
-
-// ReadAt is io.ReaderAt's.
-func (p *positioned) ReadAt(data []byte, offset int64) (int, error) {
-	want := min(int64(len(data)), p.size-offset)
-	if want <= 0 {
-		return 0, io.EOF
-	}
-	o, err := p.from.open(p.ctx, p.name, offset, want)
-	if err != nil {
-		return 0, err
-	}
-	defer o.Close()
-	n, err := io.ReadFull(o, data[:want])
-	if err == nil && n < len(data) {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// Close is io.Closer's.
-func (p *positioned) Close() error { return p.from.Close() }
 
 // foreign is an object that closes its place.
 type foreign struct {
@@ -120,3 +85,12 @@ type foreign struct {
 
 // Close is io.Closer's.
 func (f *foreign) Close() error { return errors.Join(f.object.Close(), f.from.Close()) }
+
+// foreignAt is an object by position that closes its place.
+type foreignAt struct {
+	*positioned
+	from *Store
+}
+
+// Close is io.Closer's.
+func (f foreignAt) Close() error { return f.from.Close() }

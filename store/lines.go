@@ -219,7 +219,7 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 		"\xfd7zXZ\x00":     "it is compressed with xz; compress it with gzip or zstd instead",
 		"BZh91AY&SY":       "it is compressed with bzip2; compress it with gzip or zstd instead",
 		"PK\x03\x04":       "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
-		"PAR1":             "it is a Parquet file; `gpumux map --in` reads it from a file or URL that ends in .parquet, else export it as JSON lines",
+		"PAR1":             "it is a Parquet file; give it a name that ends in .parquet",
 		"\xff\xfe":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 		"\xfe\xff":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 	} {

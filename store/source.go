@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"iter"
@@ -93,9 +94,6 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	if indexKey, err = s.Key(indexKey); err != nil {
-		return gpumux.Source{}, err
-	}
 	in, err := s.openSource(ctx, name, 0, -1)
 	if err != nil {
 		return gpumux.Source{}, err
@@ -106,42 +104,72 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	indexFile, err := s.Create(ctx, indexKey)
+	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
+	x := indexing{from: from, name: in.url, hash: hash, modified: in.body.ModTime().Unix()}
+	if format != JSONLines && format != Values || packed {
+		x.growth = csvGrowth
+		if packed {
+			x.growth *= packedGrowth
+		}
+	}
+	return s.index(ctx, x, src)
+}
+
+// IndexRows is IndexSource for a table in the store, of so many bytes, whose rows come as JSON lines; they are written beside the index.
+// The Source's Hash is of the lines, which tells other columns of the same table apart.
+func (s *Store) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (gpumux.Source, error) {
+	hash := sha256.New()
+	from, _, err := openItems(io.TeeReader(rows, hash), table, JSONLines, 0)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	x := indexing{from: from, name: table, hash: hash, growth: csvGrowth * packedGrowth}
+	return s.index(ctx, x, gpumux.Source{Index: indexKey, Bytes: bytes})
+}
+
+// indexing is a source whose index is written.
+type indexing struct {
+	from itemReader
+	name string
+	hash hash.Hash
+	// modified is when the file was changed, in seconds.
+	modified int64
+	// growth is how much larger its items may become as JSON lines, or 0 if they are read where they lie.
+	growth int64
+}
+
+// index writes the index of a source, and its items if they are not read where they lie.
+func (s *Store) index(ctx context.Context, x indexing, src gpumux.Source) (_ gpumux.Source, err error) {
+	if src.Index, err = s.Key(src.Index); err != nil {
+		return gpumux.Source{}, err
+	}
+	indexFile, err := s.Create(ctx, src.Index)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
 	defer indexFile.Abort()
 	marks := newIndexWriter(indexFile)
-
-	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
-	modified := int64(0)
-	if format != JSONLines && format != Values || packed {
-		growth := int64(csvGrowth)
-		if packed {
-			growth *= packedGrowth
-		}
-		src, err = s.putLines(ctx, from, in, src, marks, growth*in.body.Size())
+	if x.growth > 0 {
+		x.modified = 0
+		src, err = s.putLines(ctx, x, src, marks)
 	} else {
-		modified = in.body.ModTime().Unix()
-		src.Items, err = markItems(from, marks)
+		src.Items, err = markItems(x.from, marks)
 	}
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	if err := errors.Join(marks.finish(src.Bytes, modified), indexFile.Close()); err != nil {
+	if err := errors.Join(marks.finish(src.Bytes, x.modified), indexFile.Close()); err != nil {
 		return gpumux.Source{}, err
 	}
-	src.Hash = hex.EncodeToString(hash.Sum(nil)[:16])
+	src.Hash = hex.EncodeToString(x.hash.Sum(nil)[:16])
 	s.forgetIndex(src)
 	return src, nil
 }
 
-// putLines writes the items, of about so many bytes, beside the index.
-func (s *Store) putLines(
-	ctx context.Context, from itemReader, in *object, src gpumux.Source, marks *indexWriter, bytes int64,
-) (gpumux.Source, error) {
+// putLines writes the items beside the index, as the source.
+func (s *Store) putLines(ctx context.Context, x indexing, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
-	w, err := s.create(ctx, key, creation{bytes: bytes})
+	w, err := s.create(ctx, key, creation{bytes: x.growth * src.Bytes})
 	if err != nil {
 		return src, err
 	}
@@ -151,7 +179,7 @@ func (s *Store) putLines(
 	if s.home.dir != "" {
 		to = &spaceGuard{w: w, dir: s.home.dir}
 	}
-	src.Items, src.Bytes, err = copyItems(from, in.url, storeFailed, bufio.NewWriterSize(to, 256<<10), marks)
+	src.Items, src.Bytes, err = copyItems(x.from, x.name, storeFailed, bufio.NewWriterSize(to, 256<<10), marks)
 	if err != nil {
 		return src, err
 	}

@@ -45,7 +45,8 @@ func FormatOf(name string) (Format, error) {
 		return TSV, nil
 	default:
 		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
-			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed"}
+			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed, " +
+				"or .parquet or .arrow, which are never compressed as a whole"}
 	}
 }
 

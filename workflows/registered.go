@@ -130,7 +130,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	}
 	if m.in.Source != "" {
 		var source gpumux.Source
-		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key}
+		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
 		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
 			return err

@@ -112,6 +112,8 @@ type IndexInput struct {
 	Index string `json:"index"`
 	// Key is the map's, which the first item must have.
 	Key string `json:"key,omitempty"`
+	// Columns are the map's.
+	Columns []string `json:"columns,omitempty"`
 }
 
 // MergeInput is the input of MergeParts.

@@ -136,6 +136,9 @@ func (in IndexInput) Validate() error {
 	var bad mistakes
 	bad.given("source", in.Source)
 	bad.given("index", in.Index)
+	if err := gpumux.CheckColumns(in.Source, in.Columns); err != nil {
+		bad.Add("columns", "%v", err)
+	}
 	return bad.err("input of IndexSource")
 }
 

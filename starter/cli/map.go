@@ -141,8 +141,8 @@ func (a *app) itemsOf(ctx context.Context, conn *connection, f *mapFlags) (files
 		url, err := conn.ValuesOf(ctx, id)
 		return files.Items{URL: url, Label: f.in[0]}, unfit(err)
 	}
-	if f.overURL() && f.comma == 0 && !f.lines && !files.IsTable(f.in[0]) && conn.Holds(ctx, f.in[0]) {
-		return files.Items{URL: f.in[0], Label: f.in[0]}, nil
+	if f.overURL() && f.comma == 0 && !f.lines && conn.Holds(ctx, f.in[0]) {
+		return files.Items{URL: f.in[0], Columns: f.columns, Label: f.in[0]}, nil
 	}
 	return f.source(a.Stdin).Read(ctx)
 }

@@ -107,6 +107,9 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	for _, in := range f.in {
 		id, values := gpumux.CutValues(in)
 		if !values {
+			if err := gpumux.CheckColumns(in, f.columns); err != nil {
+				m.add("--columns %v", err)
+			}
 			continue
 		}
 		if err := starter.CheckID(id); err != nil {

@@ -62,7 +62,7 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	}
 }
 
-// Source makes items stand for a file that a MapInput names as its source.
+// Source makes items stand for a file that a MapInput names as its source. Those of a Parquet or Arrow file are objects, with all columns.
 func (t *Tasks) Source(name string, items ...any) error {
 	var list []json.RawMessage
 	for i, item := range items {
@@ -132,6 +132,10 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 		items, keys, known = valuesOf(t.results[output])
 	}
 	t.mu.Unlock()
+	items, err := columnsOf(items, in.Columns)
+	if err != nil {
+		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
+	}
 	switch {
 	case in.Range != nil:
 		items = numbers(*in.Range)
@@ -165,6 +169,29 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	defer t.mu.Unlock()
 	t.results[summary.Output] = results
 	return summary, nil
+}
+
+// columnsOf are items with these columns alone, or with all where there are none.
+func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, error) {
+	if len(columns) == 0 {
+		return items, nil
+	}
+	var chosen []json.RawMessage
+	for _, item := range items {
+		row := []byte{'{'}
+		for i, name := range columns {
+			if err := gpumux.CheckField(item, name); err != nil {
+				return nil, fmt.Errorf("columns: %w", err)
+			}
+			if i > 0 {
+				row = append(row, ',')
+			}
+			quoted, _ := json.Marshal(name) // a string always encodes
+			row = append(append(append(row, quoted...), ':'), gpumux.FieldOf(item, name)...)
+		}
+		chosen = append(chosen, append(row, '}'))
+	}
+	return chosen, nil
 }
 
 // valuesOf are the items that the results of another map are.

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cli/columns"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // Suits is an error where a file of columns cannot hold what the filter leaves, or what comes in no order.

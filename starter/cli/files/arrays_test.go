@@ -42,8 +42,6 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "there is no such file")
-	write(t, "x.jsonl", "1\n")
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Columns: []string{"a"}}), "--columns goes with Parquet and Arrow")
 }
 
 // A table in a bucket is read by position, and no more of it than its columns.

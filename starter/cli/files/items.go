@@ -41,15 +41,16 @@ type Source struct {
 type Items struct {
 	spooled *store.Spooled
 	numbers *gpumux.Range
-	// URL is a file in the workers' store.
-	URL string
+	// URL is a file in the workers' store, Columns are those of a table there that items have.
+	URL     string
+	Columns []string
 	// Label says where they come from.
 	Label string
 }
 
 // Put makes them the items of a map.
 func (i Items) Put(m *starter.Map) {
-	m.Spooled, m.Input.Range, m.Input.Source, m.Label = i.spooled, i.numbers, i.URL, i.Label
+	m.Spooled, m.Input.Range, m.Input.Source, m.Input.Columns, m.Label = i.spooled, i.numbers, i.URL, i.Columns, i.Label
 }
 
 // IsOneList reports whether the input is a single item, a list, which people may have meant to be the items.
@@ -113,11 +114,8 @@ func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []stri
 
 // input finds out what one --in names. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input store.Input, label string, err error) {
-	if IsTable(in) {
+	if gpumux.IsTable(in) {
 		return s.table(ctx, in)
-	}
-	if len(s.Columns) > 0 {
-		return input, "", usage("--columns goes with Parquet and Arrow files, and --in %s is none by its name", in)
 	}
 	input = store.Input{Name: in, Delimiter: s.Delimiter}
 	if in == "-" {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cli/columns"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // Output is where results go: a file that appears whole or not at all, or standard output.

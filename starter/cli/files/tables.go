@@ -7,19 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpumux/gpumux/starter/cli/columns"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
 )
-
-// IsTable reports whether a file or URL names a Parquet or an Arrow file, which is read here wherever it lies.
-func IsTable(in string) bool {
-	name := in
-	if strings.Contains(in, "://") {
-		name, _, _ = strings.Cut(in, "?")
-	}
-	format := columns.FormatOf(name)
-	return format == columns.Parquet || format == columns.Arrow
-}
 
 // table is the rows of a Parquet or an Arrow file, or an error where flags ask for what it is not.
 func (s Source) table(ctx context.Context, in string) (input store.Input, label string, err error) {

@@ -19,11 +19,12 @@ import (
 // arrowTable is an Arrow file.
 type arrowTable struct{ *ipc.FileReader }
 
-func openArrow(from Source, size int64) (table, error) {
-	r, err := ipc.NewFileReader(io.NewSectionReader(from, 0, size))
+func openArrow(file *ranged) (table, error) {
+	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size))
 	if err != nil {
 		return nil, err
 	}
+	file.want([]stretch{{0, file.size}}, 1)
 	return arrowTable{r}, nil
 }
 

@@ -12,16 +12,18 @@ import (
 // parquetTable is a Parquet file.
 type parquetTable struct {
 	*parquet.File
+	from *ranged
 	// halves are the leaves that are floats of 16 bits, which parquet-go takes for bytes.
 	halves map[int]bool
 }
 
-func openParquet(from Source, size int64) (table, error) {
-	f, err := parquet.OpenFile(from, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(1<<20))
+func openParquet(file *ranged) (table, error) {
+	f, err := parquet.OpenFile(file, file.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.SkipMagicBytes(true),
+		parquet.ReadBufferSize(32<<10))
 	if err != nil {
 		return nil, err
 	}
-	t := parquetTable{f, map[int]bool{}}
+	t := parquetTable{f, file, map[int]bool{}}
 	leaf := 0
 	for _, e := range f.Metadata().Schema {
 		if !e.NumChildren.Valid || e.NumChildren.V == 0 {
@@ -41,6 +43,7 @@ func (t parquetTable) names() (all []string) {
 
 func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) error) error {
 	keys := keysOf(t.names(), at)
+	t.wantColumns(at)
 	for _, group := range t.RowGroups() {
 		leaves := map[int]*leafReader{}
 		var nodes []*node
@@ -58,6 +61,27 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) err
 		}
 	}
 	return nil
+}
+
+// wantColumns says where the columns lie.
+func (t parquetTable) wantColumns(at []int) {
+	wanted := map[int]bool{}
+	for _, i := range at {
+		t.node(t.Root().Columns()[i], 0, 0, func(leaf int) { wanted[leaf] = true })
+	}
+	var all []stretch
+	for _, group := range t.Metadata().RowGroups {
+		for leaf, chunk := range group.Columns {
+			if data := chunk.MetaData; wanted[leaf] {
+				start := data.DataPageOffset
+				if data.DictionaryPageOffset != 0 {
+					start = data.DictionaryPageOffset
+				}
+				all = append(all, stretch{start, start + data.TotalCompressedSize})
+			}
+		}
+	}
+	t.from.want(all, len(wanted))
 }
 
 func eachRow(ctx context.Context, rows int64, leaves map[int]*leafReader, nodes []*node, keys [][]byte, f func([]byte) error) (err error) {

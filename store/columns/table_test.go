@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/starter/cli/columns"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // items reads a file back as JSON lines.
@@ -142,14 +142,11 @@ func TestItems_Columns(t *testing.T) {
 		path, _, err := write(t, "x"+ending, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
 		require.NoError(t, err)
 		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, items(t, path, "b", "a"))
-		file, err := os.Open(path)
+		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		defer file.Close()
-		info, err := file.Stat()
-		require.NoError(t, err)
-		_, err = columns.Items(t.Context(), file, info.Size(), "x"+ending, []string{"c"})
+		_, err = rowsOf(t, data, "x"+ending, "c")
 		require.ErrorContains(t, err, `x`+ending+`: there is no column "c"; it has index, a, b, fault, fault_message`)
-		_, err = columns.Items(t.Context(), file, info.Size()/2, "x"+ending, nil)
+		_, err = rowsOf(t, data[:len(data)/2], "x"+ending)
 		require.ErrorContains(t, err, "x"+ending+": not read as "+ending)
 	}
 }

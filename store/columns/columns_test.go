@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/starter/cli/columns"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // values are results as they are stored: JSON, arrays as bytes, or a fault for nil.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/starter/cli/columns"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // BenchmarkWriter writes vectors of 768 floats of 32 bits.

@@ -26,19 +26,10 @@ type table interface {
 }
 
 // Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that
-// order, or of all. It reads one row group or batch at a time, and closes the file at the end.
+// order, or of all. It reads ahead, so that few reads of the file are small, but holds no more than a row group or a batch. It closes
+// the file at the end. A file that is damaged, and a column that it lacks, are a *store.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
-	open := openParquet
-	if FormatOf(name) == Arrow {
-		open = openArrow
-	}
-	t, err := open(from, size)
-	if err != nil {
-		from.Close()
-		return nil, &store.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
-			Hint: "check that the file is whole, and that its ending says what it is"}
-	}
-	at, err := choose(t.names(), named, name)
+	file, t, at, err := openTable(ctx, from, size, name, named)
 	if err != nil {
 		from.Close()
 		return nil, err
@@ -47,9 +38,11 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 	go func() {
 		defer from.Close()
 		to := bufio.NewWriterSize(writer, 256<<10)
-		err := t.each(ctx, at, func(row []byte) error {
-			to.Write(row) // Flush returns the first error
-			return to.WriteByte('\n')
+		err := file.blame(ctx, name, func() error {
+			return t.each(ctx, at, func(row []byte) error {
+				to.Write(row) // Flush returns the first error
+				return to.WriteByte('\n')
+			})
 		})
 		if err == nil {
 			err = to.Flush()
@@ -57,6 +50,25 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 		writer.CloseWithError(err)
 	}()
 	return reader, nil
+}
+
+// openTable opens a file and finds the columns that are named.
+func openTable(ctx context.Context, from Source, size int64, name string, named []string) (file *ranged, t table, at []int, err error) {
+	if file, err = newRanged(from, size); err != nil {
+		return nil, nil, nil, err
+	}
+	err = file.blame(ctx, name, func() (err error) {
+		if FormatOf(name) == Arrow {
+			t, err = openArrow(file)
+		} else {
+			t, err = openParquet(file)
+		}
+		if err == nil {
+			at, err = choose(t.names(), named, name)
+		}
+		return err
+	})
+	return file, t, at, err
 }
 
 // choose finds the columns that are named.

@@ -1,0 +1,149 @@
+package columns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/store/columns"
+)
+
+// counted is a file that counts how often it is read, and how much of it. It fails where it is read from a place on, if that is not 0.
+type counted struct {
+	*bytes.Reader
+	reads, bytes int
+	failing      int64
+}
+
+var errGone = errors.New("the connection is gone")
+
+func (c *counted) ReadAt(data []byte, offset int64) (int, error) {
+	c.reads++
+	if c.failing != 0 && offset+int64(len(data)) > c.failing {
+		return 0, errGone
+	}
+	n, err := c.Reader.ReadAt(data, offset)
+	c.bytes += n
+	return n, err
+}
+
+func (c *counted) Close() error { return nil }
+
+// rowsOf reads the rows of a file.
+func rowsOf(t *testing.T, data []byte, name string, named ...string) (string, error) {
+	t.Helper()
+	return readRows(t, &counted{Reader: bytes.NewReader(data)}, name, named...)
+}
+
+func readRows(t *testing.T, from *counted, name string, named ...string) (string, error) {
+	t.Helper()
+	lines, err := columns.Items(t.Context(), from, from.Size(), name, named)
+	if err != nil {
+		return "", err
+	}
+	defer lines.Close()
+	text, err := io.ReadAll(lines)
+	return string(text), err
+}
+
+type wideRow struct {
+	ID    int64  `parquet:"id"`
+	Text  string `parquet:"text"`
+	Noise []byte `parquet:"noise"`
+}
+
+// wide is a file of row groups, with 1 KB of noise per row.
+func wide(t *testing.T, groups, rows int) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	to := parquet.NewGenericWriter[wideRow](&file)
+	noise := rand.NewChaCha8([32]byte{})
+	for g := range groups {
+		for i := range rows {
+			row := wideRow{int64(g*rows + i), fmt.Sprintf("text %d", i), make([]byte, 1000)}
+			_, _ = noise.Read(row.Noise)
+			_, err := to.Write([]wideRow{row})
+			require.NoError(t, err)
+		}
+		require.NoError(t, to.Flush())
+	}
+	require.NoError(t, to.Close())
+	return file.Bytes()
+}
+
+// Each read of a file may be a request to a server.
+func TestItems_FewReads(t *testing.T) {
+	data := wide(t, 4, 10_000)
+	for _, c := range []struct {
+		named        []string
+		reads, bytes int
+	}{
+		{[]string{"id"}, 5, 1 << 20}, // the end of the file, and one of each group
+		{[]string{"text", "id"}, 5, 1 << 20},
+		{nil, 18, len(data) + 1<<20}, // 10 MB of noise a group, by 4 MiB
+	} {
+		from := &counted{Reader: bytes.NewReader(data)}
+		text, err := readRows(t, from, "x.parquet", c.named...)
+		require.NoError(t, err)
+		require.Contains(t, text, `"id":39999`)
+		require.LessOrEqual(t, from.reads, c.reads, c.named)
+		require.LessOrEqual(t, from.bytes, c.bytes, c.named)
+	}
+	few := wide(t, 50, 10)
+	from := &counted{Reader: bytes.NewReader(few)}
+	_, err := readRows(t, from, "x.parquet")
+	require.NoError(t, err)
+	require.LessOrEqual(t, from.reads, 3, "small row groups are read together")
+	_, err = rowsOf(t, few, "x.parquet", "noise", "text")
+	require.NoError(t, err)
+}
+
+// A file that cannot be read now may be read later; one that is damaged may not.
+func TestItems_LostConnectionIsNoDamage(t *testing.T) {
+	data := wide(t, 2, 1000)
+	from := &counted{Reader: bytes.NewReader(data), failing: int64(len(data)) - 100}
+	_, err := readRows(t, from, "x.parquet")
+	require.Equal(t, errGone, err, "at its end")
+	from.failing = int64(len(data)) - 100_000
+	from.Reader = bytes.NewReader(data[:from.failing])
+	_, err = readRows(t, from, "x.parquet")
+	require.ErrorAs(t, err, new(*store.SourceError), "cut off")
+}
+
+// Files that are cut off, and pages that are damaged, are the file's mistake and no panic.
+func TestItems_DamagedFiles(t *testing.T) {
+	const rounds = 400
+	for _, ending := range []string{".parquet", ".arrow"} {
+		whole, err := os.ReadFile("testdata/kinds" + ending)
+		require.NoError(t, err)
+		random := rand.New(rand.NewPCG(7, uint64(len(ending))))
+		failed := 0
+		for round := range rounds {
+			data := bytes.Clone(whole)
+			if cut := ending == ".arrow" || round%4 == 0; cut {
+				data = data[:random.IntN(len(data))]
+			} else {
+				pages := len(data) - 8 - int(binary.LittleEndian.Uint32(data[len(data)-8:]))
+				for range 1 + random.IntN(3) {
+					data[random.IntN(pages)] ^= byte(1 + random.IntN(255))
+				}
+			}
+			if _, err := rowsOf(t, data, "x"+ending); err != nil {
+				var mistake *store.SourceError
+				require.ErrorAs(t, err, &mistake)
+				require.Equal(t, "x"+ending, mistake.Name)
+				failed++
+			}
+		}
+		require.Greater(t, failed, rounds/4, ending)
+	}
+}
