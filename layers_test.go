@@ -27,18 +27,22 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cli/checks starter/cli/devices starter/cli/files starter/cli/schedules starter/cli/screen starter/cli/show starter/cli/top starter/local store workers workers/config workers/slot/launch
+starter/cli                    . codec gpu starter starter/bench starter/cause starter/cli/checks starter/cli/devices starter/cli/files starter/cli/schedules starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local starter/prune store workers workers/config workers/slot/launch
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
-starter/cli/files              . starter starter/local store store/columns
+starter/cli/files              . starter starter/cause starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/schedules          . starter starter/cli/screen
-starter/cli/top                . starter starter/cli/screen
-starter/cli/show               . starter starter/cli/screen store
+starter/cli/top                . starter starter/cli/screen starter/fleet
+starter/cli/show               . starter starter/cause starter/cli/screen starter/fleet store
 starter/cli/screen             .
-starter/local                  . codec gpu internal/contract starter store workers workers/config workers/edition workers/slot/launch
+starter/local                  . codec gpu internal/contract starter starter/connect store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
 starter/bench/chart
-starter                        . codec internal/contract internal/payload store
+starter                        . codec internal/contract starter/cause starter/connect starter/fleet starter/prune store
+starter/prune                  . store
+starter/fleet                  . internal/contract starter/connect
+starter/connect                codec internal/payload
+starter/cause                  .
 workers                        . activities activities/record codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session

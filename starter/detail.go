@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Detail is all that can be said of one map.
@@ -30,9 +32,9 @@ type Detail struct {
 	// Pending are chunks that wait, run or are to be tried again, at most MaxPending of them.
 	Pending []Pending `json:"pending,omitempty"`
 	// Running are the items that run, as the workers of the pending chunks tell, the one that has run longest first.
-	Running []RunningItem `json:"running,omitempty"`
+	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
-	Rungs []Rung `json:"rungs,omitempty"`
+	Rungs []fleet.Rung `json:"rungs,omitempty"`
 }
 
 // MaxPending is the most chunks that a Detail holds.
@@ -87,7 +89,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	in, err := s.given(ctx, h.run)
 	if err == nil {
 		d.Task = in.Task
-		if d.Rungs, err = s.Serving(ctx, in.Rungs()); err != nil {
+		if d.Rungs, err = s.Fleet().Serving(ctx, in.Rungs()); err != nil {
 			return err
 		}
 	}
@@ -99,7 +101,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		}
 	}
 	d.Pending = s.firstPending(ctx, h.run)
-	d.Running = s.runningItems(ctx, d.ID, d.Pending)
+	d.Running = s.Fleet().Running(ctx, d.ID, busy(d.Pending))
 	return nil
 }
 
@@ -111,6 +113,16 @@ func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
 		}
 	}
 	return first
+}
+
+// busy are the workers that run chunks.
+func busy(pending []Pending) (workers []string) {
+	for _, p := range pending {
+		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
+			workers = append(workers, p.Worker)
+		}
+	}
+	return workers
 }
 
 // pending yields what a run has in flight, and its segments after that.

@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/store"
 )
 
 // Start a map over a file and read its results, each as soon as all before it are there.
 func Example() {
 	ctx := context.Background()
-	c, err := starter.Connect(ctx, starter.ConnectOptions{Address: "temporal:7233"})
+	c, err := connect.Dial(ctx, connect.Options{Address: "temporal:7233"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,39 +52,6 @@ func Example() {
 	}
 }
 
-// With encrypted payloads and objects, a client needs the workers' keys.
-func ExampleConnect() {
-	keys, err := codec.Load("/etc/gpumux/keys")
-	if err != nil {
-		log.Fatal(err)
-	}
-	o := starter.ConnectOptions{Address: "temporal:7233", Codec: keys}
-	c, err := starter.Connect(context.Background(), o)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	options, err := starter.ClientOptions(o)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := &starter.Starter{Client: c, Converter: options.DataConverter, Keys: keys}
-	defer s.Close()
-}
-
-// Without a server, the error says what to do.
-func ExampleConnectError() {
-	_, err := starter.Connect(context.Background(), starter.ConnectOptions{Address: "127.0.0.1:1", Plain: true, Timeout: time.Second})
-	var away *starter.ConnectError
-	if errors.As(err, &away) {
-		fmt.Println(away.Address)
-		fmt.Println(away.Hint)
-	}
-	// Output:
-	// 127.0.0.1:1
-	// start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local
-}
-
 // What cannot work is refused before anybody is asked.
 func ExampleStarter_Start() {
 	s := &starter.Starter{}
@@ -104,7 +70,7 @@ func ExampleStarter_Start() {
 // Watch shows how far a map is until it is over.
 func ExampleHandle_Watch() {
 	ctx := context.Background()
-	c, err := starter.Connect(ctx, starter.ConnectOptions{})
+	c, err := connect.Dial(ctx, connect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,7 +97,7 @@ func ExampleHandle_Watch() {
 // Retry runs again what failed, here on a pool with more memory.
 func ExampleStarter_Retry() {
 	ctx := context.Background()
-	c, err := starter.Connect(ctx, starter.ConnectOptions{})
+	c, err := connect.Dial(ctx, connect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -169,23 +135,6 @@ func ExampleStarter_ResultsOf() {
 	// 1  true
 }
 
-// Many failures have few causes.
-func ExampleCauses() {
-	var causes starter.Causes
-	for i := range int64(1000) {
-		causes.Add(gpumux.Result{Index: i, Fault: &gpumux.Fault{
-			Kind: gpumux.TaskError, Class: "ValueError", Message: fmt.Sprintf("invalid literal: 'row %d'", i),
-		}})
-	}
-	causes.Add(gpumux.Result{Index: 1000, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}})
-	for _, c := range causes.Most() {
-		fmt.Println(c.Count, "such as item", c.Example.Index, c.Example.Fault)
-	}
-	// Output:
-	// 1000 such as item 0 task_error: ValueError: invalid literal: 'row 0'
-	// 1 such as item 1000 timeout: no result after 2s
-}
-
 // A map gets its ID from what it is, so that the same call finds the same map.
 func ExampleMap_MadeID() {
 	m := starter.Map{Input: gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}}
@@ -197,17 +146,6 @@ func ExampleMap_MadeID() {
 	// Output:
 	// true
 	// false
-}
-
-func ExamplePoolsOf() {
-	workers := []starter.Worker{
-		{Identity: "node1/7", Offer: &gpumux.Describe{Tasks: []string{"embed"}, Pools: []gpumux.PoolInfo{{Name: "gpu"}, {Name: "cpu"}}}},
-		{Identity: "node2/7", Offer: &gpumux.Describe{Tasks: []string{"embed", "train"}, Pools: []gpumux.PoolInfo{{Name: "large"}}}},
-		{Identity: "node3/7", Error: "does not answer"},
-	}
-	fmt.Println(starter.PoolsOf(workers, "embed"), starter.PoolsOf(workers, "train"))
-	// Output:
-	// [cpu gpu large] [large]
 }
 
 // What a map that did not complete has left in the store.

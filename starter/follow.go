@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -249,7 +248,7 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 			return err
 		}
 		if f.tail != nil && f.tail.Count() > 0 {
-			index, err := IndexOf(line)
+			index, err := store.IndexOf(line)
 			if err != nil {
 				return err
 			}
@@ -262,15 +261,4 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 		}
 	}
 	return nil
-}
-
-// IndexOf reads the index of a result from the beginning of its line: {"index":7,…
-func IndexOf(line []byte) (int64, error) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
-	digits, _, more := bytes.Cut(rest, []byte{','})
-	index, err := strconv.ParseInt(string(digits), 10, 64)
-	if !ok || !more || err != nil {
-		return 0, fmt.Errorf("not a result: %.60q", line)
-	}
-	return index, nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // Handle follows and steers one run of a map.
@@ -134,14 +135,14 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			return summary, nil
 		case ctx.Err() != nil:
 			return summary, context.Cause(ctx)
-		case !unreachable(err):
+		case !connect.Unreachable(err):
 			return summary, ended(h.ID, err)
 		}
 		if silent.IsZero() || time.Since(asked) > outage {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &ConnectError{Namespace: h.starter.namespace(), Err: err,
+			return summary, &connect.Error{Namespace: h.starter.namespace(), Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
 		select {
@@ -196,7 +197,7 @@ func (h *Handle) steered(name string, err error) error {
 		return nil
 	case errors.As(err, new(*serviceerror.NotFound)):
 		return fmt.Errorf("%s map %s: it has ended; `gpumux show %s` tells what it came to", name, h.ID, h.ID)
-	case unreachable(err):
+	case connect.Unreachable(err):
 		return fmt.Errorf("%s map %s: nobody answered in time, a worker must serve queue %s: %w", name, h.ID, gpumux.Queue, err)
 	}
 	return fmt.Errorf("%s map %s: %w", name, h.ID, err)

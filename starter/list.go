@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"sync"
 	"time"
 
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // ListOptions narrow a list of maps.
@@ -74,7 +71,7 @@ func (s *Starter) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 	return func(yield func(*run, error) bool) {
 		seen := map[string]bool{}
 		query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
-		for info, err := range s.workflows(ctx, query) {
+		for info, err := range s.Fleet().Workflows(ctx, query) {
 			if err != nil {
 				yield(nil, fmt.Errorf("list maps: %w", err))
 				return
@@ -84,28 +81,6 @@ func (s *Starter) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 				return
 			}
 			seen[r.ID] = true
-		}
-	}
-}
-
-// workflows yields what a query finds.
-func (s *Starter) workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
-	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
-		request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace(), PageSize: 100, Query: query}
-		for {
-			page, err := s.Client.ListWorkflow(ctx, request)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, info := range page.GetExecutions() {
-				if !yield(info, nil) {
-					return
-				}
-			}
-			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-				return
-			}
 		}
 	}
 }
@@ -121,10 +96,10 @@ func listed(r *run) Listed {
 
 // fillCounts says how far each map is: the completed ones have a summary, the running ones are asked.
 func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
-	rung, err := s.served(ctx, gpumux.Queue)
+	rung, err := s.Fleet().Served(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
 	const most = 8
-	abreast(len(maps), most, func(i int) {
+	fleet.Abreast(len(maps), most, func(i int) {
 		l, h := &maps[i], s.handle(runs[i], Found)
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -138,18 +113,4 @@ func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
 			}
 		}
 	})
-}
-
-// abreast calls f with 0 to n-1, most of them at a time.
-func abreast(n, most int, f func(i int)) {
-	var calls sync.WaitGroup
-	room := make(chan struct{}, most)
-	for i := range n {
-		room <- struct{}{}
-		calls.Go(func() {
-			defer func() { <-room }()
-			f(i)
-		})
-	}
-	calls.Wait()
 }

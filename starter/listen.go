@@ -2,12 +2,8 @@ package starter
 
 import (
 	"context"
-	"crypto/rand"
 	"iter"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -22,7 +18,7 @@ func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 				worker = h.workerOf(ctx, item)
 			}
 			if worker != "" {
-				now, err := h.starter.printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
+				now, err := h.starter.Fleet().Printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
 				if err == nil && now.PID != 0 {
 					at = now
 				} else {
@@ -47,24 +43,10 @@ func (h *Handle) workerOf(ctx context.Context, item int64) string {
 	if err != nil || r == nil {
 		return ""
 	}
-	for _, running := range h.starter.runningItems(ctx, h.ID, h.starter.firstPending(ctx, r)) {
+	for _, running := range h.starter.Fleet().Running(ctx, h.ID, busy(h.starter.firstPending(ctx, r))) {
 		if running.Index == item {
 			return running.Worker
 		}
 	}
 	return ""
-}
-
-// printed asks a worker what an item prints there.
-func (s *Starter) printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answering)
-	defer cancel()
-	asked, err := s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
-		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.ReadOutput, in)
-	if err == nil {
-		err = asked.Get(ctx, &out)
-	}
-	return out, err
 }

@@ -2,19 +2,11 @@ package starter
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -33,68 +25,6 @@ func (e *NoStore) Error() string {
 // Unwrap gives the cause.
 func (e *NoStore) Unwrap() error { return e.Err }
 
-// NoWorker says that nobody polls a queue.
-type NoWorker struct {
-	Queue string
-	// Task is what was to run there, Pools are those that are served by workers which know it.
-	Task  string
-	Pools []string
-}
-
-// Error says what to start.
-func (e *NoWorker) Error() string {
-	if len(e.Pools) > 0 {
-		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
-			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
-	}
-	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
-}
-
-// patience is how long a worker may take to say what it offers. One that is there takes milliseconds.
-const patience = 10 * time.Second
-
-// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
-func (s *Starter) Offer(ctx context.Context) (gpumux.Describe, error) {
-	rung, err := s.served(ctx, gpumux.Queue)
-	if err != nil {
-		return gpumux.Describe{}, err
-	}
-	if !rung.Served() {
-		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
-	}
-	return s.ask(ctx, gpumux.Queue, patience)
-}
-
-// ask asks whoever serves a queue what it offers.
-func (s *Starter) ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
-	var offer gpumux.Describe
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	const summary = "a client asks what the workers offer"
-	id := "gpumux-describe-" + rand.Text()
-	var asked interface {
-		Get(ctx context.Context, answer any) error
-	}
-	var err error
-	asked, err = s.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: id, TaskQueue: queue, Summary: summary,
-		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.DescribeWorker)
-	if errors.As(err, new(*serviceerror.Unimplemented)) {
-		asked, err = s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
-		}, contract.DescribeWorkflow)
-	}
-	if err == nil {
-		err = asked.Get(ctx, &offer)
-	}
-	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", unseal(err))
-	}
-	return offer, nil
-}
-
 // store is the given store, or the workers' own. Its errors are *NoStore.
 func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	if s.Store != nil {
@@ -105,7 +35,7 @@ func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	if s.opened != nil {
 		return s.opened, nil
 	}
-	offer, err := s.Offer(ctx)
+	offer, err := s.Fleet().Offer(ctx)
 	if err != nil {
 		return nil, &NoStore{Err: err}
 	}

@@ -1,16 +1,15 @@
 package starter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // MapFailed says that a map as a whole failed: its input could not work, or it was to stop at the first failed item.
@@ -69,7 +68,7 @@ func (e *NotFound) Error() string {
 // ended turns the error of a workflow that is over into one of the types above. Errors of the connection stay as they are.
 func ended(id string, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
-		return unseal(err)
+		return connect.Unseal(err)
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
@@ -102,10 +101,4 @@ func faultOf(e *temporal.ApplicationError) gpumux.Fault {
 		}
 	}
 	return gpumux.Fault{Message: e.Message()}
-}
-
-// unreachable reports whether err is about the connection and may pass.
-func unreachable(err error) bool {
-	return errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) ||
-		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.Is(err, context.DeadlineExceeded)
 }

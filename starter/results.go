@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -157,4 +158,29 @@ func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Sto
 		return nil, "", fmt.Errorf("read the results: %w", err)
 	}
 	return st, key, nil
+}
+
+// Causes groups the failures of a completed map. When ctx ends before all results were read, they are of the first ones, and whole is
+// false.
+func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes cause.Groups, whole bool, err error) {
+	if summary.Failed == 0 {
+		return causes, true, nil
+	}
+	left := summary.Failed
+	for result, err := range s.ResultsOf(ctx, summary) {
+		switch {
+		case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return causes, false, nil
+		case err != nil:
+			return causes, false, err
+		}
+		if result.Fault == nil {
+			continue
+		}
+		causes.Add(result)
+		if left--; left == 0 {
+			break
+		}
+	}
+	return causes, true, nil
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // Status is how a run of a map stands.
@@ -98,8 +99,8 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 		r.Closed = info.GetCloseTime().AsTime()
 	}
 	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
-		if err := s.converter().FromPayload(payload, &r.Memo); sealed(err) { // one that does not fit counts as none
-			r.Unread = unseal(err)
+		if err := s.converter().FromPayload(payload, &r.Memo); connect.Sealed(err) { // one that does not fit counts as none
+			r.Unread = connect.Unseal(err)
 		}
 	}
 	return r
@@ -118,22 +119,11 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	}
 	payloads := first.GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if err := s.converter().FromPayloads(payloads, &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", r.ID, unseal(err))
+		return in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.Unseal(err))
 	}
 	return in, nil
 }
 
 func (s *Starter) converter() converter.DataConverter {
 	return cmp.Or(s.Converter, converter.GetDefaultDataConverter())
-}
-
-// sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
-func sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
-
-// unseal adds to such an error what to do.
-func unseal(err error) error {
-	if !sealed(err) {
-		return err
-	}
-	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys with --keys or GPUMUX_KEYS", err)
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // Times say when a schedule starts its map.
@@ -121,7 +122,7 @@ func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumu
 	}
 	payload, _ := action.Args[0].(*commonpb.Payload)
 	if err := s.converter().FromPayload(payload, &in); err != nil {
-		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, unseal(err))
+		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.Unseal(err))
 	}
 	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
 }

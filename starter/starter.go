@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -48,6 +49,9 @@ func (s *Starter) Close() {
 		s.opened = nil
 	}
 }
+
+// Fleet is the workers of the namespace.
+func (s *Starter) Fleet() *fleet.Fleet { return &fleet.Fleet{Client: s.Client, Namespace: s.Namespace} }
 
 func (s *Starter) namespace() string { return cmp.Or(s.Namespace, client.DefaultNamespace) }
 

@@ -242,3 +242,14 @@ func (t *tally) count(o outcome) {
 	}
 	t.faults[o.kind]++
 }
+
+// IndexOf reads the index of a result from the beginning of its line: {"index":7,…
+func IndexOf(line []byte) (int64, error) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
+	digits, _, more := bytes.Cut(rest, []byte{','})
+	index, err := strconv.ParseInt(string(digits), 10, 64)
+	if !ok || !more || err != nil {
+		return 0, fmt.Errorf("not a result: %.60q", line)
+	}
+	return index, nil
+}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/bench"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -206,8 +206,8 @@ func (a *app) benchServer(ctx context.Context, folder string, remote bool) (*con
 	if err != nil {
 		return nil, nil, err
 	}
-	offer, err := conn.Offer(ctx)
-	var missing *starter.NoWorker
+	offer, err := conn.Fleet().Offer(ctx)
+	var missing *fleet.NoWorker
 	switch {
 	case err == nil:
 		conn.close()

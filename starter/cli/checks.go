@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
@@ -26,7 +27,7 @@ func (a *app) checkTemporal(ctx context.Context) (*connection, checks.Finding) {
 		return conn, checks.Finding{Check: "temporal", Verdict: checks.Good, Detail: detail}
 	}
 	f := checks.Finding{Check: "temporal", Verdict: checks.Bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
-	var connect *starter.ConnectError
+	var connect *connect.Error
 	if errors.As(err, &connect) {
 		f.Detail, f.Fix = fmt.Sprintf("%s: %v", connect.Address, connect.Err), connect.Hint
 	}
@@ -38,7 +39,7 @@ func (a *app) checkTemporal(ctx context.Context) (*connection, checks.Finding) {
 
 // checkWorkers asks all workers what they offer and tries their store.
 func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Finding {
-	all, err := conn.Workers(ctx)
+	all, err := conn.Fleet().Workers(ctx)
 	if err != nil {
 		return a.noWorkers(ctx, err)
 	}
@@ -95,7 +96,7 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Findi
 
 // noWorkers says why no worker can be asked.
 func (a *app) noWorkers(ctx context.Context, err error) []checks.Finding {
-	var none *starter.NoWorker
+	var none *fleet.NoWorker
 	if errors.As(err, &none) {
 		return []checks.Finding{{Check: "workers", Verdict: checks.Bad, Detail: "nobody serves queue " + none.Queue,
 			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
@@ -109,7 +110,7 @@ func (a *app) noWorkers(ctx context.Context, err error) []checks.Finding {
 
 // checkPool finds out whether a pool is served, and what keeps its slots within their budget.
 func checkPool(ctx context.Context, conn *connection, pool gpumux.PoolInfo) checks.Finding {
-	rungs, err := conn.Serving(ctx, []string{pool.Name})
+	rungs, err := conn.Fleet().Serving(ctx, []string{pool.Name})
 	if err != nil {
 		return checks.Finding{Check: "pool " + pool.Name, Verdict: checks.Bad, Detail: err.Error(), Fix: "check the connection to Temporal"}
 	}

@@ -62,7 +62,7 @@ func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
 
 // taskNames are what the workers offer.
 func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
-	workers, err := conn.Workers(ctx)
+	workers, err := conn.Fleet().Workers(ctx)
 	for _, task := range show.TasksOf(workers) {
 		names = append(names, task.Name)
 	}
@@ -71,7 +71,7 @@ func taskNames(ctx context.Context, conn *connection) (names []string, err error
 
 // poolNames are the pools of the workers.
 func poolNames(ctx context.Context, conn *connection) (names []string, err error) {
-	workers, err := conn.Workers(ctx)
+	workers, err := conn.Fleet().Workers(ctx)
 	for _, w := range workers {
 		if w.Offer != nil {
 			for _, p := range w.Offer.Pools {

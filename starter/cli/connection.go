@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -106,12 +107,12 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := starter.ConnectOptions{Address: a.address, Namespace: a.namespace, Codec: payloads}
-	options, err := starter.ClientOptions(o)
+	o := connect.Options{Address: a.address, Namespace: a.namespace, Codec: payloads}
+	options, err := connect.ClientOptions(o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := starter.Connect(ctx, o)
+	c, err := connect.Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}

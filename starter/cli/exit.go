@@ -9,6 +9,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/bench"
+	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
@@ -67,7 +69,7 @@ func exitCode(err error) int {
 			return ExitUsage
 		}
 		return ExitFailed
-	case is(new(*starter.ConnectError), new(*starter.NoStore), new(*starter.NoWorker), new(*local.Unavailable), new(*bench.Lacking)),
+	case is(new(*connect.Error), new(*starter.NoStore), new(*fleet.NoWorker), new(*local.Unavailable), new(*bench.Lacking)),
 		errors.Is(err, context.DeadlineExceeded):
 		return ExitUnavailable
 	}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
 func (a *app) faultsCommand() *cobra.Command {
 	var asJSON bool
 	var kind string
-	causes := starter.Causes{Examples: 1}
+	causes := cause.Groups{Examples: 1}
 	c := &cobra.Command{
 		Use:   "faults ID",
 		Short: "Show why items of a map failed, grouped by cause",
@@ -56,7 +57,7 @@ func kindNames() (names []string) {
 	return names
 }
 
-func (a *app) runFaults(ctx context.Context, id string, causes *starter.Causes, asJSON bool) error {
+func (a *app) runFaults(ctx context.Context, id string, causes *cause.Groups, asJSON bool) error {
 	s, err := a.soFar(ctx, id)
 	if err != nil {
 		return err

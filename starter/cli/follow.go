@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // began says in a line how the caller came to a map.
@@ -78,7 +79,7 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 	said := false
 	for {
 		err := served(ctx, s, ladder, task)
-		var missing *starter.NoWorker
+		var missing *fleet.NoWorker
 		switch {
 		case errors.As(err, &missing) && !said:
 			said = true
@@ -126,20 +127,20 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
 	}
 }
 
-// served is a *starter.NoWorker when nobody serves the workflows or the first rung, where a map begins.
+// served is a *fleet.NoWorker when nobody serves the workflows or the first rung, where a map begins.
 func served(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
-	rungs, err := s.Serving(ctx, ladder)
+	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
 		return err
 	}
-	missing := &starter.NoWorker{}
+	missing := &fleet.NoWorker{}
 	switch {
 	case !rungs[0].Served():
 		missing.Queue = rungs[0].Queue
 	case len(rungs) > 1 && !rungs[1].Served():
 		missing.Queue, missing.Task = rungs[1].Queue, task
-		if workers, err := s.Workers(ctx); err == nil { // only for the hint
-			missing.Pools = starter.PoolsOf(workers, task)
+		if workers, err := s.Fleet().Workers(ctx); err == nil { // only for the hint
+			missing.Pools = fleet.PoolsOf(workers, task)
 		}
 	default:
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
@@ -234,7 +235,7 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		out.Kept.Folder = cmp.Or(f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
 	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
-	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
+	within, written := ctx, func() (*cause.Groups, error) { return nil, nil }
 	if out.Path == "" && !f.valueOnly() && h.Running() {
 		within, written = a.stream(ctx, h, out, f.unordered)
 	}
@@ -269,11 +270,11 @@ var errRows = errors.New("the results could not be written")
 // stream writes the results of a running map as they come. written waits for the last of them. A write that fails, or would because
 // nobody reads any more, ends the context.
 func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
-	within context.Context, written func() (*starter.Causes, error)) {
+	within context.Context, written func() (*cause.Groups, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	a.watchReader(within, stop)
 	done := make(chan struct{})
-	var causes starter.Causes
+	var causes cause.Groups
 	var err error
 	go func() {
 		defer close(done)
@@ -283,7 +284,7 @@ func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, u
 			stop(errRows)
 		}
 	}()
-	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
+	return within, func() (*cause.Groups, error) { <-done; stop(nil); return &causes, err }
 }
 
 // watchReader ends a context when nobody reads standard output any more. A write fails then, and does not end this program in the middle
@@ -301,7 +302,7 @@ func (a *app) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
 
 // deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to. Streamed are the
 // causes of results that were written already.
-func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags, streamed *starter.Causes) error {
+func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags, streamed *cause.Groups) error {
 	switch {
 	case f.valueOnly() && end.ReduceFault != nil:
 		a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // pin lets a map run on the device of --on alone, which a worker has to offer.
@@ -15,7 +16,7 @@ func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapI
 	if f.on == "" {
 		return nil
 	}
-	workers, err := s.Workers(ctx)
+	workers, err := s.Fleet().Workers(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapI
 }
 
 // rungsOn are the rungs of a pool's devices that begin with name, and the names of all its devices.
-func rungsOn(workers []starter.Worker, pool, name string) (rungs, offered []string) {
+func rungsOn(workers []fleet.Worker, pool, name string) (rungs, offered []string) {
 	for _, w := range workers {
 		if w.Offer == nil {
 			continue

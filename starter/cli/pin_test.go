@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 func TestPin_FindsTheDevice(t *testing.T) {
-	offer := func(host, pool string, devices ...string) starter.Worker {
-		return starter.Worker{Offer: &gpumux.Describe{Host: host, Pools: []gpumux.PoolInfo{{Name: pool, Devices: devices}, {Name: "cpu", Devices: []string{"CPU"}}}}}
+	offer := func(host, pool string, devices ...string) fleet.Worker {
+		return fleet.Worker{Offer: &gpumux.Describe{Host: host, Pools: []gpumux.PoolInfo{{Name: pool, Devices: devices}, {Name: "cpu", Devices: []string{"CPU"}}}}}
 	}
-	workers := []starter.Worker{offer("a", "gpu", "GPU-5c89", "GPU-77ab"), {}, offer("b", "gpu", "GPU-5d00"), offer("c", "large", "GPU-5c11")}
+	workers := []fleet.Worker{offer("a", "gpu", "GPU-5c89", "GPU-77ab"), {}, offer("b", "gpu", "GPU-5d00"), offer("c", "large", "GPU-5c11")}
 	for name, want := range map[string][]string{"gpu-77": {"gpu@a/GPU-77ab"}, "GPU-5": {"gpu@a/GPU-5c89", "gpu@b/GPU-5d00"}, "GPU-9": nil} {
 		rungs, offered := rungsOn(workers, "gpu", name)
 		require.Equal(t, want, rungs, name)

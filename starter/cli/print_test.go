@@ -11,9 +11,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -25,7 +27,7 @@ func TestReport_Print(t *testing.T) {
 	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
 			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
-		Causes: []starter.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
+		Causes: []cause.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
 	}
 	var text, data bytes.Buffer
 	r.print(&text)
@@ -60,7 +62,7 @@ func TestShow_Running(t *testing.T) {
 			Recent: []gpumux.Result{{Index: 12, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "signal SIGSEGV"}}}},
 		Pending: []starter.Pending{{Activity: "gpumux.RunChunk", ID: "17", State: "scheduled", Attempt: 3, Worker: "node1/77",
 			Next: noon.Add(4 * time.Second), Fault: &gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "CUDA out of memory"}}},
-		Rungs: []starter.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
+		Rungs: []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
 	show.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)

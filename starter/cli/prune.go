@@ -10,9 +10,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/starter/prune"
 )
 
 // leastAge keeps what a command puts into the store before its map begins.
@@ -46,7 +46,7 @@ gpumux local --remove does.`,
 		if err != nil {
 			return err
 		}
-		var gone []starter.Pruned
+		var gone []prune.Pruned
 		before := time.Now().Add(-age)
 		if here {
 			gone, err = pruneHere(before, dryRun)
@@ -77,22 +77,22 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-func (a *app) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]starter.Pruned, error) {
+func (a *app) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Pruned, error) {
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.close()
-	return conn.Prune(ctx, starter.PruneOptions{Before: before, DryRun: dryRun})
+	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun})
 }
 
 // pruneHere deletes the folders of local maps.
-func pruneHere(before time.Time, dryRun bool) ([]starter.Pruned, error) {
+func pruneHere(before time.Time, dryRun bool) ([]prune.Pruned, error) {
 	states, err := local.States()
 	if err != nil {
 		return nil, err
 	}
-	gone := []starter.Pruned{}
+	gone := []prune.Pruned{}
 	for _, s := range slices.Backward(states) {
 		if s.State == "running" || !s.Used.Before(before) {
 			continue
@@ -102,13 +102,13 @@ func pruneHere(before time.Time, dryRun bool) ([]starter.Pruned, error) {
 				return gone, err
 			}
 		}
-		gone = append(gone, starter.Pruned{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
+		gone = append(gone, prune.Pruned{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
 	}
 	return gone, nil
 }
 
 // tellPruned says what went, or would go.
-func (a *app) tellPruned(gone []starter.Pruned, dryRun, asJSON bool) error {
+func (a *app) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {

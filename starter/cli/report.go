@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
@@ -29,7 +29,7 @@ type report struct {
 	// Page is the map's page in the Web UI, when it is known.
 	Page string `json:"page,omitempty"`
 	// Causes are why items failed, the most frequent first, as far as that was looked at.
-	Causes []starter.Cause `json:"causes,omitempty"`
+	Causes []cause.Cause `json:"causes,omitempty"`
 	// fetch is the command that fetches the results.
 	fetch string
 	// printed says that the results went to standard output.
@@ -111,7 +111,7 @@ func (a *app) tell(end *report, asJSON bool, retry string) error {
 const looking = 5 * time.Second
 
 // causes are why the items of a completed map failed, as far as can be found out soon.
-func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summary) []starter.Cause {
+func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summary) []cause.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
 	found, _, err := conn.Causes(ctx, summary)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
@@ -28,14 +29,14 @@ func (a *app) showCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var causes []starter.Cause
+		var causes []cause.Cause
 		if d.Summary != nil {
 			causes = a.causes(ctx, conn, *d.Summary)
 		}
 		if asJSON {
 			return printJSON(a.Stdout, struct {
 				*starter.Detail
-				Causes []starter.Cause `json:"causes,omitempty"`
+				Causes []cause.Cause `json:"causes,omitempty"`
 			}{d, causes})
 		}
 		show.Detail(a.Stdout, d, causes, conn.link(d.ID), time.Now())

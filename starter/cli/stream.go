@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -149,7 +149,7 @@ func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
 }
 
 // tellStream says what a stream came to.
-func (a *app) tellStream(count int64, causes starter.Causes) error {
+func (a *app) tellStream(count int64, causes cause.Groups) error {
 	failed := causes.Others
 	for _, cause := range causes.Most() {
 		failed += cause.Count

@@ -10,6 +10,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/top"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 func (a *app) topCommand() *cobra.Command {
@@ -40,7 +41,7 @@ PgUp and PgDn scroll.`,
 		look := func(ctx context.Context) (top.Snapshot, error) {
 			s := top.Snapshot{At: time.Now()}
 			var err error
-			if s.Workers, err = conn.Workers(ctx); err != nil && !errors.As(err, new(*starter.NoWorker)) {
+			if s.Workers, err = conn.Fleet().Workers(ctx); err != nil && !errors.As(err, new(*fleet.NoWorker)) {
 				return s, err
 			}
 			s.Maps, err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
@@ -25,16 +26,16 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 		Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1}}
 	for name, print := range map[string]func(to io.Writer, a *app){
 		"report": func(to io.Writer, _ *app) {
-			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
+			(&report{ID: hostile, Summary: summary, Causes: []cause.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
 		"show": func(to io.Writer, _ *app) {
 			show.Detail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
-				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
+				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []cause.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
 		"faults": func(to io.Writer, _ *app) {
-			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []starter.Cause{{Count: 3, Example: results[0], More: results,
-				Places: []starter.Place{place}}}}).Print(to, "", hostile)
+			place := cause.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
+			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []cause.Cause{{Count: 3, Example: results[0], More: results,
+				Places: []cause.Place{place}}}}).Print(to, "", hostile)
 		},
 		"columns": func(to io.Writer, _ *app) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
 		"say":     func(_ io.Writer, a *app) { a.console.Say("gpumux: %v", fault) },

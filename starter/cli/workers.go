@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 func (a *app) workersCommand() *cobra.Command {
@@ -25,7 +25,7 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []starter.Worker) error {
+	return a.onWorkers(c, func(all []fleet.Worker) error {
 		if asJSON {
 			return printJSON(a.Stdout, all)
 		}
@@ -44,7 +44,7 @@ process for the next item, fresh starts one for every item.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []starter.Worker) error {
+	return a.onWorkers(c, func(all []fleet.Worker) error {
 		tasks := show.TasksOf(all)
 		if asJSON {
 			return printJSON(a.Stdout, tasks)
@@ -58,9 +58,9 @@ process for the next item, fresh starts one for every item.`,
 }
 
 // onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *app) onWorkers(c *cobra.Command, print func([]starter.Worker) error) *cobra.Command {
+func (a *app) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
-		all, err := conn.Workers(ctx)
+		all, err := conn.Fleet().Workers(ctx)
 		if err != nil {
 			return err
 		}

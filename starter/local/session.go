@@ -19,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -187,7 +188,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 		return &Unavailable{err}
 	}
 	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
-	s.Client, err = starter.Connect(s.ctx, starter.ConnectOptions{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
+	s.Client, err = connect.Dial(s.ctx, connect.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
 		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
 	if err != nil || conf.Tasks == nil {
 		return err
@@ -202,7 +203,7 @@ func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
 	}
-	if _, err := s.HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
+	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
 		// Without it the chunks of a killed worker only come later.
 		s.say("%v", err)
 	}

@@ -13,12 +13,13 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/prune"
 	"github.com/gpumux/gpumux/store"
 )
 
 // prune deletes what is over by now, and says what that was.
 func (s *stage) prune(before time.Time, dryRun bool) (keys []string) {
-	gone, err := s.Prune(s.t.Context(), starter.PruneOptions{Before: before, DryRun: dryRun})
+	gone, err := s.Prune(s.t.Context(), prune.Options{Before: before, DryRun: dryRun})
 	require.NoError(s.t, err)
 	for _, p := range gone {
 		require.Positive(s.t, p.Bytes, p.Key)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -239,12 +240,12 @@ func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
 
 func TestStarter_WithoutWorkers(t *testing.T) {
 	s := newStage(t)
-	rungs, err := s.Serving(t.Context(), []string{"cpu"})
+	rungs, err := s.Fleet().Serving(t.Context(), []string{"cpu"})
 	require.NoError(t, err)
 	require.Len(t, rungs, 2)
 	require.False(t, rungs[0].Served())
-	_, err = s.Offer(t.Context())
-	var none *starter.NoWorker
+	_, err = s.Fleet().Offer(t.Context())
+	var none *fleet.NoWorker
 	require.ErrorAs(t, err, &none)
 
 	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
@@ -261,10 +262,10 @@ func TestStarter_WithoutWorkers(t *testing.T) {
 	summary, err := s.wait(h)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, summary.Succeeded)
-	rungs, err = s.Serving(t.Context(), []string{"cpu"})
+	rungs, err = s.Fleet().Serving(t.Context(), []string{"cpu"})
 	require.NoError(t, err)
 	require.True(t, rungs[0].Served() && rungs[1].Served())
-	offer, err := s.Offer(t.Context())
+	offer, err := s.Fleet().Offer(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, offer.Tasks, "step:double")
 	require.Equal(t, s.config.Store, offer.Store)

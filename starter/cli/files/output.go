@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -106,7 +106,7 @@ func (o Output) check() error {
 }
 
 // Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
-func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
+func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes cause.Groups, err error) {
 	if o.Kept != nil {
 		from = o.Kept.along(ctx, from)
 	}
@@ -124,7 +124,7 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 }
 
 // file writes a file under another name first, or into what is there when that is a device or a pipe.
-func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
 	at, err := placeOf(o.Path)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 
 // copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
 // out.
-func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
 	packer, err := store.Pack(out, o.Path)
 	if err != nil {
 		return err
@@ -210,11 +210,11 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 }
 
 // pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
-func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
+func (o Output) pick(line []byte, causes *cause.Groups) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
 	}
-	if o.Failed && !starter.IsFailure(line) {
+	if o.Failed && !cause.IsFailure(line) {
 		return nil, nil
 	}
 	if !o.Values {

@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -19,7 +19,7 @@ import (
 const causesShown = 8
 
 // Causes writes a line for each cause of so many failures, with an example.
-func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+func Causes(to io.Writer, indent string, failed int64, causes []cause.Cause) {
 	for _, c := range causes[:min(len(causes), causesShown)] {
 		like := ""
 		if c.Count > 1 {

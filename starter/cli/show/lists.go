@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Maps writes a row per map.
@@ -39,7 +40,7 @@ func Maps(to io.Writer, maps []starter.Listed, now time.Time) error {
 }
 
 // Workers writes a row for each pool of each worker.
-func Workers(to io.Writer, all []starter.Worker, now time.Time) error {
+func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
 	for _, w := range all {
 		if w.Offer == nil {
@@ -73,7 +74,7 @@ type Task struct {
 }
 
 // TasksOf are the tasks of all workers in order of name.
-func TasksOf(all []starter.Worker) []Task {
+func TasksOf(all []fleet.Worker) []Task {
 	byName := map[string]*Task{}
 	for _, w := range all {
 		if w.Offer == nil {

@@ -90,7 +90,7 @@ func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error
 		if len(line) == 0 {
 			continue
 		}
-		index, err := starter.IndexOf(line)
+		index, err := store.IndexOf(line)
 		if err != nil {
 			return nil, err
 		}

@@ -14,12 +14,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Snapshot is what there is to show.
 type Snapshot struct {
 	At      time.Time
-	Workers []starter.Worker
+	Workers []fleet.Worker
 	// Maps are those that run.
 	Maps []starter.Listed
 }

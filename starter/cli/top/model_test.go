@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -36,7 +37,7 @@ func cluster(workers int, at time.Time, items int64) Snapshot {
 			p.Seats = append(p.Seats, seat)
 		}
 		offer.Pools = []gpumux.PoolInfo{p}
-		s.Workers = append(s.Workers, starter.Worker{Identity: fmt.Sprintf("node-%02d/4711", w), Offer: offer})
+		s.Workers = append(s.Workers, fleet.Worker{Identity: fmt.Sprintf("node-%02d/4711", w), Offer: offer})
 	}
 	s.Maps = []starter.Listed{
 		{ID: "embed-3fa92c01d4e5", Items: 1_000_000, Succeeded: 100 * items, Failed: 3},

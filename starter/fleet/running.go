@@ -1,4 +1,4 @@
-package starter
+package fleet
 
 import (
 	"cmp"
@@ -22,18 +22,12 @@ type RunningItem struct {
 	Progress string `json:"progress,omitempty"`
 }
 
-// runningItems asks the workers of chunks in flight which items of a map they run. One that does not answer soon is left out.
-func (s *Starter) runningItems(ctx context.Context, id string, pending []Pending) []RunningItem {
-	var workers []string
-	for _, p := range pending {
-		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
-			workers = append(workers, p.Worker)
-		}
-	}
+// Running asks workers which items of a map they run. One that does not answer soon is left out.
+func (f *Fleet) Running(ctx context.Context, id string, workers []string) []RunningItem {
 	const most, patience = 32, 3 * time.Second
 	found := make([][]RunningItem, len(workers))
-	abreast(len(workers), most, func(i int) {
-		offer, err := s.ask(ctx, contract.WorkerQueue(workers[i]), patience)
+	Abreast(len(workers), most, func(i int) {
+		offer, err := f.Ask(ctx, contract.WorkerQueue(workers[i]), patience)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,8 @@
-package starter
+// Package connect dials Temporal, by flags and by Temporal's own conventions.
+//
+// It owns options, the errors of the first contact and what to do about them. It never starts a workflow. A client is the caller's to
+// close.
+package connect
 
 import (
 	"cmp"
@@ -21,9 +25,9 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// ConnectOptions says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
+// Options says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
 // TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, and the profile TEMPORAL_PROFILE of temporal.toml.
-type ConnectOptions struct {
+type Options struct {
 	// Address is host:port of the frontend. Default: Temporal's conventions, else 127.0.0.1:7233.
 	Address string
 	// Namespace default: Temporal's conventions, else "default".
@@ -40,8 +44,8 @@ type ConnectOptions struct {
 	Codec converter.PayloadCodec
 }
 
-// ConnectError says that Temporal could not be used, why, and what to do.
-type ConnectError struct {
+// Error says that Temporal could not be used, why, and what to do.
+type Error struct {
 	// Address is empty when the server went away later.
 	Address, Namespace string
 	// Hint is the next step.
@@ -50,7 +54,7 @@ type ConnectError struct {
 }
 
 // Error is one line with the address and the next step.
-func (e *ConnectError) Error() string {
+func (e *Error) Error() string {
 	if e.Address == "" {
 		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
 	}
@@ -58,12 +62,12 @@ func (e *ConnectError) Error() string {
 }
 
 // Unwrap gives the cause.
-func (e *ConnectError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
 const reachHint = "start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local"
 
-// Connect dials Temporal and checks that the namespace exists. Its errors are *ConnectError.
-func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
+// Dial dials Temporal and checks that the namespace exists. Its errors are *Error.
+func Dial(ctx context.Context, o Options) (client.Client, error) {
 	options, err := ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
 	defer cancel()
 	fail := func(err error, hint string) error {
-		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
+		return &Error{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
 	}
 	c, err := client.DialContext(dialing, options)
 	if err != nil {
@@ -99,15 +103,15 @@ func Connect(ctx context.Context, o ConnectOptions) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions are the options that Connect dials with; workers use them too. The SDK's own log is silent.
-func ClientOptions(o ConnectOptions) (client.Options, error) {
+// ClientOptions are the options that Dial dials with; workers use them too. The SDK's own log is silent.
+func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
 	var err error
 	if !o.Plain {
 		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
 	}
 	if err != nil {
-		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
+		return client.Options{}, &Error{Address: o.Address, Namespace: o.Namespace, Err: err,
 			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
 	}
 	if options.DataConverter != nil {
@@ -124,7 +128,7 @@ func ClientOptions(o ConnectOptions) (client.Options, error) {
 	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that Serving sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
-		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
+		return client.Options{}, &Error{Address: options.HostPort, Namespace: options.Namespace, Err: err,
 			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
 	return options, nil
@@ -150,4 +154,21 @@ func refused(ctx context.Context, address string) error {
 	}
 	_ = conn.Close()
 	return nil
+}
+
+// Sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
+func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
+
+// Unseal adds to such an error what to do.
+func Unseal(err error) error {
+	if !Sealed(err) {
+		return err
+	}
+	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys with --keys or GPUMUX_KEYS", err)
+}
+
+// Unreachable reports whether err is about the connection and may pass.
+func Unreachable(err error) bool {
+	return errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) ||
+		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -1,7 +1,12 @@
-package starter
+// Package fleet asks who serves Temporal's queues, and workers what they offer.
+//
+// It owns how long an answer may take, who counts as there, and the handing on of what a dead worker had. It never starts a map.
+package fleet
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.temporal.io/sdk/client"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -18,7 +25,17 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/starter/connect"
 )
+
+// Fleet is the workers of a namespace.
+type Fleet struct {
+	Client client.Client
+	// Namespace is the client's. Default "default".
+	Namespace string
+}
+
+func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNamespace) }
 
 // Rung is a queue and who serves it.
 type Rung struct {
@@ -34,8 +51,8 @@ type Rung struct {
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
 // Serving tells who serves the queue of workflows, which comes first, and each rung of a ladder.
-func (s *Starter) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
-	first, err := s.served(ctx, gpumux.Queue)
+func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
+	first, err := f.Served(ctx, gpumux.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +63,7 @@ func (s *Starter) Serving(ctx context.Context, ladder []string) ([]Rung, error) 
 		if err != nil {
 			return nil, err
 		}
-		rung, err := s.served(ctx, queue)
+		rung, err := f.Served(ctx, queue)
 		if err != nil {
 			return nil, err
 		}
@@ -59,9 +76,10 @@ func (s *Starter) Serving(ctx context.Context, ladder []string) ([]Rung, error) 
 // stale is when a poller that has not asked again is taken for gone. A long poll lasts up to 70 s.
 const stale = 90 * time.Second
 
-func (s *Starter) served(ctx context.Context, queue string) (Rung, error) {
+// Served tells who serves a queue.
+func (f *Fleet) Served(ctx context.Context, queue string) (Rung, error) {
 	rung := Rung{Queue: queue}
-	answer, err := s.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	answer, err := f.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
 		return rung, fmt.Errorf("ask who serves queue %s: %w", queue, err)
 	}
@@ -70,7 +88,7 @@ func (s *Starter) served(ctx context.Context, queue string) (Rung, error) {
 			rung.Pollers++
 		}
 	}
-	alive, _, err := s.heartbeats(ctx, queue)
+	alive, _, err := f.heartbeats(ctx, queue)
 	rung.Workers = len(alive)
 	return rung, err
 }
@@ -91,8 +109,8 @@ const answering = 8 * time.Second
 
 // Workers asks every worker what it offers, in order of identity. One that was killed lately, or stands still, is listed without an
 // offer. Without any it is a *NoWorker.
-func (s *Starter) Workers(ctx context.Context) ([]Worker, error) {
-	seen, err := s.identities(ctx)
+func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
+	seen, err := f.identities(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +122,13 @@ func (s *Starter) Workers(ctx context.Context) ([]Worker, error) {
 		workers = append(workers, Worker{Identity: identity, Seen: seen[identity]})
 	}
 	const most = 32
-	abreast(len(workers), most, func(i int) {
+	Abreast(len(workers), most, func(i int) {
 		w := &workers[i]
-		offer, err := s.ask(ctx, contract.WorkerQueue(w.Identity), answering)
+		offer, err := f.Ask(ctx, contract.WorkerQueue(w.Identity), answering)
 		switch {
 		case err == nil:
 			w.Offer, w.Seen = &offer, time.Now()
-		case unreachable(err):
+		case connect.Unreachable(err):
 			w.Error = fmt.Sprintf("it has not answered within %s", answering)
 		default:
 			w.Error = err.Error()
@@ -121,9 +139,9 @@ func (s *Starter) Workers(ctx context.Context) ([]Worker, error) {
 
 // identities are the workers that the server knows, with when it last heard of them: by their heartbeats where it keeps those, else by
 // what they ask for.
-func (s *Starter) identities(ctx context.Context) (map[string]time.Time, error) {
+func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	seen := map[string]time.Time{}
-	answer, err := s.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	answer, err := f.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
 		return nil, fmt.Errorf("ask who serves queue %s: %w", gpumux.Queue, err)
 	}
@@ -132,7 +150,7 @@ func (s *Starter) identities(ctx context.Context) (map[string]time.Time, error) 
 			seen[poller.GetIdentity()] = at
 		}
 	}
-	alive, ended, err := s.heartbeats(ctx, gpumux.Queue)
+	alive, ended, err := f.heartbeats(ctx, gpumux.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +171,10 @@ func (s *Starter) identities(ctx context.Context) (map[string]time.Time, error) 
 
 // heartbeats are the workers of a queue that the server knows by their heartbeats. There are none on an older server, or where
 // heartbeats are off.
-func (s *Starter) heartbeats(ctx context.Context, queue string) (alive, ended []*workerpb.WorkerListInfo, err error) {
-	request := &workflowservice.ListWorkersRequest{Namespace: s.namespace(), PageSize: 100, Query: "TaskQueue = " + strconv.Quote(queue)}
+func (f *Fleet) heartbeats(ctx context.Context, queue string) (alive, ended []*workerpb.WorkerListInfo, err error) {
+	request := &workflowservice.ListWorkersRequest{Namespace: f.namespace(), PageSize: 100, Query: "TaskQueue = " + strconv.Quote(queue)}
 	for {
-		page, err := s.Client.WorkflowService().ListWorkers(ctx, request)
+		page, err := f.Client.WorkflowService().ListWorkers(ctx, request)
 		if errors.As(err, new(*serviceerror.Unimplemented)) || errors.As(err, new(*serviceerror.InvalidArgument)) {
 			return nil, nil, nil
 		}
@@ -192,47 +210,78 @@ func PoolsOf(workers []Worker, task string) []string {
 	return slices.Compact(pools)
 }
 
-// HandOn ends the attempts at chunks, merges and the like whose worker is known to be dead, so that others take them at once instead
-// of after the heartbeat's timeout. Dead is asked with the identity of a worker, host/pid. It returns how many it handed on.
-func (s *Starter) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
-	handed := 0
-	for w, err := range s.workflows(ctx, "ExecutionStatus = 'Running'") {
-		if err != nil {
-			return handed, fmt.Errorf("list running workflows: %w", err)
-		}
-		n, err := s.handOn(ctx, w.GetExecution().GetWorkflowId(), dead)
-		if handed += n; err != nil {
-			return handed, err
-		}
-	}
-	return handed, nil
+// NoWorker says that nobody polls a queue.
+type NoWorker struct {
+	Queue string
+	// Task is what was to run there, Pools are those that are served by workers which know it.
+	Task  string
+	Pools []string
 }
 
-func (s *Starter) handOn(ctx context.Context, id string, dead func(string) bool) (handed int, err error) {
-	d, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
-	if errors.As(err, new(*serviceerror.NotFound)) {
-		return 0, nil
+// Error says what to start.
+func (e *NoWorker) Error() string {
+	if len(e.Pools) > 0 {
+		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
+			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
+	}
+	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
+}
+
+// Patience is how long a worker may take to say what it offers. One that is there takes milliseconds.
+const Patience = 10 * time.Second
+
+// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
+// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
+func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
+	rung, err := f.Served(ctx, gpumux.Queue)
+	if err != nil {
+		return gpumux.Describe{}, err
+	}
+	if !rung.Served() {
+		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
+	}
+	return f.Ask(ctx, gpumux.Queue, Patience)
+}
+
+// Ask asks whoever serves a queue what it offers.
+func (f *Fleet) Ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
+	var offer gpumux.Describe
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	const summary = "a client asks what the workers offer"
+	id := "gpumux-describe-" + rand.Text()
+	var asked interface {
+		Get(ctx context.Context, answer any) error
+	}
+	var err error
+	asked, err = f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: id, TaskQueue: queue, Summary: summary,
+		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}, contract.DescribeWorker)
+	if errors.As(err, new(*serviceerror.Unimplemented)) {
+		asked, err = f.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
+		}, contract.DescribeWorkflow)
+	}
+	if err == nil {
+		err = asked.Get(ctx, &offer)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("describe workflow %s: %w", id, err)
+		return offer, fmt.Errorf("ask a worker what it offers: %w", connect.Unseal(err))
 	}
-	for _, a := range d.GetPendingActivities() {
-		if !strings.HasPrefix(a.GetActivityType().GetName(), "gpumux.") || a.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED ||
-			!dead(a.GetLastWorkerIdentity()) {
-			continue
-		}
-		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Blameless: true,
-			Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its work goes on elsewhere"}
-		runID := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
-		err := s.Client.CompleteActivityByID(ctx, s.namespace(), id, runID, a.GetActivityId(), nil,
-			temporal.NewApplicationErrorWithOptions(lost.Error(), string(lost.Kind), temporal.ApplicationErrorOptions{Details: []any{lost}}))
-		switch {
-		case errors.As(err, new(*serviceerror.NotFound)): // it has just ended
-		case err != nil:
-			return handed, fmt.Errorf("hand on activity %s of %s: %w", a.GetActivityId(), id, err)
-		default:
-			handed++
-		}
+	return offer, nil
+}
+
+// Printed asks a worker what an item prints there.
+func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
+		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}, contract.ReadOutput, in)
+	if err == nil {
+		err = asked.Get(ctx, &out)
 	}
-	return handed, nil
+	return out, err
 }

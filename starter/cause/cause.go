@@ -1,11 +1,12 @@
-package starter
+// Package cause groups failures that are alike.
+//
+// It owns what makes two faults one cause. It never reads a store or prints.
+package cause
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,7 +19,7 @@ import (
 type Cause struct {
 	Kind  gpumux.Kind `json:"kind"`
 	Count int64       `json:"count"`
-	// Example is the first of them, More are those after it, as many as Causes.Examples asks for.
+	// Example is the first of them, More are those after it, as many as Groups.Examples asks for.
 	Example gpumux.Result   `json:"example"`
 	More    []gpumux.Result `json:"more,omitempty"`
 	// Places are where they failed, the one with the most first, as far as faults tell.
@@ -33,8 +34,8 @@ type Place struct {
 	Count  int64  `json:"count"`
 }
 
-// Causes groups failures. The zero value is ready. It holds no more than mostCauses of them.
-type Causes struct {
+// Groups are the failures of a map by cause. The zero value is ready. It holds no more than mostCauses of them.
+type Groups struct {
 	// Examples is how many failures of each cause are kept. Default 1.
 	Examples int
 	// Kind leaves out failures of any other. Default: all count.
@@ -54,7 +55,7 @@ const (
 )
 
 // Add counts a result; one that succeeded is left out.
-func (c *Causes) Add(r gpumux.Result) {
+func (c *Groups) Add(r gpumux.Result) {
 	if r.Fault == nil || c.Kind != "" && c.Kind != r.Fault.Kind {
 		return
 	}
@@ -96,7 +97,7 @@ func (c *Cause) at(f *gpumux.Fault) {
 }
 
 // Most are the causes, the most frequent first.
-func (c *Causes) Most() []Cause {
+func (c *Groups) Most() []Cause {
 	sorted := make([]Cause, len(c.order))
 	for i, group := range c.order {
 		sorted[i] = *group
@@ -114,7 +115,7 @@ func IsFailure(line []byte) bool {
 }
 
 // AddLine is Add of a line of a results file.
-func (c *Causes) AddLine(line []byte) error {
+func (c *Groups) AddLine(line []byte) error {
 	if !IsFailure(line) {
 		return nil
 	}
@@ -135,29 +136,4 @@ func causeOf(f *gpumux.Fault) string {
 	message, _, _ := strings.Cut(f.Message, "\n")
 	message = varying.ReplaceAllString(message[:min(len(message), most)], "#")
 	return strings.Join([]string{string(f.Kind), f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")
-}
-
-// Causes groups the failures of a completed map. When ctx ends before all results were read, they are of the first ones, and whole is
-// false.
-func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes Causes, whole bool, err error) {
-	if summary.Failed == 0 {
-		return causes, true, nil
-	}
-	left := summary.Failed
-	for result, err := range s.ResultsOf(ctx, summary) {
-		switch {
-		case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return causes, false, nil
-		case err != nil:
-			return causes, false, err
-		}
-		if result.Fault == nil {
-			continue
-		}
-		causes.Add(result)
-		if left--; left == 0 {
-			break
-		}
-	}
-	return causes, true, nil
 }

@@ -1,4 +1,4 @@
-package starter
+package connect
 
 import (
 	"context"
@@ -34,9 +34,9 @@ func TestConnect_NobodyListens(t *testing.T) {
 	require.NoError(t, listener.Close())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = Connect(ctx, ConnectOptions{Address: address})
+	_, err = Dial(ctx, Options{Address: address})
 	require.NoError(t, ctx.Err(), "it gives up by itself")
-	var failed *ConnectError
+	var failed *Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, address, failed.Address)
 	for _, text := range []string{address, "connection refused", "gpumux dev", "--address", "--local"} {
@@ -49,15 +49,15 @@ func TestConnect_SomethingElseListens(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	address := strings.TrimPrefix(other.URL, "http://")
-	_, err := Connect(t.Context(), ConnectOptions{Address: address, Timeout: time.Second})
-	var failed *ConnectError
+	_, err := Dial(t.Context(), Options{Address: address, Timeout: time.Second})
+	var failed *Error
 	require.ErrorAs(t, err, &failed)
 	require.ErrorContains(t, err, "not Temporal as configured")
 }
 
 func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 	conventions(t)
-	o, err := ClientOptions(ConnectOptions{})
+	o, err := ClientOptions(Options{})
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:7233", o.HostPort)
 	require.Equal(t, "default", o.Namespace)
@@ -66,22 +66,22 @@ func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("[profile.default]\naddress = \"file:1\"\nnamespace = \"filed\"\n"), 0o600))
 	t.Setenv("TEMPORAL_CONFIG_FILE", file)
 	t.Setenv("TEMPORAL_NAMESPACE", "env")
-	o, err = ClientOptions(ConnectOptions{})
+	o, err = ClientOptions(Options{})
 	require.NoError(t, err)
 	require.Equal(t, "file:1", o.HostPort)
 	require.Equal(t, "env", o.Namespace)
 
 	t.Setenv("TEMPORAL_API_KEY", "secret")
-	o, err = ClientOptions(ConnectOptions{Address: "flag:2", Namespace: "flagged"})
+	o, err = ClientOptions(Options{Address: "flag:2", Namespace: "flagged"})
 	require.NoError(t, err)
 	require.Equal(t, "flag:2", o.HostPort)
 	require.Equal(t, "flagged", o.Namespace)
 	require.NotNil(t, o.Credentials)
 
-	o, err = ClientOptions(ConnectOptions{Address: "127.0.0.1:9", Plain: true})
+	o, err = ClientOptions(Options{Address: "127.0.0.1:9", Plain: true})
 	require.NoError(t, err)
 	require.Nil(t, o.Credentials, "a server in this process gets no key")
 
-	_, err = ClientOptions(ConnectOptions{Address: "nonsense"})
+	_, err = ClientOptions(Options{Address: "nonsense"})
 	require.ErrorContains(t, err, "host:port")
 }

@@ -1,0 +1,179 @@
+// Package prune deletes from a store what maps have left there.
+//
+// It owns what is deleted together and what keeps it. It never asks a server: the caller says which maps are in use. Nothing of it stays
+// when Store returns.
+package prune
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// Options say what Store deletes.
+type Options struct {
+	// Before is when a map must have ended at the latest. Default: it must be given.
+	Before time.Time
+	// DryRun deletes nothing.
+	DryRun bool
+}
+
+// Pruned is what Store deleted, or would delete: a folder of results, or an input.
+type Pruned struct {
+	Key     string `json:"key"`
+	Bytes   int64  `json:"bytes"`
+	Objects int    `json:"objects"`
+	// Changed is when something in it was last written.
+	Changed time.Time `json:"changed"`
+
+	// parts are the folders of parts in it.
+	parts []string
+}
+
+// Store deletes what lies below maps/ and sources/ of a store, was last written before a time, and is not used. Find notes what is; its
+// error ends Store before anything is deleted. It is called after the store was listed: what starts from there on finds young objects or
+// none. What an object that stays was made of stays, too.
+func Store(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Pruned, error) {
+	old, young, err := group(ctx, st, o.Before)
+	if err != nil {
+		return nil, err
+	}
+	used := &Used{st: st, runs: map[string]bool{}}
+	if err := find(used); err != nil {
+		return nil, err
+	}
+	gone := []Pruned{}
+	for _, p := range old {
+		if used.has(p.Key) {
+			young = append(young, p)
+		} else {
+			gone = append(gone, p)
+		}
+	}
+	for _, p := range young { // of maps that the server may not know any more
+		for _, parts := range p.parts {
+			source, err := st.SourceOf(ctx, parts)
+			if err != nil {
+				return nil, err
+			}
+			used.Add(source)
+		}
+	}
+	gone = slices.DeleteFunc(gone, func(p Pruned) bool { return used.has(p.Key) })
+	slices.SortFunc(gone, func(a, b Pruned) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
+	if o.DryRun {
+		return gone, nil
+	}
+	for i, p := range gone {
+		if err := p.remove(ctx, st); err != nil {
+			return gone[:i], err
+		}
+	}
+	return gone, nil
+}
+
+// remove deletes a folder, or an input with its index.
+func (p Pruned) remove(ctx context.Context, st *store.Store) error {
+	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
+		if err := st.DeleteAll(ctx, source[1]+".index"); err != nil {
+			return err
+		}
+	}
+	return st.DeleteAll(ctx, p.Key)
+}
+
+// sourceFile is an object of an input that a client put into a store, or its index.
+var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
+
+// group puts together what is deleted together, and says what was last written before a time.
+func group(ctx context.Context, st *store.Store, before time.Time) (old, young []Pruned, err error) {
+	found := map[string]*Pruned{}
+	for _, folder := range []string{"maps", "sources"} {
+		for o, err := range st.Objects(ctx, folder) {
+			if err != nil {
+				return nil, nil, err
+			}
+			key := groupOf(o.Key)
+			if key == "" {
+				continue
+			}
+			p := found[key]
+			if p == nil {
+				p = &Pruned{Key: key}
+				found[key] = p
+			}
+			p.Bytes, p.Objects = p.Bytes+o.Bytes, p.Objects+1
+			if o.Changed.After(p.Changed) {
+				p.Changed = o.Changed
+			}
+			if folder, is := strings.CutSuffix(o.Key, ".parts/manifest.json"); is {
+				p.parts = append(p.parts, folder+".parts")
+			}
+		}
+	}
+	for _, p := range found {
+		if p.Changed.Before(before) {
+			old = append(old, *p)
+		} else {
+			young = append(young, *p)
+		}
+	}
+	return old, young, nil
+}
+
+// groupOf is the first three names of a key below maps, which are maps/<map>/<run> unless somebody named the output; of an input its
+// lines, with the index. Empty is for what people put there.
+func groupOf(key string) string {
+	if source := sourceFile.FindStringSubmatch(key); source != nil {
+		return source[1] + ".jsonl"
+	}
+	elements := strings.Split(key, "/")
+	if elements[0] != "maps" || len(elements) < 3 {
+		return ""
+	}
+	return path.Join(elements[:3]...)
+}
+
+// Used are the objects that maps name. Its methods may be called from several goroutines.
+type Used struct {
+	st *store.Store
+	mu sync.Mutex
+	// keys are of results and inputs. runs are the first runs of maps, which name the folder of a map that names no output.
+	keys []string
+	runs map[string]bool
+}
+
+// Add notes names of objects; what lies outside the store does not matter.
+func (u *Used) Add(names ...string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range names {
+		name, _ = gpumux.CutValues(name)
+		if key, err := u.st.Key(name); err == nil {
+			u.keys = append(u.keys, key)
+		}
+	}
+}
+
+// AddRun notes the first run of a map.
+func (u *Used) AddRun(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.runs[id] = true
+}
+
+// has reports whether a group holds something that is named.
+func (u *Used) has(group string) bool {
+	output := strings.TrimSuffix(group, ".parts")
+	return u.runs[path.Base(group)] || slices.ContainsFunc(u.keys, func(key string) bool {
+		return key == output || strings.HasPrefix(key, group+"/")
+	})
+}
