@@ -1,6 +1,8 @@
 package gpumux_test
 
 import (
+	"cmp"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,7 +29,9 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               .
 cmd/gpumux                     starter/cli
-starter/cli                    . codec gpu starter starter/bench starter/cause starter/cli/checks starter/cli/devices starter/cli/files starter/cli/schedules starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local starter/prune store workers workers/config workers/slot/launch
+starter/cli                    . gpu starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
+starter/cli/app                codec starter starter/cli/screen starter/connect starter/local store
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
 starter/cli/files              . starter starter/cause starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
@@ -145,6 +149,29 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 	for _, dep := range deps(t, module+"/starter") {
 		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "cobra", "arrow-go", "parquet-go", module + "/workers", module + "/gpu"} {
 			require.NotContains(t, dep, heavy)
+		}
+	}
+}
+
+// A package is what one person can hold in the head. What has to be larger says so here.
+func TestLayers_RoomsAreSmall(t *testing.T) {
+	larger := map[string]int{"starter/cli": 4000, "store": 6000}
+	for _, dir := range []string{".", "deploy/devserver"} {
+		list := exec.Command("go", "list", "-f", `{{$d := .Dir}}{{.ImportPath}}{{range .GoFiles}} {{$d}}/{{.}}{{end}}`, "./...")
+		list.Dir = dir
+		out, err := list.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			total := 0
+			for _, file := range words[1:] {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				lines := strings.Count(string(text), "\n")
+				require.LessOrEqual(t, lines, 400, file)
+				total += lines
+			}
+			require.LessOrEqual(t, total, cmp.Or(larger[short(words[0])], 2500), "lines of %s: give a part of it a package of its own", short(words[0]))
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/starter/cli"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -62,7 +63,7 @@ var pinned = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+(\.\d+)+[a-z0-9.-]*$`)
 
 func TestDeploy_UnderstoodSeesUnknownFlags(t *testing.T) {
 	code := cli.Main(cli.Options{Args: []string{"worker", "--help", "--no-such-flag"}, Stdout: io.Discard, Stderr: io.Discard})
-	require.Equal(t, cli.ExitUsage, code)
+	require.Equal(t, app.ExitUsage, code)
 }
 
 func TestDockerfile_NamesWhatExists(t *testing.T) {

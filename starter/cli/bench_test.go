@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
 func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
@@ -36,7 +38,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "", append([]string{"bench"}, c.args...)...)
-			require.Equal(t, ExitUsage, got.code, got.stderr)
+			require.Equal(t, app.ExitUsage, got.code, got.stderr)
 			require.Empty(t, got.stdout)
 			for _, text := range c.says {
 				require.Contains(t, got.stderr, text)
@@ -48,11 +50,11 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 func TestBench_LeanBinaryNeedsAnAddress(t *testing.T) {
 	address := lonely(t)
 	got := runWith(t, Options{}, "bench", "--quick")
-	require.Equal(t, ExitUsage, got.code, got.stderr)
+	require.Equal(t, app.ExitUsage, got.code, got.stderr)
 	require.Contains(t, got.stderr, "without the embedded server")
 	require.Contains(t, got.stderr, "--address")
 
 	got = runWith(t, Options{}, "bench", "--quick", "--address", address)
-	require.Equal(t, ExitUnavailable, got.code, got.stderr)
+	require.Equal(t, app.ExitUnavailable, got.code, got.stderr)
 	require.Contains(t, got.stderr, address)
 }

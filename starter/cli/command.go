@@ -1,22 +1,22 @@
 package cli
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/starter/cli/app"
+	"github.com/gpumux/gpumux/starter/cli/host"
 )
 
 // Tree is all commands with their help, for manuals and completions.
-func Tree() *cobra.Command { return newApp(Options{Args: []string{}}).root() }
+func Tree() *cobra.Command { return (&program{app.New(Options{Args: []string{}})}).root() }
 
 // root is the tree of commands.
-func (a *app) root() *cobra.Command {
+func (a *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpumux",
 		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
@@ -34,13 +34,13 @@ not be reached or started, 130 interrupted.`,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		Args:              known,
-		PersistentPreRun:  func(*cobra.Command, []string) { a.ran = true },
+		PersistentPreRun:  func(*cobra.Command, []string) { a.Ran = true },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
 		a.mapCommand(), a.runCommand(), a.streamCommand(), a.lsCommand(), a.showCommand(), a.faultsCommand(), a.logsCommand(), a.waitCommand(),
@@ -50,8 +50,7 @@ not be reached or started, 130 interrupted.`,
 		c.GroupID = "map"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.devCommand(), a.workerCommand(), a.workersCommand(), a.topCommand(), a.tasksCommand(), a.codecServerCommand(),
-		a.gpusCommand(), a.doctorCommand(), a.benchCommand()} {
+	for _, c := range append([]*cobra.Command{a.devCommand()}, host.Commands(a.App)...) {
 		c.GroupID = "host"
 		root.AddCommand(c)
 	}
@@ -59,12 +58,12 @@ not be reached or started, 130 interrupted.`,
 	for _, c := range root.Commands() {
 		switch {
 		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
-			c.ValidArgsFunction = andHere(a.complete(mapIDs))
+			c.ValidArgsFunction = andHere(a.Complete(mapIDs))
 		case strings.HasSuffix(c.Use, " ID"):
-			c.ValidArgsFunction = a.complete(mapIDs)
+			c.ValidArgsFunction = a.Complete(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
-			c.ValidArgsFunction = a.complete(taskNames)
-			_ = c.RegisterFlagCompletionFunc("pool", a.complete(poolNames))
+			c.ValidArgsFunction = a.Complete(taskNames)
+			_ = c.RegisterFlagCompletionFunc("pool", a.Complete(poolNames))
 		}
 	}
 	return root
@@ -82,26 +81,7 @@ func known(c *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], c.CommandPath())
 }
 
-// oneID is the arguments of commands about one map.
-func oneID(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
-	}
-	if strings.TrimSpace(args[0]) == "" {
-		return errors.New("the ID is empty, perhaps from a variable that is not set; `gpumux ls` lists the maps")
-	}
-	return nil
-}
-
-// printJSON writes v for programs.
-func printJSON(to io.Writer, v any) error {
-	out := json.NewEncoder(to)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
-}
-
-func (a *app) versionCommand() *cobra.Command {
+func (a *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",

@@ -2,40 +2,14 @@ package cli
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
-
-// completing is how long a shell waits for words that a server knows.
-const completing = 2 * time.Second
-
-// complete makes a completion of words that a server knows. Where none answers there are none.
-func (a *app) complete(words func(ctx context.Context, conn *connection) ([]string, error)) cobra.CompletionFunc {
-	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(given) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completing)
-		defer cancel()
-		conn, err := a.connect(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		defer conn.close()
-		found, err := words(ctx, conn)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		slices.Sort(found)
-		return slices.Compact(found), cobra.ShellCompDirectiveDefault
-	}
-}
 
 // andHere adds the IDs of maps with --local, for commands that look for them on this machine first.
 func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
@@ -51,7 +25,7 @@ func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 }
 
 // mapIDs are the IDs of the newest maps.
-func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
+func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error) {
 	const most = 50
 	maps, err := conn.List(ctx, starter.ListOptions{Limit: most})
 	for _, m := range maps {
@@ -61,7 +35,7 @@ func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
 }
 
 // taskNames are what the workers offer.
-func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
+func taskNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	workers, err := conn.Fleet().Workers(ctx)
 	for _, task := range show.TasksOf(workers) {
 		names = append(names, task.Name)
@@ -70,7 +44,7 @@ func taskNames(ctx context.Context, conn *connection) (names []string, err error
 }
 
 // poolNames are the pools of the workers.
-func poolNames(ctx context.Context, conn *connection) (names []string, err error) {
+func poolNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	workers, err := conn.Fleet().Workers(ctx)
 	for _, w := range workers {
 		if w.Offer != nil {

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -29,7 +31,7 @@ type devFlags struct {
 	uiHosts      []string
 }
 
-func (a *app) devCommand() *cobra.Command {
+func (a *program) devCommand() *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{
 		Use:   "dev",
@@ -55,7 +57,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
-	a.keysFlag(c)
+	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
@@ -67,32 +69,32 @@ asks for a token, which it writes into a file of variables that only you can rea
 }
 
 func (f *devFlags) check(c *cobra.Command) error {
-	var m mistakes
+	var m app.Mistakes
 	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
 		if port < 1 || port > 65535 {
-			m.add("--%s %d is outside 1 to 65535", name, port)
+			m.Add("--%s %d is outside 1 to 65535", name, port)
 		}
 	}
 	if f.port == f.uiPort && !f.headless {
-		m.add("--port and --ui-port are both %d", f.port)
+		m.Add("--port and --ui-port are both %d", f.port)
 	}
 	f.local = true
 	f.taskFlags.check(&m, func(string) bool { return false })
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
 			if c.Flags().Changed(name) {
-				m.add("--%s does not go with --no-worker", name)
+				m.Add("--%s does not go with --no-worker", name)
 			}
 		}
 	}
-	return m.err()
+	return m.Err()
 }
 
-func (a *app) runDev(c *cobra.Command, f *devFlags) error {
+func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
-	if err := a.needLocal("gpumux dev"); err != nil {
+	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}
 	o, noGPU, err := a.devOptions(f)
@@ -102,30 +104,30 @@ func (a *app) runDev(c *cobra.Command, f *devFlags) error {
 	s, err := local.Open(c.Context(), o)
 	if err != nil {
 		if c.Context().Err() != nil {
-			return errInterrupted
+			return app.ErrInterrupted
 		}
 		return inFlags(err)
 	}
-	defer s.Close(a.hard)
+	defer s.Close(a.Hard)
 	variables, err := variables(s)
 	if err != nil {
 		return err
 	}
 	if address := s.Server.Address(); address != "127.0.0.1:7233" {
-		a.address = address // of the commands in what is said from here on
+		a.Address = address // of the commands in what is said from here on
 	}
 	a.greet(s, o.Modules, noGPU, variables)
 	<-s.Context().Done()
-	if err := context.Cause(s.Context()); !errors.Is(err, errInterrupted) {
+	if err := context.Cause(s.Context()); !errors.Is(err, app.ErrInterrupted) {
 		return err
 	}
-	a.console.Say("stopping; Ctrl-C again ends at once")
+	a.Console.Say("stopping; Ctrl-C again ends at once")
 	return nil
 }
 
 // devOptions say what runs, and why no GPU has a part in it.
-func (a *app) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
-	o = a.here(false)
+func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
+	o = a.Here(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
 	if o.Data == "" {
@@ -138,10 +140,10 @@ func (a *app) devOptions(f *devFlags) (o local.Options, noGPU string, err error)
 	}
 	dir, err := filepath.Abs(f.tasks)
 	if err != nil {
-		return o, "", usage("--tasks %s: %v", f.tasks, err)
+		return o, "", app.Usage("--tasks %s: %v", f.tasks, err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return o, "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
 	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.python, PassEnv: f.passEnv}
 	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool())
@@ -169,20 +171,20 @@ func variables(s *local.Session) (string, error) {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
 	if err != nil {
-		return "", unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
+		return "", app.Unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
 	}
 	return path, nil
 }
 
 // greet says what runs where, and what to do next.
-func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
-	say := func(name, format string, args ...any) { screen.Field(a.console, name, format, args...) }
+func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
+	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
-		say("web UI", "%s", over(s).page("/"))
+		say("web UI", "%s", app.InProcess(s).Page("/"))
 	}
 	if variables != "" {
-		say("private", "other programs of yours need:  set -a; . %s; set +a", shellLine([]string{variables}))
+		say("private", "other programs of yours need:  set -a; . %s; set +a", app.ShellLine([]string{variables}))
 	} else {
 		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
@@ -191,7 +193,7 @@ func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables str
 	first := ""
 	if modules != nil {
 		offer := s.Describe()
-		say("pools", "%s", offered(offer.Pools))
+		say("pools", "%s", show.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {
 			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
 			first = a.tryIt(offer, modules.PythonDir)
@@ -203,14 +205,14 @@ func (a *app) greet(s *local.Session, modules *config.Task, noGPU, variables str
 		}
 	}
 	if first != "" {
-		a.console.Say("\ntry it:   %s", first)
+		a.Console.Say("\ntry it:   %s", first)
 	}
-	a.console.Say("Ctrl-C stops")
+	a.Console.Say("Ctrl-C stops")
 }
 
 // tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside
 // text.py, else the list of tasks.
-func (a *app) tryIt(offer gpumux.Describe, dir string) string {
+func (a *program) tryIt(offer gpumux.Describe, dir string) string {
 	for _, task := range offer.Tasks {
 		module, _, _ := strings.Cut(task, ":")
 		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {
@@ -223,8 +225,8 @@ func (a *app) tryIt(offer gpumux.Describe, dir string) string {
 					file = near
 				}
 			}
-			return a.command("map " + shellLine([]string{task, "--in", file, "--pool", offer.Pools[0].Name}))
+			return a.Command("map " + app.ShellLine([]string{task, "--in", file, "--pool", offer.Pools[0].Name}))
 		}
 	}
-	return a.command("tasks")
+	return a.Command("tasks")
 }

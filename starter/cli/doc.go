@@ -4,5 +4,5 @@
 // workflow's. Main returns the exit code when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at
 // once.
 //
-// Data goes to standard output, all else to standard error. Exit codes are in exit.go.
+// Data goes to standard output, all else to standard error. Exit codes are those of package app.
 package cli

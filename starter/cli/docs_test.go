@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
 // commands lists the tree in the order of the help.
@@ -23,7 +25,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTree() *cobra.Command {
-	a := &app{Options: Options{Version: "development"}}
+	a := &program{app.New(Options{Version: "development"})}
 	return a.root()
 }
 

@@ -11,10 +11,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *app) faultsCommand() *cobra.Command {
+func (a *program) faultsCommand() *cobra.Command {
 	var asJSON bool
 	var kind string
 	causes := cause.Groups{Examples: 1}
@@ -28,21 +29,21 @@ when their kinds are, and their messages but for numbers and names.
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux faults embed-3fa92c01d4e5\n  gpumux faults embed-3fa92c01d4e5 --kind crash --limit 5\n" +
 			"  gpumux faults embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
-		Args: oneID,
+		Args: app.OneID,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, with whole tracebacks")
 	c.Flags().StringVar(&kind, "kind", "", "only failures of this kind, such as crash")
 	c.Flags().IntVar(&causes.Examples, "limit", 1, "how many failed items of each cause to show")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		causes.Kind = gpumux.Kind(kind)
 		switch {
 		case kind != "" && !slices.Contains(gpumux.Kinds(), causes.Kind):
-			return usage("--kind %q is unknown; use %s", kind, strings.Join(kindNames(), ", "))
+			return app.Usage("--kind %q is unknown; use %s", kind, strings.Join(kindNames(), ", "))
 		case causes.Examples < 1:
-			return usage("--limit %d: give at least 1", causes.Examples)
+			return app.Usage("--limit %d: give at least 1", causes.Examples)
 		}
 		return a.runFaults(c.Context(), args[0], &causes, asJSON)
 	}
@@ -57,7 +58,7 @@ func kindNames() (names []string) {
 	return names
 }
 
-func (a *app) runFaults(ctx context.Context, id string, causes *cause.Groups, asJSON bool) error {
+func (a *program) runFaults(ctx context.Context, id string, causes *cause.Groups, asJSON bool) error {
 	s, err := a.soFar(ctx, id)
 	if err != nil {
 		return err
@@ -91,12 +92,12 @@ func (a *app) runFaults(ctx context.Context, id string, causes *cause.Groups, as
 		faults.Fault = &failed.Fault
 	}
 	if asJSON {
-		return printJSON(a.Stdout, faults)
+		return app.PrintJSON(a.Stdout, faults)
 	}
 	again := ""
 	switch {
 	case s.summary != nil:
-		again = a.command("retry " + s.id)
+		again = a.Command("retry " + s.id)
 	case s.whole:
 		again = "the map's command with --retry"
 	}

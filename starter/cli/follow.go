@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/fleet"
@@ -30,31 +31,31 @@ func began(h *starter.Handle) string {
 }
 
 // comeBack says how to return to a map that goes on without this process.
-func (a *app) comeBack(id string) {
-	a.console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
-		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
+func (a *program) comeBack(id string) {
+	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
+		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
 }
 
 // detached ends a command whose map goes on.
-func (a *app) detached(h *starter.Handle) error {
-	a.console.Say("detached; map %s goes on", h.ID)
+func (a *program) detached(h *starter.Handle) error {
+	a.Console.Say("detached; map %s goes on", h.ID)
 	a.comeBack(h.ID)
-	return exitError(ExitInterrupted)
+	return app.Exit(app.ExitInterrupted)
 }
 
 // detach ends a command that was to start a map and no more.
-func (a *app) detach(h *starter.Handle) error {
+func (a *program) detach(h *starter.Handle) error {
 	a.comeBack(h.ID)
 	_, err := fmt.Fprintln(a.Stdout, h.ID)
 	return err
 }
 
 // follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
-func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, ladder []string) (*report, error) {
+func (a *program) follow(ctx context.Context, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var telling sync.WaitGroup
-	b := screen.NewBar(a.console)
+	b := screen.NewBar(a.Console)
 	if h.Running() {
 		telling.Go(func() { a.tellStuck(watching, h, b) })
 		if ladder != nil {
@@ -64,18 +65,18 @@ func (a *app) follow(ctx context.Context, conn *connection, h *starter.Handle, l
 	summary, err := h.Watch(ctx, b.Show)
 	stop()
 	telling.Wait()
-	a.console.Close()
+	a.Console.Close()
 	if err != nil {
 		return nil, err
 	}
-	return &report{ID: h.ID, Summary: summary, Page: conn.link(h.ID), fetch: a.command("results " + h.ID)}, nil
+	return &report{ID: h.ID, Summary: summary, Page: conn.Link(h.ID), fetch: a.Command("results " + h.ID)}, nil
 }
 
 // diagnosing is how often it is asked who serves a map's queues while nobody does.
 const diagnosing = 3 * time.Second
 
 // diagnose says when nobody serves a map, and when somebody does again.
-func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string, task string) {
+func (a *program) diagnose(ctx context.Context, s *starter.Starter, ladder []string, task string) {
 	said := false
 	for {
 		err := served(ctx, s, ladder, task)
@@ -87,9 +88,9 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 			if len(ladder) > 1 {
 				what = "the next pool takes its work when its time is over (--patience)"
 			}
-			a.console.Say("%v; %s", err, what)
+			a.Console.Say("%v; %s", err, what)
 		case err == nil && said:
-			a.console.Say("a worker has come")
+			a.Console.Say("a worker has come")
 			return
 		case err == nil:
 			return
@@ -104,7 +105,7 @@ func (a *app) diagnose(ctx context.Context, s *starter.Starter, ladder []string,
 
 // tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
 // again.
-func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
+func (a *program) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
 	said := map[string]bool{}
 	for {
 		select {
@@ -121,7 +122,7 @@ func (a *app) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
 			text := screen.OneLine(p.Fault.Error(), 300)
 			if !said[text] {
 				said[text] = true
-				a.console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
+				a.Console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
 			}
 		}
 	}
@@ -149,10 +150,10 @@ func served(ctx context.Context, s *starter.Starter, ladder []string, task strin
 }
 
 // explain prints what a person needs of a map's failure beyond one line, and gives the error back.
-func (a *app) explain(err error) error {
+func (a *program) explain(err error) error {
 	var failed *starter.MapFailed
 	if errors.As(err, &failed) {
-		a.console.Write([]byte(show.FaultText(failed.Fault)))
+		a.Console.Write([]byte(show.FaultText(failed.Fault)))
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
@@ -96,7 +97,7 @@ func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
 			}
 		}
 		var b bytes.Buffer
-		require.NoError(t, printJSON(&b, r))
+		require.NoError(t, app.PrintJSON(&b, r))
 		var got any
 		require.NoError(t, json.Unmarshal(b.Bytes(), &got))
 		require.Empty(t, s.problems(root, got, "$"), "%s", b.String())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
@@ -26,11 +27,11 @@ func watched(t *testing.T, asJSON bool) string {
 	looks := 0
 	err = devices.Watch(ctx, &out, time.Millisecond, asJSON, false, func() (*devices.Report, error) {
 		if looks++; looks == 3 {
-			interrupt(errInterrupted)
+			interrupt(app.ErrInterrupted)
 		}
 		return devices.Inspect(inventory, false)
 	})
-	require.Equal(t, ExitInterrupted, exitCode(err))
+	require.Equal(t, app.ExitInterrupted, exitCode(err))
 	return out.String()
 }
 
@@ -73,5 +74,5 @@ func (i interrupts) Write(p []byte) (int, error) {
 func TestGpus_WatchEndsWithCtrlC(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	code := Main(Options{Args: []string{"gpus", "--watch"}, Stdout: interrupts{signals}, Stderr: io.Discard, Signals: signals})
-	require.Equal(t, ExitInterrupted, code)
+	require.Equal(t, app.ExitInterrupted, code)
 }

@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *app) localCommand() *cobra.Command {
+func (a *program) localCommand() *cobra.Command {
 	var remove, all, asJSON bool
 	c := &cobra.Command{
 		Use:   "local [--remove ID... | --remove --all]",
@@ -31,9 +31,9 @@ are not among them.`,
 	c.RunE = func(c *cobra.Command, ids []string) error {
 		switch {
 		case !remove && (all || len(ids) > 0):
-			return usage("give --remove with it; `gpumux local` alone lists")
+			return app.Usage("give --remove with it; `gpumux local` alone lists")
 		case remove && all == (len(ids) > 0):
-			return usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
+			return app.Usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
 		}
 		states, err := local.States()
 		if err != nil {
@@ -43,11 +43,11 @@ are not among them.`,
 			return a.removeLocal(states, ids)
 		}
 		if asJSON {
-			return printJSON(a.Stdout, states)
+			return app.PrintJSON(a.Stdout, states)
 		}
 		if len(states) == 0 {
 			root, err := local.Folder("local")
-			a.console.Say("no local map has anything left in %s", root)
+			a.Console.Say("no local map has anything left in %s", root)
 			return err
 		}
 		return printLocal(a.Stdout, states, time.Now())
@@ -56,20 +56,20 @@ are not among them.`,
 }
 
 // removeLocal deletes the folders of the maps named, or of all that do not run. It deletes none when one of them cannot go.
-func (a *app) removeLocal(states []local.State, ids []string) error {
-	var m mistakes
+func (a *program) removeLocal(states []local.State, ids []string) error {
+	var m app.Mistakes
 	var gone []local.State
 	for _, id := range ids {
 		switch at := slices.IndexFunc(states, func(s local.State) bool { return s.ID == id }); {
 		case at < 0:
-			m.add("--remove %s: there is no such local map; `gpumux local` lists them", id)
+			m.Add("--remove %s: there is no such local map; `gpumux local` lists them", id)
 		case states[at].State == "running":
-			m.add("--remove %s: it runs; stop its command first", id)
+			m.Add("--remove %s: it runs; stop its command first", id)
 		default:
 			gone = append(gone, states[at])
 		}
 	}
-	if err := m.err(); err != nil {
+	if err := m.Err(); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
@@ -82,7 +82,7 @@ func (a *app) removeLocal(states []local.State, ids []string) error {
 		}
 		bytes += s.Bytes
 	}
-	a.console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
+	a.Console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
 	return nil
 }
 
@@ -91,22 +91,7 @@ func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {
 		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), screen.Ago(now, s.Used), cmp.Or(s.Folder, "-"),
-			cmp.Or(shellLine(s.Command), "-")})
+			cmp.Or(app.ShellLine(s.Command), "-")})
 	}
 	return screen.Table(to, rows)
 }
-
-// shellLine is a command as a shell takes it.
-func shellLine(command []string) string {
-	words := make([]string, len(command))
-	for i, word := range command {
-		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		words[i] = word
-	}
-	return strings.Join(words, " ")
-}
-
-// plain are the characters that no shell takes for anything else.
-const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -94,12 +95,12 @@ func TestLocal_ListsAndRemoves(t *testing.T) {
 	require.Contains(t, o.stdout, `gpumux map a.py:f --in 'it'\''s items.jsonl' --local`)
 
 	o = run(t, "", "local", "--remove", "map-old", "map-busy", "nope")
-	require.Equal(t, ExitUsage, o.code)
+	require.Equal(t, app.ExitUsage, o.code)
 	require.Contains(t, o.stderr, "map-busy: it runs")
 	require.Contains(t, o.stderr, "nope: there is no such local map")
 	require.DirExists(t, old, "nothing goes when one cannot")
 	for _, args := range [][]string{{"local", "--all"}, {"local", "map-old"}, {"local", "--remove"}, {"local", "--remove", "--all", "map-old"}} {
-		require.Equal(t, ExitUsage, run(t, "", args...).code, args)
+		require.Equal(t, app.ExitUsage, run(t, "", args...).code, args)
 	}
 
 	o = run(t, "", "local", "--remove", "map-old")
@@ -118,14 +119,14 @@ func TestPrune_OfThisMachine(t *testing.T) {
 	old := leave(t, root, "old-1", time.Now().Add(-40*24*time.Hour))
 	young := leave(t, root, "young-1", time.Now().Add(-5*24*time.Hour))
 	got := run(t, "", "prune", "--local", "--older-than", "30d", "--dry-run")
-	require.Equal(t, ExitOK, got.code, got.stderr)
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
 	require.Regexp(t, `(?m)^KEY +SIZE +LAST WRITTEN\nold-1 +1000 B +40d0h ago$`, got.stdout)
 	require.Equal(t, "would delete 1000 B of old maps and their inputs (1)\n", got.stderr)
 	require.DirExists(t, old)
 	got = run(t, "", "prune", "--local", "--older-than", "1w")
-	require.Equal(t, outcome{ExitOK, "", "deleted 1000 B of old maps and their inputs (1)\n"}, got)
+	require.Equal(t, outcome{app.ExitOK, "", "deleted 1000 B of old maps and their inputs (1)\n"}, got)
 	require.NoDirExists(t, old)
 	got = run(t, "", "prune", "--local", "--older-than", "1w", "--json")
-	require.Equal(t, outcome{ExitOK, "[]\n", ""}, got)
+	require.Equal(t, outcome{app.ExitOK, "[]\n", ""}, got)
 	require.DirExists(t, young)
 }

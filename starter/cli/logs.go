@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *app) logsCommand() *cobra.Command {
+func (a *program) logsCommand() *cobra.Command {
 	item, follow := int64(0), false
 	c := &cobra.Command{
 		Use:   "logs ID",
@@ -23,16 +24,16 @@ that died it is the last that it printed.
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +
 			"  gpumux logs embed-3fa92c01d4e5 | grep -i warning",
-		Args: oneID,
+		Args: app.OneID,
 	}
 	c.Flags().Int64Var(&item, "item", 0, "only this item, by its index from 0")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what comes, until the item, or without --item the map, has ended")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		one := c.Flags().Changed("item")
 		if item < 0 {
-			return usage("--item %d: items are counted from 0", item)
+			return app.Usage("--item %d: items are counted from 0", item)
 		}
 		s, err := a.soFar(c.Context(), args[0])
 		if err != nil {
@@ -48,7 +49,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 // logAll writes what all items printed.
-func (a *app) logAll(s *sofar, follow bool) error {
+func (a *program) logAll(s *sofar, follow bool) error {
 	lines := s.lines
 	if follow {
 		lines = s.follow
@@ -59,17 +60,17 @@ func (a *app) logAll(s *sofar, follow bool) error {
 	}
 	switch {
 	case !some && s.running() && !follow:
-		a.console.Say("no item of map %s has printed anything so far; --follow waits for what comes", s.id)
+		a.Console.Say("no item of map %s has printed anything so far; --follow waits for what comes", s.id)
 	case !some:
-		a.console.Say("no item of map %s has printed anything", s.id)
+		a.Console.Say("no item of map %s has printed anything", s.id)
 	}
 	return nil
 }
 
 // logOf writes what one item printed.
-func (a *app) logOf(ctx context.Context, s *sofar, item int64, follow bool) error {
+func (a *program) logOf(ctx context.Context, s *sofar, item int64, follow bool) error {
 	if s.items >= 0 && item >= s.items {
-		return usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
+		return app.Usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
 	}
 	lines := s.lines
 	if follow {
@@ -85,17 +86,17 @@ func (a *app) logOf(ctx context.Context, s *sofar, item int64, follow bool) erro
 	case err != nil:
 		return a.explain(err)
 	case r == nil && s.running() && !follow:
-		a.console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
-		return exitError(ExitFailed)
+		a.Console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
+		return app.Exit(app.ExitFailed)
 	case r == nil:
-		a.console.Say("map %s has no result of item %d", s.id, item)
-		return exitError(ExitFailed)
+		a.Console.Say("map %s has no result of item %d", s.id, item)
+		return app.Exit(app.ExitFailed)
 	}
 	if r.Fault != nil {
-		a.console.Note("item %d failed: %s", r.Index, screen.OneLine(r.Fault.Error(), 300))
+		a.Console.Note("item %d failed: %s", r.Index, screen.OneLine(r.Fault.Error(), 300))
 	}
 	if show.Printed(*r) == "" {
-		a.console.Note("item %d printed nothing", r.Index)
+		a.Console.Note("item %d printed nothing", r.Index)
 	}
 	_, err = io.WriteString(a.Stdout, show.Behind(show.Printed(*r), written))
 	return err

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *app) lsCommand() *cobra.Command {
+func (a *program) lsCommand() *cobra.Command {
 	var limit int
 	var running, asJSON bool
 	c := &cobra.Command{
@@ -24,11 +25,11 @@ func (a *app) lsCommand() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if limit < 1 {
-			return usage("--limit %d: give at least 1", limit)
+			return app.Usage("--limit %d: give at least 1", limit)
 		}
 		return nil
 	}
-	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		maps, err := conn.List(ctx, starter.ListOptions{Limit: limit, Running: running, Counts: true})
 		if err != nil {
 			return err
@@ -37,10 +38,10 @@ func (a *app) lsCommand() *cobra.Command {
 			if maps == nil {
 				maps = []starter.Listed{}
 			}
-			return printJSON(a.Stdout, maps)
+			return app.PrintJSON(a.Stdout, maps)
 		}
 		if len(maps) == 0 {
-			a.console.Say("no maps; start one with `gpumux map`")
+			a.Console.Say("no maps; start one with `gpumux map`")
 			return nil
 		}
 		return show.Maps(a.Stdout, maps, time.Now())

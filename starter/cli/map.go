@@ -16,12 +16,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *app) mapCommand() *cobra.Command {
+func (a *program) mapCommand() *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "map TASK --in FILE",
@@ -51,26 +52,26 @@ file, a module beside it that it imports, or a file that the command names has c
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c)
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return a.runMap(c, args, f) }
 	return c
 }
 
 // runMap checks everything that can be checked here, then starts and follows the map.
-func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
+func (a *program) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	task, command, err := f.check(c, args)
 	if err != nil {
 		return err
 	}
-	a.console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
+	a.Console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
-	out.Note = a.console.Note
+	out.Note = a.Console.Note
 	if f.local {
-		if err := a.needLocal("--local"); err != nil {
+		if err := a.NeedLocal("--local"); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	}
 	defer over.Remove()
 	if over.IsOneList() {
-		a.console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
+		a.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
 	}
 	if err := put(over, &m); err != nil {
 		return err
@@ -103,21 +104,21 @@ func (a *app) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if f.local {
 		return a.mapLocally(ctx, f, m, here, out)
 	}
-	conn, err := a.connectWithStore(ctx)
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	return a.mapThere(ctx, conn, f, m, out)
 }
 
 // mapURL runs a map over a URL, or over the results of a map.
-func (a *app) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.Output) error {
-	conn, err := a.connectWithStore(ctx)
+func (a *program) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.Output) error {
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	over, err := a.itemsOf(ctx, conn, f)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (f *mapFlags) overURL() bool {
 
 // itemsOf are the items that the flags name: the workers read a URL where it lies when it is in their store, as the results of a map are.
 // All else is read here.
-func (a *app) itemsOf(ctx context.Context, conn *connection, f *mapFlags) (files.Items, error) {
+func (a *program) itemsOf(ctx context.Context, conn *app.Connection, f *mapFlags) (files.Items, error) {
 	if id, values := f.results(); values {
 		url, err := conn.ValuesOf(ctx, id)
 		return files.Items{URL: url, Label: f.in[0]}, unfit(err)
@@ -149,7 +150,7 @@ func (a *app) itemsOf(ctx context.Context, conn *connection, f *mapFlags) (files
 }
 
 // mapThere runs the map on the workers of a server.
-func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m starter.Map, out files.Output) error {
+func (a *program) mapThere(ctx context.Context, conn *app.Connection, f *mapFlags, m starter.Map, out files.Output) error {
 	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 		return err
 	}
 	if f.detach {
-		a.console.Note("%s", began(h))
+		a.Console.Note("%s", began(h))
 		return a.detach(h)
 	}
 	_, err = a.finish(ctx, conn, h, m.Input.Rungs(), out, f)
@@ -171,11 +172,11 @@ func (a *app) mapThere(ctx context.Context, conn *connection, f *mapFlags, m sta
 }
 
 // start starts a map, or finds it. Of a map whose items all succeeded --retry finds what it came to.
-func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *mapFlags) (*starter.Handle, error) {
+func (a *program) start(ctx context.Context, s *starter.Starter, m starter.Map, f *mapFlags) (*starter.Handle, error) {
 	h, err := s.Start(ctx, m)
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
-		a.console.Note("%v", err)
+		a.Console.Note("%v", err)
 		m.ID, m.Retry = nothing.ID, false
 		h, err = s.Start(ctx, m)
 	}
@@ -185,7 +186,7 @@ func (a *app) start(ctx context.Context, s *starter.Starter, m starter.Map, f *m
 	if h.Entry != starter.Started {
 		if own, err := h.Input(ctx); err == nil {
 			if other := f.otherThan(own, m.Input); len(other) > 0 {
-				a.console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
+				a.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
 					h.ID, strings.Join(other, ", "))
 			}
 		}
@@ -225,28 +226,28 @@ func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
 }
 
 // finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
-func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (
+func (a *program) finish(ctx context.Context, conn *app.Connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (
 	delivered bool, err error) {
 	if h.Entry == starter.Attached && !f.local {
-		a.console.Note("map %s runs already; following it", h.ID)
+		a.Console.Note("map %s runs already; following it", h.ID)
 	}
 	out.Kept = &files.Kept{Folder: f.files, Open: filesOf(conn.Starter, h.Output)}
 	if f.local {
 		out.Kept.Folder = cmp.Or(f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	again := cmp.Or(conn.again, "`gpumux results "+h.ID+"` fetches them")
+	again := cmp.Or(conn.Again, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*cause.Groups, error) { return nil, nil }
 	if out.Path == "" && !f.valueOnly() && h.Running() {
 		within, written = a.stream(ctx, h, out, f.unordered)
 	}
 	end, err := a.follow(within, conn, h, ladder)
 	streamed, failed := written()
-	if errors.Is(err, errInterrupted) && !f.local {
+	if errors.Is(err, app.ErrInterrupted) && !f.local {
 		return false, a.detached(h)
 	}
 	if errors.Is(failed, syscall.EPIPE) {
-		a.console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
-		return false, exitError(ExitInterrupted)
+		a.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
+		return false, app.Exit(app.ExitInterrupted)
 	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
@@ -255,9 +256,9 @@ func (a *app) finish(ctx context.Context, conn *connection, h *starter.Handle, l
 		return false, a.explain(err)
 	}
 	if err := a.deliver(ctx, conn, end, out, f, streamed); err != nil {
-		if errors.Is(err, errInterrupted) {
-			a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
-			return false, exitError(ExitInterrupted)
+		if errors.Is(err, app.ErrInterrupted) {
+			a.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
+			return false, app.Exit(app.ExitInterrupted)
 		}
 		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
 	}
@@ -269,7 +270,7 @@ var errRows = errors.New("the results could not be written")
 
 // stream writes the results of a running map as they come. written waits for the last of them. A write that fails, or would because
 // nobody reads any more, ends the context.
-func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
+func (a *program) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
 	within context.Context, written func() (*cause.Groups, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	a.watchReader(within, stop)
@@ -289,7 +290,7 @@ func (a *app) stream(ctx context.Context, h *starter.Handle, out files.Output, u
 
 // watchReader ends a context when nobody reads standard output any more. A write fails then, and does not end this program in the middle
 // of its items.
-func (a *app) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
+func (a *program) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if pipe, ok := a.Stdout.(*os.File); ok {
 		go func() {
@@ -302,10 +303,10 @@ func (a *app) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
 
 // deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to. Streamed are the
 // causes of results that were written already.
-func (a *app) deliver(ctx context.Context, conn *connection, end *report, out files.Output, f *mapFlags, streamed *cause.Groups) error {
+func (a *program) deliver(ctx context.Context, conn *app.Connection, end *report, out files.Output, f *mapFlags, streamed *cause.Groups) error {
 	switch {
 	case f.valueOnly() && end.ReduceFault != nil:
-		a.console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+		a.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
 		return nil
 	case f.valueOnly():
 		_, err := fmt.Fprintln(a.Stdout, cmp.Or(end.ReducedOutput, string(end.Reduced)))

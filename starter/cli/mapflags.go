@@ -14,8 +14,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
-	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -179,18 +179,6 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 // leastMemory is far less than any process takes.
 const leastMemory = 1 << 20
 
-// mistakes collects what is wrong with a command line.
-type mistakes []string
-
-func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
-
-func (m mistakes) err() error {
-	if len(m) == 0 {
-		return nil
-	}
-	return &local.Mistake{Problems: m}
-}
-
 // flagOf are the flags of a map's fields.
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
@@ -201,8 +189,8 @@ var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limi
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
 
-// input adds what is wrong with the options of a map, whatever its task and its items are.
-func (m *mistakes) input(in gpumux.MapInput) {
+// inputMistakes adds what is wrong with the options of a map, whatever its task and its items are.
+func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
@@ -210,57 +198,57 @@ func (m *mistakes) input(in gpumux.MapInput) {
 	}
 	for _, p := range bad.Problems {
 		field, _, _ := strings.Cut(p.Field, "[")
-		m.add("%s %s", cmp.Or(flagOf[field], field+":"), inWords.Replace(p.Message))
+		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), inWords.Replace(p.Message))
 	}
 }
 
 // check finds every mistake that needs neither files nor a server, beside those of what is given to the map.
-func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
+func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	for _, pool := range f.pools {
 		if f.local && strings.Contains(pool, "@") {
-			m.add("--pool %s: with --local name the pool alone, such as gpu", pool)
+			m.Add("--pool %s: with --local name the pool alone, such as gpu", pool)
 		}
 	}
 	if changed("pool") && len(f.pools) == 0 {
-		m.add("--pool is empty; name a pool, such as gpu")
+		m.Add("--pool is empty; name a pool, such as gpu")
 	}
 	if changed("patience") && len(f.pools) < 2 {
-		m.add("--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
+		m.Add("--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
 	}
 	switch {
 	case changed("on") && f.on == "":
-		m.add("--on is empty; give a device, such as GPU-5c89")
+		m.Add("--on is empty; give a device, such as GPU-5c89")
 	case f.on != "" && len(f.devices) > 0:
-		m.add("--on and --devices are both given; --on is one device, --devices are several")
+		m.Add("--on and --devices are both given; --on is one device, --devices are several")
 	case f.on != "" && len(f.pools) > 1:
-		m.add("--on is one device, and --pool several pools; give one pool")
+		m.Add("--on is one device, and --pool several pools; give one pool")
 	}
 	if f.fresh != "" && f.fresh != string(launch.Fork) && f.fresh != string(launch.Spawn) {
-		m.add("--fresh %q is unknown; use fork or spawn", f.fresh)
+		m.Add("--fresh %q is unknown; use fork or spawn", f.fresh)
 	}
 	if f.memory != "" {
 		switch size, err := gpumux.ParseSize(f.memory); {
 		case err != nil || size == 0:
-			m.add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
+			m.Add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
 		case size < leastMemory:
-			m.add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, size)
+			m.Add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, size)
 		}
 	}
 	if _, err := gpumux.ParseSize(f.reserve); f.reserve != "" && err != nil {
-		m.add("--reserve %q is not a size; write it as 1GiB or 512MB", f.reserve)
+		m.Add("--reserve %q is not a size; write it as 1GiB or 512MB", f.reserve)
 	}
 	if f.output != "" && f.output != "json" && f.output != "text" {
-		m.add("--output %q is unknown; use json or text", f.output)
+		m.Add("--output %q is unknown; use json or text", f.output)
 	}
 	for _, name := range []string{"slots", "devices", "memory", "reserve", "sharing", "data", "python", "pass-env", "fresh", "output"} {
 		if !f.local && changed(name) {
-			m.add("--%s goes with --local; elsewhere the worker's file says it", name)
+			m.Add("--%s goes with --local; elsewhere the worker's file says it", name)
 		}
 	}
 	if f.local {
 		for _, name := range []string{"address", "namespace", "store"} {
 			if changed(name) {
-				m.add("--%s does not go with --local, which has a server and a store of its own", name)
+				m.Add("--%s does not go with --local, which has a server and a store of its own", name)
 			}
 		}
 	}
@@ -276,85 +264,85 @@ func (f *mapFlags) input() gpumux.MapInput {
 
 // check finds every mistake in the flags of a map.
 func (f *mapFlags) check(c *cobra.Command, args []string) (task string, command []string, err error) {
-	var m mistakes
+	var m app.Mistakes
 	changed := c.Flags().Changed
-	task, command = m.task(c, args, f.local)
+	task, command = readTask(&m, c, args, f.local)
 	f.checkItems(&m, changed)
 	f.checkInput(&m, changed)
 	if changed("id") {
 		if err := starter.CheckID(f.id); err != nil {
-			m.add("--id: %v", err)
+			m.Add("--id: %v", err)
 		}
 	}
 	if f.cache && f.local && f.data == "" {
-		m.add("--cache with --local needs --data, a folder that keeps the results of one map for the next")
+		m.Add("--cache with --local needs --data, a folder that keeps the results of one map for the next")
 	}
 	if f.detach && f.local {
-		m.add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
+		m.Add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	}
 	if f.detach && changed("out") {
-		m.add("--out does not go with --detach; fetch the results later with `gpumux results`")
+		m.Add("--out does not go with --detach; fetch the results later with `gpumux results`")
 	}
 	f.checkFiles(&m)
 	if f.unordered && f.out != "-" {
-		m.add("--unordered goes with --out -; a file of results is in order")
+		m.Add("--unordered goes with --out -; a file of results is in order")
 	}
 	if f.noWait && f.local {
-		m.add("--no-wait does not go with --local, which brings its own worker")
+		m.Add("--no-wait does not go with --local, which brings its own worker")
 	}
 	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
-		m.add("--out %s is the input itself; name another file", f.out)
+		m.Add("--out %s is the input itself; name another file", f.out)
 	}
-	return task, command, m.err()
+	return task, command, m.Err()
 }
 
 // checkFiles finds what is wrong with the folder for what items keep, and makes it.
-func (f *mapFlags) checkFiles(m *mistakes) {
+func (f *mapFlags) checkFiles(m *app.Mistakes) {
 	switch {
 	case f.files == "":
 	case f.detach:
-		m.add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
+		m.Add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
 	case f.valueOnly():
-		m.add("--files goes with results; with --quiet and --reduce give --out too")
+		m.Add("--files goes with results; with --quiet and --reduce give --out too")
 	case len(*m) == 0:
 		if err := files.CheckFolder(f.files); err != nil {
-			m.add("%v", err)
+			m.Add("%v", err)
 		}
 	}
 }
 
 // checkInput finds every mistake in how the map is to run.
-func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
+func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input()
 	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
-		m.add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
+		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
 		in.Reduce = ""
 	}
-	m.input(in)
+	inputMistakes(m, in)
 	if f.backoff > 0 && f.attempts == 1 {
-		m.add("--backoff goes with --attempts 2 or more: without it no item is tried again")
+		m.Add("--backoff goes with --attempts 2 or more: without it no item is tried again")
 	}
 	// In a field 0 stands for the default, which a flag says by being left away.
 	if f.attempts == 0 {
-		m.add("--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
+		m.Add("--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
 	}
 	if changed("priority") && f.priority == 0 {
-		m.add("--priority 0 is outside 1 (first) to 5 (last)")
+		m.Add("--priority 0 is outside 1 (first) to 5 (last)")
 	}
 	f.taskFlags.check(m, changed)
 }
 
-// command takes the command after --, which stands for TASK, from the arguments. One of the two there must be.
-func (m *mistakes) command(c *cobra.Command, args []string, isLocal bool) (before, command []string, given bool) {
+// cutCommand takes the command after --, which stands for TASK, from the arguments. One of the two there must be.
+func cutCommand(m *app.Mistakes, c *cobra.Command, args []string, isLocal bool) (before, command []string, given bool) {
 	dash := c.ArgsLenAtDash()
 	switch {
 	case dash < 0 && len(args) == 0:
-		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+		m.Add("TASK is missing; give its name, such as embed, or with --local file.py:function")
 	case dash < 0:
 	case !isLocal:
-		m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
+		m.Add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
 	case dash == len(args):
-		m.add("no command after --")
+		m.Add("no command after --")
 	}
 	if dash < 0 {
 		return args, nil, false
@@ -362,21 +350,21 @@ func (m *mistakes) command(c *cobra.Command, args []string, isLocal bool) (befor
 	return args[:dash], args[dash:], true
 }
 
-// task reads TASK or the command after --.
-func (m *mistakes) task(c *cobra.Command, args []string, isLocal bool) (task string, command []string) {
-	args, command, given := m.command(c, args, isLocal)
+// readTask reads TASK or the command after --.
+func readTask(m *app.Mistakes, c *cobra.Command, args []string, isLocal bool) (task string, command []string) {
+	args, command, given := cutCommand(m, c, args, isLocal)
 	switch {
 	case given:
 		if len(args) > 0 && isLocal && len(command) > 0 {
-			m.add("give either TASK or a command after --, not both: %s", args[0])
+			m.Add("give either TASK or a command after --, not both: %s", args[0])
 		}
 		return "", command
 	case len(args) == 0:
 		return "", nil
 	case len(args) > 1:
-		m.add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
+		m.Add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
 	case strings.TrimSpace(args[0]) == "":
-		m.add("TASK is empty")
+		m.Add("TASK is empty")
 	}
 	return args[0], nil
 }

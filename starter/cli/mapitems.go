@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
@@ -36,12 +37,12 @@ func (f *mapFlags) results() (id string, values bool) {
 }
 
 // items reads the items here.
-func (a *app) items(ctx context.Context, f *mapFlags) (files.Items, error) {
+func (a *program) items(ctx context.Context, f *mapFlags) (files.Items, error) {
 	id, values := f.results()
 	if !values {
 		return f.source(a.Stdin).Read(ctx)
 	}
-	_, keys, err := a.keys()
+	_, keys, err := a.ReadKeys()
 	if err != nil {
 		return files.Items{}, err
 	}
@@ -57,7 +58,7 @@ func (a *app) items(ctx context.Context, f *mapFlags) (files.Items, error) {
 func put(over files.Items, m *starter.Map) error {
 	over.Put(m)
 	if err := m.CheckKey(); err != nil {
-		return usage("--key: %v", err)
+		return app.Usage("--key: %v", err)
 	}
 	return nil
 }
@@ -65,13 +66,13 @@ func put(over files.Items, m *starter.Map) error {
 // unfit is the error for a map over whose results no other can run.
 func unfit(err error) error {
 	if errors.As(err, new(*starter.MapFailed)) || errors.As(err, new(*starter.Canceled)) || errors.As(err, new(*starter.Terminated)) {
-		return usage("--in: %v; only a map that has completed gives items", err)
+		return app.Usage("--in: %v; only a map that has completed gives items", err)
 	}
 	return err
 }
 
 // checkItems finds every mistake in where the items come from, and reads the delimiter.
-func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
+func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	given := 0
 	for _, source := range []struct {
 		flag   string
@@ -80,54 +81,54 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 		if changed(source.flag) {
 			given++
 			if slices.Contains(source.values, "") {
-				m.add("--%s is empty", source.flag)
+				m.Add("--%s is empty", source.flag)
 			}
 		}
 	}
 	if given == 0 {
-		m.add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+		m.Add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
 	} else if given > 1 {
-		m.add("give only one of --in, --range and --glob")
+		m.Add("give only one of --in, --range and --glob")
 	}
 	if changed("delimiter") {
 		var err error
 		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
-			m.add("--delimiter: %v", err)
+			m.Add("--delimiter: %v", err)
 		}
 		if !changed("in") {
-			m.add("--delimiter goes with --in")
+			m.Add("--delimiter goes with --in")
 		}
 	}
 	if changed("columns") && !changed("in") {
-		m.add("--columns goes with --in, a Parquet or Arrow file")
+		m.Add("--columns goes with --in, a Parquet or Arrow file")
 	}
 	if f.lines && (!changed("in") || changed("delimiter")) {
-		m.add("--lines goes with --in, whose lines are text, and without --delimiter")
+		m.Add("--lines goes with --in, whose lines are text, and without --delimiter")
 	}
 	for _, in := range f.in {
 		id, values := gpumux.CutValues(in)
 		if !values {
 			if err := gpumux.CheckColumns(in, f.columns); err != nil {
-				m.add("--columns %v", err)
+				m.Add("--columns %v", err)
 			}
 			continue
 		}
 		if err := starter.CheckID(id); err != nil {
-			m.add("--in %s: %v", in, err)
+			m.Add("--in %s: %v", in, err)
 		}
 		if len(f.in) > 1 || f.lines || changed("delimiter") || changed("columns") {
-			m.add("--in %s stands alone: without other inputs, and without --lines, --delimiter and --columns", in)
+			m.Add("--in %s stands alone: without other inputs, and without --lines, --delimiter and --columns", in)
 			break
 		}
 	}
 	switch {
 	case changed("key") && f.key == "":
-		m.add("--key is empty; name a field of the items, such as id")
+		m.Add("--key is empty; name a field of the items, such as id")
 	case f.key != "" && (f.lines || !changed("in")):
-		m.add("--key goes with --in, whose items are objects, and without --lines")
+		m.Add("--key goes with --in, whose items are objects, and without --lines")
 	}
 	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
-		m.add("--in - is given twice; standard input can be read once")
+		m.Add("--in - is given twice; standard input can be read once")
 	}
 }
 

@@ -3,47 +3,19 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
-
-	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
-
-// needLocal says that this binary has no server.
-func (a *app) needLocal(what string) error {
-	if a.Local == nil {
-		return usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
-	}
-	return nil
-}
-
-// here are the options of what this process runs itself.
-func (a *app) here(calm bool) local.Options {
-	if os.Getenv("GOGC") == "" {
-		// A server, a worker and a client share this process: a few percent of its time for a third less memory.
-		debug.SetGCPercent(50)
-	}
-	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
-		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.Say("%s", text) }}
-}
-
-// over is the connection to a server in this process.
-func over(s *local.Session) *connection {
-	s.Starter.Arrays = true
-	return &connection{Starter: s.Starter, address: s.Server.Address(), namespace: client.DefaultNamespace,
-		ui: s.Server.UI(), key: s.Server.Key()}
-}
 
 // findTask finds TASK, or the command after --.
 func (f *taskFlags) findTask(name string, command []string, reduce string) (*local.Task, error) {
@@ -52,11 +24,11 @@ func (f *taskFlags) findTask(name string, command []string, reduce string) (*loc
 }
 
 // poolsHere are the pools of a --local command. A GPU that was asked for and is not there is told.
-func (a *app) poolsHere(f taskFlags) []config.Pool {
+func (a *program) poolsHere(f taskFlags) []config.Pool {
 	pools, noGPU := local.Pools(f.pools, f.pool())
 	for _, name := range f.pools {
 		if noGPU != "" && name != "cpu" {
-			a.console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
+			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
 		}
 	}
 	return pools
@@ -68,7 +40,7 @@ func inFlags(err error) error {
 	if !errors.As(err, &found) || found.File != "" {
 		return err
 	}
-	var m mistakes
+	var m app.Mistakes
 	for _, p := range found.Problems {
 		flag := "TASK"
 		switch field := p.Field; {
@@ -93,19 +65,19 @@ func inFlags(err error) error {
 		case strings.HasSuffix(field, ".command"):
 			flag = "the command"
 		}
-		m.add("%s: %s", flag, strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
+		m.Add("%s: %s", flag, strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
 	}
-	return m.err()
+	return m.Err()
 }
 
 // mapLocally runs the map in a server and a worker of its own. It is over when its results are delivered: a map that finished
 // without that is delivered by the same command, and its state stays until then.
-func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *local.Task, out files.Output) error {
+func (a *program) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *local.Task, out files.Output) error {
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
-		return usage("--out %s is the task's own file; name another for the results", f.out)
+		return app.Usage("--out %s is the task's own file; name another for the results", f.out)
 	}
-	o := a.here(true)
-	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, a.poolsHere(f.taskFlags), !a.console.Redraws(), true
+	o := a.Here(true)
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, a.poolsHere(f.taskFlags), !a.Console.Redraws(), true
 	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
 		m = named
 		return a.start(ctx, s, m, f)
@@ -114,39 +86,39 @@ func (a *app) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, task *
 	if err != nil {
 		return inFlags(err)
 	}
-	defer s.Close(a.hard)
-	conn := over(s)
-	conn.again = "the same command writes them (its state is in " + s.Data + ")"
+	defer s.Close(a.Hard)
+	conn := app.InProcess(s)
+	conn.Again = "the same command writes them (its state is in " + s.Data + ")"
 	a.tellEntry(conn, h, m)
-	conn.ui = "" // the page goes away with the server
+	conn.UI = "" // the page goes away with the server
 	delivered, err := a.finish(s.Context(), conn, h, nil, out, f)
-	if errors.Is(err, errInterrupted) {
-		a.console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
+	if errors.Is(err, app.ErrInterrupted) {
+		a.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
 		if f.data == "" && h.Output != "" {
-			a.console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
+			a.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
-		return exitError(ExitInterrupted)
+		return app.Exit(app.ExitInterrupted)
 	}
 	s.Ended(delivered, err)
 	if delivered && f.data == "" && f.id != "" && h.Entry == starter.Started {
-		a.console.Note("  state      %s (until you delete it)", s.Data)
+		a.Console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
 }
 
 // tellEntry says how the command came to the map, and where it can be watched.
-func (a *app) tellEntry(conn *connection, h *starter.Handle, m starter.Map) {
+func (a *program) tellEntry(conn *app.Connection, h *starter.Handle, m starter.Map) {
 	switch h.Entry {
 	case starter.Continued, starter.Attached:
-		a.console.Note("going on with map %s", h.ID)
+		a.Console.Note("going on with map %s", h.ID)
 		if h.Edition != "" && m.Edition != "" && h.Edition != m.Edition {
-			a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
+			a.Console.Say("%s has changed since map %s was started; the results that it has already stay as they are", m.Input.Task, h.ID)
 		}
 	case starter.Found:
-		a.console.Note("map %s is finished; these are its results", h.ID)
+		a.Console.Note("map %s is finished; these are its results", h.ID)
 	}
-	if page := conn.link(h.ID); page != "" && h.Entry != starter.Found {
-		a.console.Note("web UI while it runs: %s", page)
+	if page := conn.Link(h.ID); page != "" && h.Entry != starter.Found {
+		a.Console.Note("web UI while it runs: %s", page)
 	}
 }
 

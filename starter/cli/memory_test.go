@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
@@ -35,14 +34,4 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		show.Detail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
-}
-
-func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
-	f := servedPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
-	require.Equal(t, checks.Finding{Check: "pool cpu", Verdict: checks.Good,
-		Detail: "served on queue gpumux.cpu; budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
-	f = servedPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
-	require.Equal(t, checks.Note, f.Verdict)
-	require.NotEmpty(t, f.Fix)
-	require.Equal(t, "served on queue gpumux.x", servedPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
 }

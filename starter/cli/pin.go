@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
@@ -26,11 +27,11 @@ func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapI
 		in.Ladder = rungs
 		return nil
 	case len(rungs) > 1:
-		return usage("--on %s fits %s; give more of the UUID, or one of these as --pool", f.on, strings.Join(rungs, " and "))
+		return app.Usage("--on %s fits %s; give more of the UUID, or one of these as --pool", f.on, strings.Join(rungs, " and "))
 	case len(offered) == 0:
-		return usage("--on %s: no worker answers that offers pool %s", f.on, in.Rungs()[0])
+		return app.Usage("--on %s: no worker answers that offers pool %s", f.on, in.Rungs()[0])
 	}
-	return usage("--on %s: no worker offers such a device in pool %s; there are %s", f.on, in.Rungs()[0], strings.Join(offered, ", "))
+	return app.Usage("--on %s: no worker offers such a device in pool %s; there are %s", f.on, in.Rungs()[0], strings.Join(offered, ", "))
 }
 
 // rungsOn are the rungs of a pool's devices that begin with name, and the names of all its devices.

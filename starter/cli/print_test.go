@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -34,7 +35,7 @@ func TestReport_Print(t *testing.T) {
 	golden(t, "report", text.String())
 	require.NoError(t, r.printJSON(&data))
 	golden(t, "report_json", data.String())
-	require.Equal(t, ExitFailed, exitCode(r.exit()))
+	require.Equal(t, app.ExitFailed, exitCode(r.exit()))
 	require.NoError(t, (&report{}).exit())
 }
 

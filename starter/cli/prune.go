@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/starter/prune"
@@ -18,7 +19,7 @@ import (
 // leastAge keeps what a command puts into the store before its map begins.
 const leastAge = time.Hour
 
-func (a *app) pruneCommand() *cobra.Command {
+func (a *program) pruneCommand() *cobra.Command {
 	var olderThan string
 	var dryRun, here, asJSON bool
 	c := &cobra.Command{
@@ -39,8 +40,8 @@ gpumux local --remove does.`,
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
 	flags.BoolVar(&here, "local", false, "of maps on this machine that ran with --local")
 	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		age, err := parseAge(olderThan)
 		if err != nil {
@@ -72,17 +73,17 @@ func parseAge(text string) (time.Duration, error) {
 		}
 	}
 	if err != nil || age < leastAge {
-		return 0, usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
+		return 0, app.Usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
 	}
 	return age, nil
 }
 
-func (a *app) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Pruned, error) {
-	conn, err := a.connectWithStore(ctx)
+func (a *program) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Pruned, error) {
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.close()
+	defer conn.Close()
 	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun})
 }
 
@@ -108,7 +109,7 @@ func pruneHere(before time.Time, dryRun bool) ([]prune.Pruned, error) {
 }
 
 // tellPruned says what went, or would go.
-func (a *app) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
+func (a *program) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {
@@ -116,7 +117,7 @@ func (a *app) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
 		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), screen.Ago(time.Now(), p.Changed)})
 	}
 	if asJSON {
-		return printJSON(a.Stdout, gone)
+		return app.PrintJSON(a.Stdout, gone)
 	}
 	if dryRun && len(gone) > 0 {
 		if err := screen.Table(a.Stdout, rows); err != nil {
@@ -127,6 +128,6 @@ func (a *app) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
 	if dryRun {
 		verb = "would delete"
 	}
-	a.console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
+	a.Console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
@@ -39,7 +40,7 @@ type report struct {
 // exit is nil when every item succeeded and what was to be reduced was.
 func (r *report) exit() error {
 	if r.Failed > 0 || r.ReduceFault != nil {
-		return exitError(ExitFailed)
+		return app.Exit(app.ExitFailed)
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func (r *report) exit() error {
 func (r *report) printJSON(to io.Writer) error {
 	out := *r
 	out.Results = nil
-	return printJSON(to, out)
+	return app.PrintJSON(to, out)
 }
 
 // print writes the summary for people.
@@ -94,14 +95,14 @@ func (r *report) print(to io.Writer) {
 }
 
 // tell says what a map came to, and which command runs its failed items again.
-func (a *app) tell(end *report, asJSON bool, retry string) error {
+func (a *program) tell(end *report, asJSON bool, retry string) error {
 	if asJSON {
 		return end.printJSON(a.Stdout)
 	}
-	if !a.console.Quiet {
-		end.print(a.console)
+	if !a.Console.Quiet {
+		end.print(a.Console)
 		if end.Failed > 0 {
-			a.console.Say("  to run the failed items again: %s", retry)
+			a.Console.Say("  to run the failed items again: %s", retry)
 		}
 	}
 	return nil
@@ -111,7 +112,7 @@ func (a *app) tell(end *report, asJSON bool, retry string) error {
 const looking = 5 * time.Second
 
 // causes are why the items of a completed map failed, as far as can be found out soon.
-func (a *app) causes(ctx context.Context, conn *connection, summary gpumux.Summary) []cause.Cause {
+func (a *program) causes(ctx context.Context, conn *app.Connection, summary gpumux.Summary) []cause.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
 	found, _, err := conn.Causes(ctx, summary)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *app) resultsCommand() *cobra.Command {
+func (a *program) resultsCommand() *cobra.Command {
 	f := &resultsFlags{}
 	c := &cobra.Command{
 		Use:   "results ID",
@@ -34,7 +35,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
   gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl
   gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
-		Args: oneID,
+		Args: app.OneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
@@ -43,8 +44,8 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
 	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) }
 	return c
 }
@@ -60,11 +61,11 @@ type resultsFlags struct {
 func (f *resultsFlags) check() error {
 	switch {
 	case f.Unordered && !f.follow:
-		return usage("--unordered goes with --follow; the results of a finished map are in order")
+		return app.Usage("--unordered goes with --follow; the results of a finished map are in order")
 	case f.Values && f.Failed:
-		return usage("--values and --failed exclude each other: a failed item has no value")
+		return app.Usage("--values and --failed exclude each other: a failed item has no value")
 	case f.partial && f.follow:
-		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
+		return app.Usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
 	}
 	if f.files != "" {
 		if err := files.CheckFolder(f.files); err != nil {
@@ -74,7 +75,7 @@ func (f *resultsFlags) check() error {
 	return f.Suits(f.out, f.partial || f.Unordered)
 }
 
-func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error {
+func (a *program) runResults(ctx context.Context, id string, f *resultsFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -82,15 +83,15 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	if err != nil {
 		return err
 	}
-	to.Filter, to.Note, to.Kept = f.Filter, a.console.Note, &files.Kept{Folder: f.files}
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files}
 	if state, here := a.stateHere(id); f.partial && here {
 		return a.partialHere(ctx, state, to)
 	}
-	conn, err := a.connectWithStore(ctx)
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	h, err := conn.Open(ctx, id)
 	if err != nil {
 		return err
@@ -99,9 +100,9 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 	switch {
 	case f.follow:
 		if _, err := to.Write(ctx, h.FollowLines(ctx, f.FollowOptions)); err != nil {
-			if errors.Is(err, errInterrupted) {
-				a.console.Say("map %s goes on", h.ID)
-				return exitError(ExitInterrupted)
+			if errors.Is(err, app.ErrInterrupted) {
+				a.Console.Say("map %s goes on", h.ID)
+				return app.Exit(app.ExitInterrupted)
 			}
 			return a.explain(err)
 		}
@@ -121,13 +122,13 @@ func (a *app) runResults(ctx context.Context, id string, f *resultsFlags) error 
 		}
 	}
 	if to.Kept.Files > 0 && f.files == "" {
-		a.console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
+		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
 	}
 	return (&report{Summary: summary}).exit()
 }
 
 // unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
-func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to files.Output) error {
+func (a *program) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to files.Output) error {
 	how := ""
 	switch {
 	case errors.As(err, new(*starter.Canceled)):
@@ -147,7 +148,7 @@ func (a *app) unfinished(ctx context.Context, h *starter.Handle, err error, part
 }
 
 // partial writes the results that there are of a map, and says that they are not all.
-func (a *app) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to files.Output) error {
+func (a *program) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to files.Output) error {
 	n := int64(0)
 	counted := func(yield func([]byte, error) bool) {
 		for line, err := range lines {
@@ -166,8 +167,8 @@ func (a *app) partial(ctx context.Context, id, how string, items int64, lines it
 	if items >= 0 {
 		of = " of " + humanize.Comma(items)
 	}
-	a.console.Say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
-	return exitError(ExitFailed)
+	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
+	return app.Exit(app.ExitFailed)
 }
 
 // filesOf opens the files that items keep of the map with a results file.
@@ -178,7 +179,7 @@ func filesOf(s *starter.Starter, output string) func(context.Context, int64, str
 }
 
 // partialHere is partial of a local map, whose server is gone.
-func (a *app) partialHere(ctx context.Context, state local.State, to files.Output) error {
+func (a *program) partialHere(ctx context.Context, state local.State, to files.Output) error {
 	s, err := a.soFarHere(ctx, state)
 	if err != nil {
 		return err

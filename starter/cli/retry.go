@@ -7,11 +7,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-func (a *app) retryCommand() *cobra.Command {
+func (a *program) retryCommand() *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "retry ID",
@@ -19,7 +20,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Long: `Run the failed items of a finished map again. The results of both runs end up in one file, under the same
 ID. Of a map that was cancelled or failed, the items without a result run.`,
 		Example: "  gpumux retry embed-3fa92c01d4e5\n  gpumux retry embed-3fa92c01d4e5 --pool big --timeout 10m",
-		Args:    oneID,
+		Args:    app.OneID,
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use (default: the map's)")
@@ -33,35 +34,35 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return a.runRetry(c, args[0], f) }
 	return c
 }
 
-func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
-	var m mistakes
+func (a *program) runRetry(c *cobra.Command, id string, f *mapFlags) error {
+	var m app.Mistakes
 	f.checkInput(&m, c.Flags().Changed)
 	f.checkFiles(&m)
-	if err := m.err(); err != nil {
+	if err := m.Err(); err != nil {
 		return err
 	}
-	a.console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
+	a.Console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
-	out.Note = a.console.Note
+	out.Note = a.Console.Note
 	o := starter.RetryOptions{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)}
 	if c.Flags().Changed("attempts") {
 		o.Attempts = f.attempts
 	}
 	ctx := c.Context()
-	conn, err := a.connectWithStore(ctx)
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	if f.noWait && len(f.pools) > 0 {
 		last, err := conn.Open(ctx, id)
 		if err != nil {
@@ -74,10 +75,10 @@ func (a *app) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 	h, err := conn.Retry(ctx, id, o)
 	var nothing *starter.NothingFailed
 	if errors.As(err, &nothing) {
-		a.console.Say("%v", err)
+		a.Console.Say("%v", err)
 		h, err = conn.Open(ctx, id)
 	} else if err == nil {
-		a.console.Note("%s", began(h))
+		a.Console.Note("%s", began(h))
 	}
 	if err != nil {
 		return err

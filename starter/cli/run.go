@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -27,7 +28,7 @@ type runFlags struct {
 	json bool
 }
 
-func (a *app) runCommand() *cobra.Command {
+func (a *program) runCommand() *cobra.Command {
 	f := &runFlags{}
 	c := &cobra.Command{
 		Use:   "run TASK [ITEM]",
@@ -41,36 +42,36 @@ null. The result goes to standard output, what the task printed to standard erro
 	}
 	f.register(c.Flags())
 	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return a.runOne(c, args, f) }
 	return c
 }
 
 // checkRun reads the command line of `run`: with --local a command after -- takes the place of TASK.
 func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string, command []string, err error) {
-	var m mistakes
-	args, command, given := m.command(c, args, f.local)
+	var m app.Mistakes
+	args, command, given := cutCommand(&m, c, args, f.local)
 	if !given && len(args) > 0 {
 		task, args = args[0], args[1:]
 	}
 	if len(args) > 1 {
-		m.add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(args, " "))
+		m.Add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(args, " "))
 	} else if len(args) == 1 {
 		item = args[0]
 	}
-	m.input(gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
+	inputMistakes(&m, gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
 	f.taskFlags.check(&m, c.Flags().Changed)
-	return task, item, command, m.err()
+	return task, item, command, m.Err()
 }
 
-func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
+func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	task, text, command, err := f.checkRun(c, args)
 	if err != nil {
 		return err
 	}
 	if f.local {
-		if err := a.needLocal("--local"); err != nil {
+		if err := a.NeedLocal("--local"); err != nil {
 			return err
 		}
 	}
@@ -84,11 +85,11 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	}}
 	ctx := c.Context()
 	if !f.local {
-		conn, err := a.connectWithStore(ctx)
+		conn, err := a.ConnectWithStore(ctx)
 		if err != nil {
 			return err
 		}
-		defer conn.close()
+		defer conn.Close()
 		if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	o := a.here(true)
+	o := a.Here(true)
 	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, a.poolsHere(f.taskFlags), true, true
 	m.Input.Task, m.Input.Ladder = here.Name, nil
 	for _, pool := range o.Pools {
@@ -113,12 +114,12 @@ func (a *app) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return inFlags(err)
 	}
-	defer s.Close(a.hard)
-	return a.call(s.Context(), over(s), m, nil, f.json)
+	defer s.Close(a.Hard)
+	return a.call(s.Context(), app.InProcess(s), m, nil, f.json)
 }
 
 // item reads ITEM.
-func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
+func (a *program) item(ctx context.Context, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
 		stdin := files.Until(ctx, a.Stdin)
@@ -138,31 +139,31 @@ func (a *app) item(ctx context.Context, text string) (json.RawMessage, error) {
 		if quoted, err := json.Marshal(text); err == nil && !strings.ContainsAny(text, `{[`) {
 			hint = fmt.Sprintf("a text is written with quotes: '%s'", quoted)
 		}
-		return nil, usage("%s is not JSON: %s; %s", name, screen.OneLine(text, 60), hint)
+		return nil, app.Usage("%s is not JSON: %s; %s", name, screen.OneLine(text, 60), hint)
 	}
 	if len(text) > gpumux.InlineBytes {
-		return nil, usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
+		return nil, app.Usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
 			gpumux.Size(len(text)), gpumux.Size(gpumux.InlineBytes))
 	}
 	return json.RawMessage(text), nil
 }
 
 // call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
-func (a *app) call(ctx context.Context, conn *connection, m starter.Map, ladder []string, whole bool) error {
+func (a *program) call(ctx context.Context, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
 	m.ID = "run-" + m.MadeID() + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
 	if err != nil {
 		return err
 	}
-	a.console.Quiet = true
+	a.Console.Quiet = true
 	end, err := a.follow(ctx, conn, h, ladder)
-	if errors.Is(err, errInterrupted) {
-		canceling, cancel := context.WithTimeout(a.hard, 5*time.Second)
+	if errors.Is(err, app.ErrInterrupted) {
+		canceling, cancel := context.WithTimeout(a.Hard, 5*time.Second)
 		defer cancel()
 		if err := h.Cancel(canceling); err != nil {
-			a.console.Say("%v", err)
+			a.Console.Say("%v", err)
 		}
-		return errInterrupted
+		return app.ErrInterrupted
 	}
 	if err != nil {
 		return a.explain(err)
@@ -176,12 +177,12 @@ func (a *app) call(ctx context.Context, conn *connection, m starter.Map, ladder 
 	return fmt.Errorf("map %s ended without a result", h.ID)
 }
 
-func (a *app) printResult(result gpumux.Result, whole bool) error {
+func (a *program) printResult(result gpumux.Result, whole bool) error {
 	if result.Output != "" {
-		a.console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
+		a.Console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
 	}
 	if whole {
-		if err := printJSON(a.Stdout, result); err != nil {
+		if err := app.PrintJSON(a.Stdout, result); err != nil {
 			return err
 		}
 	} else if result.Fault == nil {
@@ -190,9 +191,9 @@ func (a *app) printResult(result gpumux.Result, whole bool) error {
 		}
 	}
 	if result.Fault != nil {
-		a.console.Write([]byte(show.FaultText(*result.Fault)))
-		a.console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
-		return exitError(ExitFailed)
+		a.Console.Write([]byte(show.FaultText(*result.Fault)))
+		a.Console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
+		return app.Exit(app.ExitFailed)
 	}
 	return nil
 }

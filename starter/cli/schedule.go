@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/schedules"
 )
 
-func (a *app) scheduleCommand() *cobra.Command {
+func (a *program) scheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "schedule",
 		Short:   "Start a map again and again, at times that the server keeps",
@@ -28,7 +29,7 @@ func (a *app) scheduleCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) scheduleCreateCommand() *cobra.Command {
+func (a *program) scheduleCreateCommand() *cobra.Command {
 	f, at := &mapFlags{}, starter.Times{}
 	c := &cobra.Command{
 		Use:   "create NAME TASK --cron WHEN --in FILE",
@@ -50,30 +51,30 @@ read now, and are the same for each map: a file of this machine is put into the 
 	f.registerPools(flags, "", "")
 	f.registerHow(flags)
 	f.registerOptions(flags)
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return a.createSchedule(c, args, f, at) }
 	return c
 }
 
-func (a *app) createSchedule(c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
-	var mistaken mistakes
+func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
+	var mistaken app.Mistakes
 	var name, task string
 	switch {
 	case c.ArgsLenAtDash() >= 0:
-		mistaken.add("a command after -- goes with map --local; here the worker's file names it as a task")
+		mistaken.Add("a command after -- goes with map --local; here the worker's file names it as a task")
 	case len(args) == 0:
-		mistaken.add("NAME is missing; give the schedule a name, such as nightly, and then the TASK")
+		mistaken.Add("NAME is missing; give the schedule a name, such as nightly, and then the TASK")
 	default:
 		name = args[0]
-		task, _ = mistaken.task(c, args[1:], false)
+		task, _ = readTask(&mistaken, c, args[1:], false)
 	}
 	if len(at.Cron) == 0 {
-		mistaken.add("--cron is missing; give when to start, such as --cron '0 2 * * *'")
+		mistaken.Add("--cron is missing; give when to start, such as --cron '0 2 * * *'")
 	}
 	f.checkItems(&mistaken, c.Flags().Changed)
 	f.checkInput(&mistaken, c.Flags().Changed)
-	if err := mistaken.err(); err != nil {
+	if err := mistaken.Err(); err != nil {
 		return err
 	}
 	ctx := c.Context()
@@ -87,11 +88,11 @@ func (a *app) createSchedule(c *cobra.Command, args []string, f *mapFlags, at st
 		}
 		defer over.Remove()
 	}
-	conn, err := a.connectWithStore(ctx)
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.close()
+	defer conn.Close()
 	if f.overURL() {
 		if over, err = a.itemsOf(ctx, conn, f); err != nil {
 			return err
@@ -108,49 +109,49 @@ func (a *app) createSchedule(c *cobra.Command, args []string, f *mapFlags, at st
 		return err
 	}
 	if m.Spooled != nil {
-		a.console.Note("%s was read now, and every map runs over these %d items", over.Label, m.Spooled.Items)
+		a.Console.Note("%s was read now, and every map runs over these %d items", over.Label, m.Spooled.Items)
 	}
-	a.console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, task, strings.Join(at.Cron, " and "), name)
+	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, task, strings.Join(at.Cron, " and "), name)
 	return nil
 }
 
-func (a *app) scheduleListCommand() *cobra.Command {
+func (a *program) scheduleListCommand() *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use: "list", Short: "List the schedules of maps", Example: "  gpumux schedule list", Args: cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Schedules(ctx)
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return printJSON(a.Stdout, all)
+			return app.PrintJSON(a.Stdout, all)
 		}
 		if len(all) == 0 {
-			a.console.Say("no schedules; make one with `gpumux schedule create`")
+			a.Console.Say("no schedules; make one with `gpumux schedule create`")
 			return nil
 		}
 		return schedules.List(a.Stdout, all)
 	})
 }
 
-func (a *app) scheduleShowCommand() *cobra.Command {
+func (a *program) scheduleShowCommand() *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
 		Example: "  gpumux schedule show nightly", Args: oneName,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.ValidArgsFunction = a.complete(scheduleNames)
-	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+	c.ValidArgsFunction = a.Complete(scheduleNames)
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		one, in, err := conn.ScheduleOf(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return printJSON(a.Stdout, one)
+			return app.PrintJSON(a.Stdout, one)
 		}
 		schedules.Show(a.Stdout, one, in)
 		return nil
@@ -158,13 +159,13 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 }
 
 // steerSchedule is a command that does one thing to a schedule, and says so.
-func (a *app) steerSchedule(verb, short, done string, do func(s *starter.Starter, ctx context.Context, name string) error) *cobra.Command {
+func (a *program) steerSchedule(verb, short, done string, do func(s *starter.Starter, ctx context.Context, name string) error) *cobra.Command {
 	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
-	c.ValidArgsFunction = a.complete(scheduleNames)
-	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+	c.ValidArgsFunction = a.Complete(scheduleNames)
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		err := do(conn.Starter, ctx, args[0])
 		if err == nil {
-			a.console.Say("schedule %s: %s", args[0], done)
+			a.Console.Say("schedule %s: %s", args[0], done)
 		}
 		return err
 	})
@@ -178,7 +179,7 @@ func oneName(_ *cobra.Command, args []string) error {
 }
 
 // scheduleNames are the names of schedules.
-func scheduleNames(ctx context.Context, conn *connection) (names []string, err error) {
+func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	all, err := conn.Schedules(ctx)
 	for _, one := range all {
 		names = append(names, one.Name)

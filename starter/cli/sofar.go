@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
@@ -25,7 +26,7 @@ type sofar struct {
 	whole bool
 	// handle and conn are nil for a map of this machine; summary is of a map that has completed, failed why it did not.
 	handle  *starter.Handle
-	conn    *connection
+	conn    *app.Connection
 	summary *gpumux.Summary
 	failed  error
 	close   func()
@@ -35,8 +36,8 @@ type sofar struct {
 func (s *sofar) running() bool { return s.status == string(starter.Running) }
 
 // stateHere is what a command with --local left of a map, unless a server is named.
-func (a *app) stateHere(id string) (state local.State, here bool) {
-	if a.address != "" || starter.CheckID(id) != nil {
+func (a *program) stateHere(id string) (state local.State, here bool) {
+	if a.Address != "" || starter.CheckID(id) != nil {
 		return state, false
 	}
 	state, err := local.StateOf(id)
@@ -44,8 +45,8 @@ func (a *app) stateHere(id string) (state local.State, here bool) {
 }
 
 // soFarHere is what a local map has come to, whose server need not run.
-func (a *app) soFarHere(ctx context.Context, state local.State) (*sofar, error) {
-	_, keys, err := a.keys()
+func (a *program) soFarHere(ctx context.Context, state local.State) (*sofar, error) {
+	_, keys, err := a.ReadKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -70,20 +71,20 @@ func (a *app) soFarHere(ctx context.Context, state local.State) (*sofar, error) 
 }
 
 // soFar finds a map and what it has come to.
-func (a *app) soFar(ctx context.Context, id string) (*sofar, error) {
+func (a *program) soFar(ctx context.Context, id string) (*sofar, error) {
 	if state, here := a.stateHere(id); here {
 		return a.soFarHere(ctx, state)
 	}
-	conn, err := a.connectWithStore(ctx)
+	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	h, err := conn.Open(ctx, id)
 	if err != nil {
-		conn.close()
+		conn.Close()
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Stored(ctx), handle: h, conn: conn, close: conn.close}
+	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Stored(ctx), handle: h, conn: conn, close: conn.Close}
 	s.follow = h.FollowLines(ctx, starter.FollowOptions{Unordered: true})
 	if h.Running() {
 		return s, nil
@@ -100,7 +101,7 @@ func (a *app) soFar(ctx context.Context, id string) (*sofar, error) {
 	case errors.As(err, new(*starter.MapFailed)):
 		s.status, s.failed = string(starter.Failed), err
 	default:
-		conn.close()
+		conn.Close()
 		return nil, err
 	}
 	return s, nil

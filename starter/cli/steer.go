@@ -11,20 +11,21 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
 // steering makes c a command that asks a running map for something.
-func (a *app) steering(c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
-	return a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
+func (a *program) steering(c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
+	return a.OnMap(c, func(ctx context.Context, _ *app.Connection, h *starter.Handle) error {
 		said, err := ask(ctx, h)
 		if err == nil {
-			a.console.Say("map %s: %s", h.ID, said)
+			a.Console.Say("map %s: %s", h.ID, said)
 		}
 		return err
 	})
 }
 
-func (a *app) pauseCommand() *cobra.Command {
+func (a *program) pauseCommand() *cobra.Command {
 	return a.steering(&cobra.Command{
 		Use:     "pause ID",
 		Short:   "Hand out no more chunks; those in flight finish",
@@ -34,7 +35,7 @@ func (a *app) pauseCommand() *cobra.Command {
 	})
 }
 
-func (a *app) resumeCommand() *cobra.Command {
+func (a *program) resumeCommand() *cobra.Command {
 	window := 0
 	c := &cobra.Command{
 		Use:     "resume ID",
@@ -43,9 +44,9 @@ func (a *app) resumeCommand() *cobra.Command {
 	}
 	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		var m mistakes
-		m.input(gpumux.MapInput{Window: window})
-		return m.err()
+		var m app.Mistakes
+		inputMistakes(&m, gpumux.MapInput{Window: window})
+		return m.Err()
 	}
 	return a.steering(c, func(ctx context.Context, h *starter.Handle) (string, error) {
 		said := "resumed"
@@ -62,7 +63,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	})
 }
 
-func (a *app) cancelCommand() *cobra.Command {
+func (a *program) cancelCommand() *cobra.Command {
 	all := false
 	c := a.steering(&cobra.Command{
 		Use:     "cancel ID",
@@ -78,7 +79,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	one := c.RunE
 	c.Args = func(c *cobra.Command, args []string) error {
 		if !all {
-			return oneID(c, args)
+			return app.OneID(c, args)
 		}
 		if len(args) > 0 {
 			return errors.New("give an ID or --all, not both")
@@ -89,18 +90,18 @@ func (a *app) cancelCommand() *cobra.Command {
 		if !all {
 			return one(c, args)
 		}
-		conn, err := a.connect(c.Context())
+		conn, err := a.Connect(c.Context())
 		if err != nil {
 			return err
 		}
-		defer conn.close()
+		defer conn.Close()
 		return a.cancelAll(c.Context(), conn)
 	}
 	return c
 }
 
 // cancelAll stops every map that runs.
-func (a *app) cancelAll(ctx context.Context, conn *connection) error {
+func (a *program) cancelAll(ctx context.Context, conn *app.Connection) error {
 	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
 	if err != nil {
 		return err
@@ -115,6 +116,6 @@ func (a *app) cancelAll(ctx context.Context, conn *connection) error {
 			failed = append(failed, fmt.Errorf("cancel map %s: %w", m.ID, err))
 		}
 	}
-	a.console.Say("cancelling %d of %d maps that run", len(maps)-len(failed), len(maps))
+	a.Console.Say("cancelling %d of %d maps that run", len(maps)-len(failed), len(maps))
 	return errors.Join(failed...)
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *app) streamCommand() *cobra.Command {
+func (a *program) streamCommand() *cobra.Command {
 	f := &mapFlags{taskFlags: taskFlags{localFlags: localFlags{local: true}}}
 	c := &cobra.Command{
 		Use:   "stream TASK",
@@ -57,41 +58,41 @@ Ctrl-C ends such an input: what was read of it is finished. A second one stops a
 
 // checkStream finds every mistake in the flags.
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) (task string, command []string, err error) {
-	var m mistakes
-	task, command = m.task(c, args, true)
+	var m app.Mistakes
+	task, command = readTask(&m, c, args, true)
 	if f.follow != "" {
 		if c.Flags().Changed("in") {
-			m.add("give either --in or --follow")
+			m.Add("give either --in or --follow")
 		}
 		f.in = []string{f.follow}
 	}
 	if !files.CanGrow(f.follow) {
-		m.add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
+		m.Add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
 	}
 	if c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0) {
-		m.add("--idle goes with --follow, and is a time such as 10s")
+		m.Add("--idle goes with --follow, and is a time such as 10s")
 	}
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
 	if id, values := f.results(); values {
-		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.in[0], id)
+		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.in[0], id)
 	}
 	if len(f.pools) > 1 {
-		m.add("--pool names several pools; a stream has the slots of one")
+		m.Add("--pool names several pools; a stream has the slots of one")
 	}
 	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
-		m.add("--out %s is the input itself; name another file", f.out)
+		m.Add("--out %s is the input itself; name another file", f.out)
 	}
-	return task, command, m.err()
+	return task, command, m.Err()
 }
 
-func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
+func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 	name, command, err := f.checkStream(c, args)
 	if err != nil {
 		return err
 	}
-	a.console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.console.Above(a.Stdout), false, screen.IsTerminal(a.Stdout))
+	a.Console.Quiet = f.quiet
+	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), false, screen.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -99,13 +100,13 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	o := a.here(true)
+	o := a.Here(true)
 	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
 	source := f.source(a.Stdin)
 	ctx := c.Context()
 	if f.follow != "" { // an interrupt ends the input, the next one all
 		source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
-		ctx = a.hard
+		ctx = a.Hard
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -120,12 +121,12 @@ func (a *app) runStream(c *cobra.Command, args []string, f *mapFlags) error {
 	var fault *gpumux.Fault
 	switch {
 	case errors.Is(err, syscall.EPIPE):
-		a.console.Note("nobody reads the results any more")
-		return exitError(ExitInterrupted)
+		a.Console.Note("nobody reads the results any more")
+		return app.Exit(app.ExitInterrupted)
 	case errors.As(err, &fault):
-		a.console.Write([]byte(show.FaultText(*fault)))
+		a.Console.Write([]byte(show.FaultText(*fault)))
 		if fault.Kind == gpumux.BadInput {
-			return usage("%v", fault)
+			return app.Usage("%v", fault)
 		}
 		return err
 	case err != nil:
@@ -140,7 +141,7 @@ func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
 	return func(item []byte) error {
 		if !checked {
 			if err := gpumux.CheckField(item, f.key); err != nil {
-				return usage("--key: %v", err)
+				return app.Usage("--key: %v", err)
 			}
 			checked = true
 		}
@@ -149,19 +150,19 @@ func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
 }
 
 // tellStream says what a stream came to.
-func (a *app) tellStream(count int64, causes cause.Groups) error {
+func (a *program) tellStream(count int64, causes cause.Groups) error {
 	failed := causes.Others
 	for _, cause := range causes.Most() {
 		failed += cause.Count
 	}
-	a.console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
+	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
 	if failed == 0 {
 		return nil
 	}
-	if !a.console.Quiet {
-		show.Causes(screen.Visible(a.console), "  ", failed, causes.Most())
+	if !a.Console.Quiet {
+		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Most())
 	}
-	return exitError(ExitFailed)
+	return app.Exit(app.ExitFailed)
 }
 
 // counted counts the lines that are no pauses.

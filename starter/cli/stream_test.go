@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
 func TestStream_WhatItSays(t *testing.T) {
@@ -19,16 +21,16 @@ func TestStream_WhatItSays(t *testing.T) {
 		return runWith(t, Options{Stdin: strings.NewReader(stdin)}, append([]string{"stream"}, args...)...)
 	}
 	got := stream("2\n\"x\"\n4\n", "task.py:half", "--pool", "cpu", "--slots", "1")
-	require.Equal(t, ExitFailed, got.code)
+	require.Equal(t, app.ExitFailed, got.code)
 	lines := strings.Split(got.stdout, "\n")
 	require.Equal(t, []string{`{"index":0,"value":1.0}`, `{"index":2,"value":2.0}`}, []string{lines[0], lines[2]})
 	require.Contains(t, got.stderr, "3 items, 1 failed\n  item 1 = \"x\": task_error")
 
 	got = stream("a b\nc\n", "--lines", "--output", "text", "--", "cat")
-	require.Equal(t, outcome{ExitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
+	require.Equal(t, outcome{app.ExitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
 
 	got = stream("1\n{\n", "task.py:half", "--quiet")
-	require.Equal(t, ExitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	require.Equal(t, "{\"index\":0,\"value\":0.5}\n", got.stdout)
 	require.Contains(t, got.stderr, "standard input:2: ")
 
@@ -37,19 +39,19 @@ func TestStream_WhatItSays(t *testing.T) {
 		"{\"index\":1,\"value\":[],\"key\":null,\"item\":[]}\n", got.stdout)
 
 	got = stream("1\n", "raises.py:f")
-	require.Equal(t, ExitUsage, got.code)
+	require.Equal(t, app.ExitUsage, got.code)
 	require.Contains(t, got.stderr, "no model here")
 	require.Contains(t, got.stderr, "traceback:")
 
 	write(t, "grows.jsonl", "2\n4\n")
 	got = stream("", "task.py:half", "--follow", "grows.jsonl", "--idle", "1ms", "--pool", "cpu")
-	require.Equal(t, outcome{ExitOK, "{\"index\":0,\"value\":1.0}\n{\"index\":1,\"value\":2.0}\n", "2 items, 0 failed\n"}, got)
+	require.Equal(t, outcome{app.ExitOK, "{\"index\":0,\"value\":1.0}\n{\"index\":1,\"value\":2.0}\n", "2 items, 0 failed\n"}, got)
 
 	// An interrupt ends the input, not what was read of it.
 	out := &interrupting{signals: make(chan os.Signal, 1)}
 	code := Main(Options{Args: []string{"stream", "task.py:half", "--follow", "grows.jsonl", "--pool", "cpu"}, Stdout: out, Stderr: io.Discard,
 		Stdin: strings.NewReader(""), Signals: out.signals})
-	require.Equal(t, ExitOK, code)
+	require.Equal(t, app.ExitOK, code)
 	require.Equal(t, got.stdout, out.String())
 
 	for says, args := range map[string][]string{
@@ -61,7 +63,7 @@ func TestStream_WhatItSays(t *testing.T) {
 		"unknown flag: --local": {"task.py:half", "--local"},
 	} {
 		got = stream("1\n", args...)
-		require.Equal(t, ExitUsage, got.code, says)
+		require.Equal(t, app.ExitUsage, got.code, says)
 		require.Contains(t, got.stderr, says)
 	}
 }

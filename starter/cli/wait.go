@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
-func (a *app) waitCommand() *cobra.Command {
+func (a *program) waitCommand() *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "wait ID",
@@ -20,8 +21,8 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
-	return a.onMap(c, func(ctx context.Context, conn *connection, h *starter.Handle) error {
-		a.console.Quiet = quiet
+	return a.OnMap(c, func(ctx context.Context, conn *app.Connection, h *starter.Handle) error {
+		a.Console.Quiet = quiet
 		var ladder []string
 		if h.Running() {
 			if in, err := h.Input(ctx); err == nil {
@@ -29,14 +30,14 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			}
 		}
 		end, err := a.follow(ctx, conn, h, ladder)
-		if errors.Is(err, errInterrupted) {
+		if errors.Is(err, app.ErrInterrupted) {
 			return a.detached(h)
 		}
 		if err != nil {
 			return a.explain(err)
 		}
 		end.Causes = a.causes(ctx, conn, end.Summary)
-		if err := a.tell(end, asJSON, a.command("retry "+h.ID)); err != nil {
+		if err := a.tell(end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
 		return end.exit()

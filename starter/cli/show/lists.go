@@ -104,3 +104,19 @@ func TasksOf(all []fleet.Worker) []Task {
 	}
 	return tasks
 }
+
+// Pools describes pools in a line: "gpu: 2 slots per device on all".
+func Pools(pools []gpumux.PoolInfo) string {
+	var lines []string
+	for _, p := range pools {
+		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		if p.MaxSlots > 0 {
+			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
+		}
+		if p.Memory > 0 {
+			line += " of " + p.Memory.String()
+		}
+		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+	}
+	return strings.Join(lines, ", ")
+}

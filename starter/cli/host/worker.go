@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"context"
@@ -10,13 +10,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-func (a *app) workerCommand() *cobra.Command {
+func (a *host) workerCommand() *cobra.Command {
 	var file string
 	var check bool
 	c := &cobra.Command{
@@ -31,10 +33,10 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
 	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
-	a.keysFlag(c)
+	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
-			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
+			return app.Usage("give the worker's file: gpumux worker -f gpumux.yaml")
 		}
 		conf, err := config.Load(file)
 		if err != nil {
@@ -46,9 +48,9 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if check {
 			return a.checkWorker(c.Context(), file, conf)
 		}
-		log := machineLog(a.console)
+		log := app.MachineLog(a.Console)
 		if screen.IsTerminal(a.Stderr) {
-			log = newLog(a.console, true)
+			log = app.NewLog(a.Console, true)
 		}
 		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})
 		if err != nil {
@@ -60,21 +62,21 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 }
 
 // keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
-func (a *app) keysOf(c *cobra.Command, conf *config.Config) error {
-	if a.keysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
-		a.keysPath = conf.KeysPath()
+func (a *host) keysOf(c *cobra.Command, conf *config.Config) error {
+	if a.KeysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
+		a.KeysPath = conf.KeysPath()
 		return nil
 	}
 	var err error
-	conf.Codec.Keys, err = filepath.Abs(a.keysPath)
+	conf.Codec.Keys, err = filepath.Abs(a.KeysPath)
 	return err
 }
 
 // checkWorker tries what the worker would use: its devices, its store, and Temporal.
-func (a *app) checkWorker(ctx context.Context, file string, conf config.Config) error {
+func (a *host) checkWorker(ctx context.Context, file string, conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
-		return unavailable(fmt.Errorf("list this machine's devices: %w", err))
+		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 	}
 	defer inventory.Close()
 	placements, tasks, err := conf.Plan(inventory)
@@ -86,10 +88,10 @@ func (a *app) checkWorker(ctx context.Context, file string, conf config.Config) 
 	if conf.Store != "" {
 		findings = append(findings, checks.Store(ctx, conf.Store))
 	}
-	a.address, a.namespace = conf.Temporal.Address, conf.Temporal.Namespace
+	a.Address, a.Namespace = conf.Temporal.Address, conf.Temporal.Namespace
 	conn, reached := a.checkTemporal(ctx)
 	if conn != nil {
-		conn.close()
+		conn.Close()
 	} else {
 		reached.Verdict = checks.Bad
 		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
@@ -100,31 +102,31 @@ func (a *app) checkWorker(ctx context.Context, file string, conf config.Config) 
 		return err
 	}
 	if checks.Failed(findings) {
-		return exitError(ExitUnavailable)
+		return app.Exit(app.ExitUnavailable)
 	}
 	return nil
 }
 
 // serve runs a worker until a signal.
-func (a *app) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) error {
+func (a *host) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) error {
 	if err := w.Start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted
+			return app.ErrInterrupted
 		}
-		return unavailable(err)
+		return app.Unavailable(err)
 	}
 	offer := w.Describe()
-	log.Info("serving", zap.String("pools", offered(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
+	log.Info("serving", zap.String("pools", show.Pools(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
 	var failure error
 	select {
 	case <-ctx.Done():
 		log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
 	case failure = <-w.Failed():
-		failure = unavailable(fmt.Errorf("serve: %w", failure))
+		failure = app.Unavailable(fmt.Errorf("serve: %w", failure))
 	}
-	err := w.Stop(a.hard)
-	if a.hard.Err() != nil {
-		return errInterrupted
+	err := w.Stop(a.Hard)
+	if a.Hard.Err() != nil {
+		return app.ErrInterrupted
 	}
 	return errors.Join(failure, err)
 }
@@ -135,5 +137,5 @@ func usageOf(err error) error {
 	if errors.As(err, &found) {
 		return err
 	}
-	return usage("%v", err)
+	return app.Usage("%v", err)
 }

@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -23,7 +24,7 @@ type codecServerFlags struct {
 	hosts   []string
 }
 
-func (a *app) codecServerCommand() *cobra.Command {
+func (a *host) codecServerCommand() *cobra.Command {
 	f := &codecServerFlags{}
 	c := &cobra.Command{
 		Use:   "codec-server --keys PATH",
@@ -40,31 +41,31 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8234", "host:port to listen on; beyond loopback put a proxy with TLS before it")
 	flags.StringSliceVar(&f.origins, "origin", []string{"http://127.0.0.1:8233", "http://localhost:8233"}, "addresses of the Web UI whose pages may ask")
 	flags.StringSliceVar(&f.hosts, "host", nil, "names that the server is asked by, beside localhost and numeric addresses")
-	a.keysFlag(c)
+	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.runCodecServer(c.Context(), f) }
 	return c
 }
 
-func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
-	var m mistakes
+func (a *host) runCodecServer(ctx context.Context, f *codecServerFlags) error {
+	var m app.Mistakes
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
-		m.add("--listen %s: %v; write host:port, such as 127.0.0.1:8234", f.listen, err)
+		m.Add("--listen %s: %v; write host:port, such as 127.0.0.1:8234", f.listen, err)
 	}
 	for _, origin := range f.origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path+u.RawQuery != "" {
-			m.add("--origin %s: write scheme, host and port alone, such as http://127.0.0.1:8233", origin)
+			m.Add("--origin %s: write scheme, host and port alone, such as http://127.0.0.1:8233", origin)
 		}
 	}
-	if a.keysPath == "" {
-		m.add("--keys is missing; name a key file or a folder of them, see docs/encryption.md")
+	if a.KeysPath == "" {
+		m.Add("--keys is missing; name a key file or a folder of them, see docs/encryption.md")
 	}
-	if err := m.err(); err != nil {
+	if err := m.Err(); err != nil {
 		return err
 	}
-	keys, err := codec.Load(a.keysPath)
+	keys, err := codec.Load(a.KeysPath)
 	if err != nil {
-		return usage("--keys: %v", err)
+		return app.Usage("--keys: %v", err)
 	}
 	secret, err := keys.Secret()
 	if err != nil {
@@ -72,27 +73,27 @@ func (a *app) runCodecServer(ctx context.Context, f *codecServerFlags) error {
 	}
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
-		return unavailable(fmt.Errorf("%w; give another --listen", err))
+		return app.Unavailable(fmt.Errorf("%w; give another --listen", err))
 	}
 	server := &http.Server{
 		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins, Hosts: f.hosts}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
-	screen.Field(a.console, "endpoint", "http://%s/%s", listener.Addr(), secret)
-	screen.Field(a.console, "keys", "%s decrypt", strings.Join(keys.IDs(), ", "))
-	a.console.Say("\nread a map:   temporal workflow show -w MAP --codec-endpoint http://%s/%s\nCtrl-C stops", listener.Addr(), secret)
+	screen.Field(a.Console, "endpoint", "http://%s/%s", listener.Addr(), secret)
+	screen.Field(a.Console, "keys", "%s decrypt", strings.Join(keys.IDs(), ", "))
+	a.Console.Say("\nread a map:   temporal workflow show -w MAP --codec-endpoint http://%s/%s\nCtrl-C stops", listener.Addr(), secret)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		ending, cancel := context.WithTimeout(a.hard, 5*time.Second)
+		ending, cancel := context.WithTimeout(a.Hard, 5*time.Second)
 		defer cancel()
 		err = server.Shutdown(ending)
 		<-served
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
-		return unavailable(err)
+		return app.Unavailable(err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/top"
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *app) topCommand() *cobra.Command {
+func (a *host) topCommand() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "top",
@@ -30,13 +31,13 @@ PgUp and PgDn scroll.`,
 	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case every < 100*time.Millisecond:
-			return usage("--every %s: give at least 100ms", every)
+			return app.Usage("--every %s: give at least 100ms", every)
 		case !screen.IsTerminal(a.Stdout):
-			return usage("gpumux top needs a terminal; for programs there are `gpumux workers --json` and `gpumux ls --running --json`")
+			return app.Usage("gpumux top needs a terminal; for programs there are `gpumux workers --json` and `gpumux ls --running --json`")
 		}
 		return nil
 	}
-	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		const maps = 50
 		look := func(ctx context.Context) (top.Snapshot, error) {
 			s := top.Snapshot{At: time.Now()}
@@ -47,6 +48,6 @@ PgUp and PgDn scroll.`,
 			s.Maps, err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})
 			return s, err
 		}
-		return top.Run(ctx, top.Options{Title: conn.address, Every: every, Look: look, Input: a.Stdin, Output: a.terminal})
+		return top.Run(ctx, top.Options{Title: conn.Address, Every: every, Look: look, Input: a.Stdin, Output: a.Terminal})
 	})
 }

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"os"
@@ -18,15 +18,15 @@ var (
 )
 
 // pasted gives the commands in a text the flags that this command was given to find its server, so that they can be pasted.
-func (a *app) pasted(text string) string {
+func (a *App) pasted(text string) string {
 	return hinted.ReplaceAllStringFunc(text, func(found string) string {
 		parts := hinted.FindStringSubmatch(found)
-		return "`" + a.command(parts[1]+parts[2]) + "`"
+		return "`" + a.Command(parts[1]+parts[2]) + "`"
 	})
 }
 
-// command is a command line of gpumux, for the server of this one.
-func (a *app) command(words string) string {
+// Command is a command line of gpumux, for the server of this one.
+func (a *App) Command(words string) string {
 	name, _, _ := strings.Cut(words, " ")
 	var flags []string
 	add := func(flag, value string) {
@@ -35,14 +35,29 @@ func (a *app) command(words string) string {
 		}
 	}
 	if slices.Contains(aboutServer, name) {
-		add("--address", a.address)
-		add("--namespace", a.namespace)
+		add("--address", a.Address)
+		add("--namespace", a.Namespace)
 	}
-	if slices.Contains(withStore, name) && a.storeURL != os.Getenv("GPUMUX_STORE") {
-		add("--store", a.storeURL)
+	if slices.Contains(withStore, name) && a.StoreURL != os.Getenv("GPUMUX_STORE") {
+		add("--store", a.StoreURL)
 	}
 	if len(flags) == 0 {
 		return "gpumux " + words
 	}
-	return "gpumux " + words + " " + shellLine(flags)
+	return "gpumux " + words + " " + ShellLine(flags)
 }
+
+// ShellLine is a command as a shell takes it.
+func ShellLine(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
+}
+
+// plain are the characters that no shell takes for anything else.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"

@@ -1,14 +1,15 @@
-package cli
+package app
 
 import (
+	"encoding/json"
 	"io"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// newLog is a log for people: short lines with the time of day, warnings and up, or all from info up.
-func newLog(to io.Writer, verbose bool) *zap.Logger {
+// NewLog is a log for people: short lines with the time of day, warnings and up, or all from info up.
+func NewLog(to io.Writer, verbose bool) *zap.Logger {
 	level := zapcore.WarnLevel
 	if verbose {
 		level = zapcore.InfoLevel
@@ -19,19 +20,27 @@ func newLog(to io.Writer, verbose bool) *zap.Logger {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
 }
 
-// log is the log of server and workers in this process: warnings for people, all with --verbose. Calm keeps warnings about single
+// Log is the log of server and workers in this process: warnings for people, all with --verbose. Calm keeps warnings about single
 // items off the screen, since the results have them.
-func (a *app) log(calm bool) *zap.Logger {
-	log := newLog(a.console, a.verbose)
-	if calm && !a.verbose {
+func (a *App) Log(calm bool) *zap.Logger {
+	log := NewLog(a.Console, a.Verbose)
+	if calm && !a.Verbose {
 		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	}
 	return log
 }
 
-// machineLog is a log for programs: a JSON object per line, from info up.
-func machineLog(to io.Writer) *zap.Logger {
+// MachineLog is a log for programs: a JSON object per line, from info up.
+func MachineLog(to io.Writer) *zap.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
+}
+
+// PrintJSON writes v for programs.
+func PrintJSON(to io.Writer, v any) error {
+	out := json.NewEncoder(to)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
 }

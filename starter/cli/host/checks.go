@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -17,12 +18,12 @@ import (
 )
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
-func (a *app) checkTemporal(ctx context.Context) (*connection, checks.Finding) {
-	conn, err := a.connect(ctx)
+func (a *host) checkTemporal(ctx context.Context) (*app.Connection, checks.Finding) {
+	conn, err := a.Connect(ctx)
 	if err == nil {
-		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.namespace)
-		if conn.ui != "" {
-			detail += ", web UI " + conn.ui
+		detail := fmt.Sprintf("%s, namespace %s", conn.Address, conn.Namespace)
+		if conn.UI != "" {
+			detail += ", web UI " + conn.UI
 		}
 		return conn, checks.Finding{Check: "temporal", Verdict: checks.Good, Detail: detail}
 	}
@@ -31,14 +32,14 @@ func (a *app) checkTemporal(ctx context.Context) (*connection, checks.Finding) {
 	if errors.As(err, &connect) {
 		f.Detail, f.Fix = fmt.Sprintf("%s: %v", connect.Address, connect.Err), connect.Hint
 	}
-	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
+	if a.Local != nil && a.Address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
 		f.Verdict = checks.Note
 	}
 	return nil, f
 }
 
 // checkWorkers asks all workers what they offer and tries their store.
-func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Finding {
+func (a *host) checkWorkers(ctx context.Context, conn *app.Connection) []checks.Finding {
 	all, err := conn.Fleet().Workers(ctx)
 	if err != nil {
 		return a.noWorkers(ctx, err)
@@ -56,7 +57,7 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Findi
 			continue
 		}
 		answered = true
-		f.Detail = fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, offered(w.Offer.Pools))
+		f.Detail = fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, show.Pools(w.Offer.Pools))
 		findings = append(findings, f)
 		if len(w.Offer.Tasks) == 0 {
 			findings = append(findings, checks.Finding{Check: "tasks", Verdict: checks.Bad, Detail: w.Identity + " offers none", Fix: "name tasks in the worker's file"})
@@ -82,8 +83,8 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Findi
 			Fix: "give all workers of a server the same store"})
 	}
 	switch here, _ := os.Hostname(); {
-	case a.storeURL != "":
-		findings = append(findings, checks.Store(ctx, a.storeURL))
+	case a.StoreURL != "":
+		findings = append(findings, checks.Store(ctx, a.StoreURL))
 	case !answered:
 	case strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here:
 		findings = append(findings, checks.Finding{Check: "store", Verdict: checks.Note,
@@ -95,21 +96,21 @@ func (a *app) checkWorkers(ctx context.Context, conn *connection) []checks.Findi
 }
 
 // noWorkers says why no worker can be asked.
-func (a *app) noWorkers(ctx context.Context, err error) []checks.Finding {
+func (a *host) noWorkers(ctx context.Context, err error) []checks.Finding {
 	var none *fleet.NoWorker
 	if errors.As(err, &none) {
 		return []checks.Finding{{Check: "workers", Verdict: checks.Bad, Detail: "nobody serves queue " + none.Queue,
 			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
 	}
 	found := []checks.Finding{{Check: "workers", Verdict: checks.Note, Detail: err.Error()}}
-	if a.storeURL != "" {
-		found = append(found, checks.Store(ctx, a.storeURL))
+	if a.StoreURL != "" {
+		found = append(found, checks.Store(ctx, a.StoreURL))
 	}
 	return found
 }
 
 // checkPool finds out whether a pool is served, and what keeps its slots within their budget.
-func checkPool(ctx context.Context, conn *connection, pool gpumux.PoolInfo) checks.Finding {
+func checkPool(ctx context.Context, conn *app.Connection, pool gpumux.PoolInfo) checks.Finding {
 	rungs, err := conn.Fleet().Serving(ctx, []string{pool.Name})
 	if err != nil {
 		return checks.Finding{Check: "pool " + pool.Name, Verdict: checks.Bad, Detail: err.Error(), Fix: "check the connection to Temporal"}

@@ -1,20 +1,19 @@
-package cli
+package host
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *app) workersCommand() *cobra.Command {
+func (a *host) workersCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
@@ -27,13 +26,13 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return a.onWorkers(c, func(all []fleet.Worker) error {
 		if asJSON {
-			return printJSON(a.Stdout, all)
+			return app.PrintJSON(a.Stdout, all)
 		}
 		return show.Workers(a.Stdout, all, time.Now())
 	})
 }
 
-func (a *app) tasksCommand() *cobra.Command {
+func (a *host) tasksCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "tasks",
@@ -47,7 +46,7 @@ process for the next item, fresh starts one for every item.`,
 	return a.onWorkers(c, func(all []fleet.Worker) error {
 		tasks := show.TasksOf(all)
 		if asJSON {
-			return printJSON(a.Stdout, tasks)
+			return app.PrintJSON(a.Stdout, tasks)
 		}
 		rows := [][]string{{"TASK", "MODE", "POOLS"}}
 		for _, t := range tasks {
@@ -58,33 +57,17 @@ process for the next item, fresh starts one for every item.`,
 }
 
 // onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *app) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
-	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+func (a *host) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)
 		if err != nil {
 			return err
 		}
 		for _, w := range all {
 			if w.Error != "" {
-				a.console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
+				a.Console.Say("worker %s: %s", w.Identity, screen.OneLine(w.Error, 300))
 			}
 		}
 		return print(all)
 	})
-}
-
-// offered describes pools in a line each: "gpu: 2 slots per device on all".
-func offered(pools []gpumux.PoolInfo) string {
-	var lines []string
-	for _, p := range pools {
-		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
-		if p.MaxSlots > 0 {
-			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
-		}
-		if p.Memory > 0 {
-			line += " of " + p.Memory.String()
-		}
-		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
-	}
-	return strings.Join(lines, ", ")
 }

@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
 // watchEvery is the time between two looks of --watch.
 const watchEvery = 2 * time.Second
 
-func (a *app) gpusCommand() *cobra.Command {
+func (a *host) gpusCommand() *cobra.Command {
 	var asJSON, topology, watch bool
 	c := &cobra.Command{
 		Use:   "gpus",
@@ -31,7 +32,7 @@ A pool's devices take the beginning of a UUID as well. docs/gpus.schema.json des
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		inventory, err := gpu.Open(gpu.Options{})
 		if err != nil {
-			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
+			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
 		look := func() (*devices.Report, error) { return devices.Inspect(inventory, topology || asJSON) }
@@ -43,13 +44,13 @@ A pool's devices take the beginning of a UUID as well. docs/gpus.schema.json des
 			return err
 		}
 		if asJSON {
-			return printJSON(a.Stdout, r)
+			return app.PrintJSON(a.Stdout, r)
 		}
 		if err := r.Print(a.Stdout, topology); err != nil {
 			return err
 		}
 		if r.Reason != "" {
-			a.console.Say("%s", r.Reason)
+			a.Console.Say("%s", r.Reason)
 		}
 		return nil
 	}

@@ -1,10 +1,11 @@
-package cli
+package host
 
 import (
 	"context"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/checks"
 )
 
@@ -14,7 +15,7 @@ type doctorFlags struct {
 	json         bool
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func (a *host) doctorCommand() *cobra.Command {
 	f := &doctorFlags{}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -27,22 +28,22 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 	c.Flags().StringVar(&f.task, "task", "", "a task to import, file.py:function or module:function")
 	c.Flags().StringVar(&f.python, "python", "python3", "the Python to check")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		findings := a.examine(c.Context(), f)
 		if err := context.Cause(c.Context()); err != nil {
 			return err
 		}
 		if f.json {
-			if err := printJSON(a.Stdout, findings); err != nil {
+			if err := app.PrintJSON(a.Stdout, findings); err != nil {
 				return err
 			}
 		} else {
 			checks.Print(a.Stdout, findings)
 		}
 		if checks.Failed(findings) {
-			return exitError(ExitFailed)
+			return app.Exit(app.ExitFailed)
 		}
 		return nil
 	}
@@ -50,7 +51,7 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 }
 
 // examine runs every check; those that build on a failed one are left out.
-func (a *app) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
+func (a *host) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
 	findings := []checks.Finding{checks.Python(ctx, f.python)}
 	if f.task != "" && findings[0].Verdict == checks.Good {
 		findings = append(findings, checks.Task(ctx, f.python, f.task))
@@ -60,14 +61,14 @@ func (a *app) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
 	conn, reached := a.checkTemporal(ctx)
 	findings = append(findings, reached)
 	if conn == nil {
-		if a.Local != nil && a.address == "" {
+		if a.Local != nil && a.Address == "" {
 			findings = append(findings, checks.Port("port 7233", "--port", 7233), checks.Port("port 8233", "--ui-port", 8233))
 		}
-		if a.storeURL != "" {
-			findings = append(findings, checks.Store(ctx, a.storeURL))
+		if a.StoreURL != "" {
+			findings = append(findings, checks.Store(ctx, a.StoreURL))
 		}
 		return findings
 	}
-	defer conn.close()
+	defer conn.Close()
 	return append(findings, a.checkWorkers(ctx, conn)...)
 }

@@ -1,4 +1,4 @@
-package cli
+package host
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter/bench"
+	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
 )
@@ -25,7 +26,7 @@ type benchFlags struct {
 // mostClients is far above what is worth measuring, or what an MPS server takes.
 const mostClients = 64
 
-func (a *app) benchCommand() *cobra.Command {
+func (a *host) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
 		Use:   "bench",
@@ -67,69 +68,69 @@ namespace that no other gpumux worker serves.`,
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
 	flags.BoolVar(&f.Quick, "quick", false, "short pieces and limits, in a minute or two")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
-	a.connectionFlags(c)
+	a.ConnectionFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
 	return c
 }
 
 // check finds every mistake in the flags.
 func (f *benchFlags) check(changed func(string) bool) error {
-	var m mistakes
+	var m app.Mistakes
 	for i, n := range f.Clients {
 		switch {
 		case n < 1 || n > mostClients:
-			m.add("--clients %d is outside 1 to %d", n, mostClients)
+			m.Add("--clients %d is outside 1 to %d", n, mostClients)
 		case slices.Contains(f.Clients[:i], n):
-			m.add("--clients names %d twice", n)
+			m.Add("--clients names %d twice", n)
 		}
 	}
 	if changed("clients") && len(f.Clients) == 0 {
-		m.add("--clients is empty; name numbers, such as 1,3,5,7")
+		m.Add("--clients is empty; name numbers, such as 1,3,5,7")
 	}
 	if changed("limit") && f.Limit <= 0 {
-		m.add("--limit %s is no time", f.Limit)
+		m.Add("--limit %s is no time", f.Limit)
 	}
 	if changed("workloads") && len(f.Workloads) == 0 {
-		m.add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
+		m.Add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
 	}
 	for i, name := range f.Workloads {
 		switch {
 		case !slices.Contains(bench.Workloads, name):
-			m.add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+			m.Add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
 		case slices.Contains(f.Workloads[:i], name):
-			m.add("--workloads names %s twice", name)
+			m.Add("--workloads names %s twice", name)
 		}
 	}
 	if f.Compare && len(f.Workloads) > 0 {
-		m.add("--workloads does not go with --compare, which has trivial items of its own")
+		m.Add("--workloads does not go with --compare, which has trivial items of its own")
 	}
 	if changed("pool") && f.Pool != "gpu" && f.Pool != "cpu" {
-		m.add("--pool %q is unknown; use gpu or cpu", f.Pool)
+		m.Add("--pool %q is unknown; use gpu or cpu", f.Pool)
 	}
 	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
-		m.add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
+		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
 	}
 	if changed("python") && f.Python == "" {
-		m.add("--python is empty; name a program, such as python3")
+		m.Add("--python is empty; name a program, such as python3")
 	}
 	for name, path := range map[string]string{"html": f.html, "json": f.json} {
 		switch {
 		case !changed(name):
 		case path == "":
-			m.add("--%s is empty; name a file", name)
+			m.Add("--%s is empty; name a file", name)
 		case name == "html" && path == "-":
-			m.add("--html - : a page goes to a file")
+			m.Add("--html - : a page goes to a file")
 		case path != "-":
 			if problem := unwritable(path); problem != "" {
-				m.add("--%s %s %s", name, path, problem)
+				m.Add("--%s %s %s", name, path, problem)
 			}
 		}
 	}
 	slices.Sort(m)
 	if f.html != "" && f.html == f.json {
-		m.add("--html and --json name the same file")
+		m.Add("--html and --json name the same file")
 	}
-	return m.err()
+	return m.Err()
 }
 
 // unwritable says why a file cannot be written, before minutes are spent on what it is to hold; or nothing.
@@ -147,22 +148,22 @@ func unwritable(path string) string {
 	return ""
 }
 
-func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
+func (a *host) runBench(c *cobra.Command, f *benchFlags) error {
 	if err := f.check(c.Flags().Changed); err != nil {
 		return err
 	}
 	remote := c.Flags().Changed("address")
 	if !remote {
 		if c.Flags().Changed("namespace") {
-			return usage("--namespace goes with --address; without it the server is the command's own")
+			return app.Usage("--namespace goes with --address; without it the server is the command's own")
 		}
-		if err := a.needLocal("bench"); err != nil {
+		if err := a.NeedLocal("bench"); err != nil {
 			return err
 		}
 	}
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
 	if err != nil {
-		return unavailable(err)
+		return app.Unavailable(err)
 	}
 	defer os.RemoveAll(folder)
 	ctx := c.Context()
@@ -176,15 +177,15 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 	if len(o.Clients) > 0 {
 		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
 	}
-	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.namespace, folder, a.Version, a.hard
+	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.Namespace, folder, a.Version, a.Hard
 	o.Converter = conn.Converter
-	o.Log = a.log(true) // the oom workload's faults are in the report
-	o.Say = func(text string) { a.console.Say("%s", text) }
-	if a.console.Redraws() {
-		o.Say, o.Round = a.console.Status, a.console.Status
+	o.Log = a.Log(true) // the oom workload's faults are in the report
+	o.Say = func(text string) { a.Console.Say("%s", text) }
+	if a.Console.Redraws() {
+		o.Say, o.Round = a.Console.Status, a.Console.Status
 	}
 	measured, err := bench.Run(ctx, o)
-	a.console.Close()
+	a.Console.Close()
 	if err != nil {
 		return err
 	}
@@ -192,17 +193,17 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags) error {
 }
 
 // benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
-func (a *app) benchServer(ctx context.Context, folder string, remote bool) (*connection, func(), error) {
+func (a *host) benchServer(ctx context.Context, folder string, remote bool) (*app.Connection, func(), error) {
 	if !remote {
-		o := a.here(true)
+		o := a.Here(true)
 		o.Data, o.Headless = filepath.Join(folder, "server"), true
 		s, err := local.Open(ctx, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		return over(s), func() { s.Close(a.hard) }, nil
+		return app.InProcess(s), func() { s.Close(a.Hard) }, nil
 	}
-	conn, err := a.connect(ctx)
+	conn, err := a.Connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,39 +211,39 @@ func (a *app) benchServer(ctx context.Context, folder string, remote bool) (*con
 	var missing *fleet.NoWorker
 	switch {
 	case err == nil:
-		conn.close()
-		return nil, nil, usage("--address: a gpumux worker on %s serves namespace %s already; give a --namespace without workers, or leave --address out",
-			offer.Host, conn.namespace)
+		conn.Close()
+		return nil, nil, app.Usage("--address: a gpumux worker on %s serves namespace %s already; give a --namespace without workers, or leave --address out",
+			offer.Host, conn.Namespace)
 	case errors.As(err, &missing), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return conn, conn.close, nil
+		return conn, conn.Close, nil
 	}
-	conn.close()
+	conn.Close()
 	return nil, nil, err
 }
 
 // publish writes the report wherever it was asked for.
-func (a *app) publish(r *bench.Report, f *benchFlags) error {
+func (a *host) publish(r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
-		if err := printJSON(a.Stdout, r); err != nil {
+		if err := app.PrintJSON(a.Stdout, r); err != nil {
 			return err
 		}
-		out = a.console
+		out = a.Console
 	}
 	if err := r.Print(out); err != nil {
 		return err
 	}
 	if f.json != "" && f.json != "-" {
-		if err := writeFile(f.json, func(to io.Writer) error { return printJSON(to, r) }); err != nil {
+		if err := writeFile(f.json, func(to io.Writer) error { return app.PrintJSON(to, r) }); err != nil {
 			return err
 		}
-		a.console.Say("JSON  %s", f.json)
+		a.Console.Say("JSON  %s", f.json)
 	}
 	if f.html != "" {
 		if err := writeFile(f.html, r.HTML); err != nil {
 			return err
 		}
-		a.console.Say("page  %s", f.html)
+		a.Console.Say("page  %s", f.html)
 	}
 	return nil
 }
@@ -251,7 +252,7 @@ func (a *app) publish(r *bench.Report, f *benchFlags) error {
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
-		return unavailable(err)
+		return app.Unavailable(err)
 	}
 	return errors.Join(write(file), file.Close())
 }

@@ -1,0 +1,104 @@
+// Package app is what the commands of gpumux share: streams, flags of the connection, the connection itself, exit codes, logs.
+//
+// It owns how a command finds its server and how it is interrupted. It has no command of its own. What Interruptible and Connect start
+// ends with what they return.
+package app
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux/starter/cli/screen"
+	"github.com/gpumux/gpumux/starter/local"
+)
+
+// Options of Main. The zero value is the lean binary on this process's arguments and streams.
+type Options struct {
+	// Local starts the embedded server for `dev` and --local. Default: none, and both say which binary has it.
+	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
+	// Args are the arguments after the program's name. Default os.Args[1:].
+	Args []string
+	// Stdin, Stdout and Stderr default to this process's.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Version is what `gpumux version` says. Default "development".
+	Version string
+	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
+	Signals <-chan os.Signal
+}
+
+// App is one run of the program. Its fields are set before the command runs.
+type App struct {
+	// Terminal is standard output as it is, for what draws on it.
+	Terminal io.Writer
+	Options
+	Console *screen.Console
+	// Ran says that the command's own code was reached.
+	Ran bool
+	// Hard is cancelled by the second signal; what is still running then is left to die.
+	Hard context.Context
+
+	// What the flags of the connection say.
+	Address, Namespace, StoreURL, KeysPath string
+	// Verbose shows the log of what runs in this process.
+	Verbose bool
+}
+
+// New puts the defaults in place.
+func New(o Options) *App {
+	if o.Args == nil {
+		o.Args = os.Args[1:]
+	}
+	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
+	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
+	terminal := o.Stdout
+	if screen.IsTerminal(o.Stdout) {
+		// A file or a program gets what tasks returned as it is.
+		o.Stdout = screen.Visible(o.Stdout)
+	}
+	o.Version = cmp.Or(o.Version, "development")
+	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
+	worker.SetBinaryChecksum("gpumux " + o.Version)
+	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
+	a.Console.Complete = a.pasted
+	return a
+}
+
+// Interruptible is the context that the first signal ends with ErrInterrupted; the second ends a.Hard. Its goroutine ends
+// with the returned function.
+func (a *App) Interruptible() (context.Context, func()) {
+	signals := a.Signals
+	stop := func() {}
+	if signals == nil {
+		own := make(chan os.Signal, 2)
+		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
+		signals, stop = own, func() { signal.Stop(own) }
+	}
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	hard, kill := context.WithCancelCause(context.Background())
+	a.Hard = hard
+	over := make(chan struct{})
+	go func() {
+		for _, end := range []context.CancelCauseFunc{interrupt, kill} {
+			select {
+			case <-signals:
+				end(ErrInterrupted)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		stop()
+		close(over)
+		interrupt(nil)
+		kill(nil)
+	}
+}

@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/store"
+)
+
+// ConnectionFlags are of every command that talks to Temporal.
+func (a *App) ConnectionFlags(c *cobra.Command) {
+	c.Flags().StringVar(&a.Address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
+	c.Flags().StringVar(&a.Namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
+	a.KeysFlag(c)
+}
+
+// StoreFlag is of commands that read or write large inputs and results.
+func (a *App) StoreFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.StoreURL, "store", os.Getenv("GPUMUX_STORE"),
+		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
+	c.Flags().Lookup("store").DefValue = ""
+}
+
+// KeysFlag is of every command that reads or writes what maps keep.
+func (a *App) KeysFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.KeysPath, "keys", os.Getenv("GPUMUX_KEYS"),
+		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
+	c.Flags().Lookup("keys").DefValue = ""
+}
+
+// ReadKeys reads the keys for payloads and those for the store; both are nil without --keys.
+func (a *App) ReadKeys() (converter.PayloadCodec, store.Keys, error) {
+	if a.KeysPath == "" {
+		return nil, nil, nil
+	}
+	keys, err := codec.Load(a.KeysPath)
+	if err != nil {
+		return nil, nil, Usage("--keys: %v", err)
+	}
+	return keys, keys, nil
+}
+
+// OnServer makes c a command that uses a server.
+func (a *App) OnServer(c *cobra.Command, use func(ctx context.Context, conn *Connection, args []string) error) *cobra.Command {
+	a.ConnectionFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		conn, err := a.Connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return use(c.Context(), conn, args)
+	}
+	return c
+}
+
+// OnMap makes c a command about one map.
+func (a *App) OnMap(c *cobra.Command, use func(ctx context.Context, conn *Connection, h *starter.Handle) error) *cobra.Command {
+	c.Args = OneID
+	return a.OnServer(c, func(ctx context.Context, conn *Connection, args []string) error {
+		h, err := conn.Open(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return use(ctx, conn, h)
+	})
+}
+
+// Connection is a client with the starter over it.
+type Connection struct {
+	*starter.Starter
+	// Address is host:port of the server.
+	Address string
+	// UI is the address of the Web UI, or empty when it is not known.
+	UI string
+	// Key is what a page of it is opened with; empty where it asks for none.
+	Key string
+	// Again says how to come back to results that could not be written, when not with `gpumux results`.
+	Again string
+}
+
+// ConnectWithStore opens Temporal and, when one is named, the store.
+func (a *App) ConnectWithStore(ctx context.Context) (*Connection, error) {
+	conn, err := a.Connect(ctx)
+	if err != nil || a.StoreURL == "" {
+		return conn, err
+	}
+	if conn.Store, err = store.Open(ctx, a.StoreURL, conn.Starter.Keys); err != nil {
+		conn.Close()
+		return nil, Unavailable(err)
+	}
+	return conn, nil
+}
+
+// Connect opens Temporal alone: a map can be looked at and steered while its store is away.
+func (a *App) Connect(ctx context.Context) (*Connection, error) {
+	payloads, objects, err := a.ReadKeys()
+	if err != nil {
+		return nil, err
+	}
+	o := connect.Options{Address: a.Address, Namespace: a.Namespace, Codec: payloads}
+	options, err := connect.ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect.Dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects,
+		Arrays: true}, Address: options.HostPort, UI: findUI(options)}, nil
+}
+
+// Close ends the connection.
+func (c *Connection) Close() {
+	c.Starter.Close()
+	if c.Store != nil {
+		_ = c.Store.Close()
+	}
+	c.Client.Close()
+}
+
+// Link is the page of a map in the Web UI, or empty.
+func (c *Connection) Link(id string) string {
+	if c.UI == "" {
+		return ""
+	}
+	return c.Page("/namespaces/" + url.PathEscape(c.Namespace) + "/workflows/" + url.PathEscape(id))
+}
+
+// Page is the address of a path of the Web UI.
+func (c *Connection) Page(path string) string {
+	if c.Key == "" {
+		return c.UI + path
+	}
+	return c.UI + path + "?key=" + c.Key
+}
+
+// findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.
+func findUI(o client.Options) string {
+	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
+		return ui
+	}
+	host, port, err := net.SplitHostPort(o.HostPort)
+	if ip := net.ParseIP(host); err != nil || port != "7233" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return ""
+	}
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:8233", 200*time.Millisecond)
+	if err != nil {
+		return ""
+	}
+	_ = conn.Close()
+	return "http://127.0.0.1:8233"
+}
+
+// NeedLocal says that this binary has no server.
+func (a *App) NeedLocal(what string) error {
+	if a.Local == nil {
+		return Usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+	}
+	return nil
+}
+
+// Here are the options of what this process runs itself.
+func (a *App) Here(calm bool) local.Options {
+	if os.Getenv("GOGC") == "" {
+		// A server, a worker and a client share this process: a few percent of its time for a third less memory.
+		debug.SetGCPercent(50)
+	}
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("%s", text) }}
+}
+
+// InProcess is the connection to a server in this process.
+func InProcess(s *local.Session) *Connection {
+	s.Starter.Arrays = true
+	return &Connection{Starter: s.Starter, Address: s.Server.Address(), UI: s.Server.UI(), Key: s.Server.Key()}
+}
