@@ -282,7 +282,7 @@ func (s *shaper) members(t reflect.Type, field string) {
 		at := slices.IndexFunc(known, func(m member) bool { return strings.EqualFold(m.name, name) })
 		if at < 0 {
 			if s.skip(); len(s.problems) <= mostProblems {
-				s.add(inside+excerpt([]byte(name)), "is no field; there are %s", names(known))
+				s.add(inside+excerpt([]byte(name)), "is no field; there are %s", namesOf(known))
 			}
 			continue
 		}
@@ -348,7 +348,7 @@ func membersOf(t reflect.Type) []member {
 	return members
 }
 
-func names(members []member) string {
+func namesOf(members []member) string {
 	var all []string
 	for _, m := range members {
 		all = append(all, m.name)

@@ -201,42 +201,6 @@ func ExamplePeaks() {
 	// a budget that would do: 3.5GiB
 }
 
-// Clients in any language find the queues by name.
-func ExampleRungQueue() {
-	for _, rung := range []string{"gpu", "gpu@node1/GPU-1d04", "gpu@node1"} {
-		fmt.Println(gpumux.RungQueue(rung))
-	}
-	// Output:
-	// gpumux.gpu <nil>
-	// gpumux.gpu@node1/GPU-1d04 <nil>
-	//  "gpu@node1": write one device as pool@host/device, such as gpu@node1/GPU-5c89
-}
-
-func ExampleCheckKey() {
-	for _, key := range []string{"results/today.jsonl", "../passwd", "/etc/passwd"} {
-		fmt.Println(gpumux.CheckKey(key))
-	}
-	// Output:
-	// <nil>
-	// "../passwd" is not a key: it holds ..; write it as folder/name.jsonl
-	// "/etc/passwd" is not a key: it begins or ends with a slash or holds two in a row; write it as folder/name.jsonl
-}
-
-func ExampleCheckPool() {
-	fmt.Println(gpumux.CheckPool("a100"), gpumux.CheckPool("a 100"))
-	// Output:
-	// <nil> pool name "a 100": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
-}
-
-// Names and messages of others cannot become links or HTML where Markdown is shown.
-func ExamplePlain() {
-	fmt.Println(gpumux.Plain("embed v2"))
-	fmt.Println(gpumux.Plain("[click](http://example.com)"))
-	// Output:
-	// embed v2
-	// `[click](http://example.com)`
-}
-
 func ExampleReduces() {
 	fmt.Println(gpumux.Reduces(), contract.OwnReduce("mean"), contract.OwnReduce("stats:join"))
 	// Output:

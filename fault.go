@@ -3,6 +3,8 @@ package gpumux
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Kind classifies a fault.
@@ -88,19 +90,8 @@ type Fault struct {
 	Wide bool `json:"-"`
 }
 
-// itemBytes is the most bytes of an item that a fault keeps.
-const itemBytes = 200
-
 // OfItem notes the item that failed.
-func (f *Fault) OfItem(item []byte) { f.Item = Excerpt(item) }
-
-// Excerpt is the beginning of a JSON value, of as many bytes as a fault keeps of its item.
-func Excerpt(value []byte) string {
-	if len(value) <= itemBytes {
-		return string(value)
-	}
-	return strings.ToValidUTF8(string(value[:itemBytes-len("…")]), "") + "…"
-}
+func (f *Fault) OfItem(item []byte) { f.Item = text.Excerpt(item) }
 
 // Of says which item failed, such as "item 7 = {…}". It is empty if the fault does not know.
 func (f *Fault) Of() string {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -261,16 +259,6 @@ func (in *MapInput) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	in.mistakes = mistakes
-	return nil
-}
-
-var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// CheckPool returns what is wrong with a pool's name, or nil.
-func CheckPool(name string) error {
-	if !poolName.MatchString(name) {
-		return fmt.Errorf("pool name %.80q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
-	}
 	return nil
 }
 

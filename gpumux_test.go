@@ -129,29 +129,6 @@ func TestFault_SaysWhatWhereAndWhatNext(t *testing.T) {
 		"asked for 2GiB; use a smaller batch", f.Error())
 }
 
-func TestQueues_AreOnePerPoolAndDevice(t *testing.T) {
-	pool, err := gpumux.RungQueue("h200-16g")
-	require.NoError(t, err)
-	require.Equal(t, "gpumux.h200-16g", pool)
-	device, err := gpumux.RungQueue("gpu@node1/GPU-5c")
-	require.NoError(t, err)
-	require.Equal(t, gpumux.DeviceQueue("gpu", "node1", "GPU-5c"), device)
-	for _, bad := range []string{"", "Gpu", "-gpu", "gpu@", "gpu@host/", strings.Repeat("a", 64)} {
-		_, err := gpumux.RungQueue(bad)
-		require.Error(t, err, bad)
-	}
-}
-
-func TestCheckID(t *testing.T) {
-	for _, good := range []string{"a", "run 7 (of 8)", strings.Repeat("x", 1000), "wf/1_2"} {
-		require.NoError(t, gpumux.CheckID(good), good)
-	}
-	for id, says := range map[string]string{"": "empty", " ": "empty", "über": "'ü'", "a\nb": `'\n'`, "a\x7f": "printable ASCII",
-		strings.Repeat("x", 1001): "1001 bytes", "a\xff": "printable ASCII"} {
-		require.ErrorContains(t, gpumux.CheckID(id), says, "%q", id)
-	}
-}
-
 func TestKinds_AreAll(t *testing.T) {
 	source, err := os.ReadFile("fault.go")
 	require.NoError(t, err)

@@ -27,13 +27,13 @@ deploy/devserver/cmd/gpumux    deploy/devserver/embedded starter/cli
 deploy/devserver/cmd/manual    starter/cli
 deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
-deploy/devserver               .
+deploy/devserver               . internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli                    . gpu internal/names starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
 starter/cli/app                codec starter starter/cli/screen starter/connect starter/local store
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
-starter/cli/files              . starter starter/cause starter/local store store/columns
+starter/cli/files              . internal/names starter starter/cause starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/schedules          . starter starter/cli/screen
 starter/cli/top                . starter starter/cli/screen starter/fleet
@@ -42,22 +42,22 @@ starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter starter/connect store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
 starter/bench/chart
-starter                        . codec internal/contract starter/cause starter/connect starter/fleet starter/prune store
-starter/prune                  . store
-starter/fleet                  . internal/contract starter/connect
+starter                        . codec internal/contract internal/names internal/text starter/cause starter/connect starter/fleet starter/prune store
+starter/prune                  internal/names store
+starter/fleet                  . internal/contract internal/names starter/connect
 starter/connect                codec internal/payload
 starter/cause                  .
-workers                        . activities activities/record codec gpu internal/contract internal/logkey internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
+workers                        . activities activities/record codec gpu internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
 workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/logkey workers/slot
-workers/contact                . internal/contract workers/slot
-workers/config                 . codec gpu workers/sharing workers/slot/launch workers/slot/process
+workers/contact                internal/contract workers/slot
+workers/config                 . codec gpu internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          workers/slot
-workers/slot                   . internal/arrays internal/logkey workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/logkey internal/names internal/text workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
@@ -65,32 +65,34 @@ workers/slot/hygiene           .
 workers/slot/intake            .
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
-workers/slot/wire              . internal/arrays
+workers/slot/wire              . internal/arrays internal/names
 workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . activities/number activities/record internal/contract internal/payload store store/columns
+activities                     . activities/number activities/record internal/contract internal/names internal/payload store store/columns
 activities/number              .
 activities/record              . store
-workflows                      . internal/contract internal/payload workflows/sizing
+workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract
-workflows/workflowstest        . internal/contract
+workflows/workflowstest        . internal/contract internal/names
 internal/payload               .
 internal/logkey
 store/columns                  . internal/arrays store
-store                          . internal/arrays internal/contract
+store                          . internal/arrays internal/contract internal/names
 internal/arrays
 internal/skip
 gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait
 store/s3test
-internal/contract              .
+internal/contract              . internal/names
 codec
 gpu                            . gpu/mps
 gpu/mps
 gpu/gputest
-.
+.                              internal/names internal/text
+internal/text
+internal/names
 `
 
 // Imports go down only, and this is the whole map.
@@ -135,7 +137,7 @@ func short(pkg string) string {
 }
 
 func TestLayers_RootNeedsTheStandardLibraryOnly(t *testing.T) {
-	require.Equal(t, []string{module}, deps(t, module))
+	require.Equal(t, []string{module + "/internal/names", module + "/internal/text", module}, deps(t, module))
 }
 
 // A Go service that maps must not pay for what only workers need.

@@ -1,21 +1,13 @@
 package gpumux
 
-import (
-	"fmt"
-	"strings"
-)
+import "github.com/gpumux/gpumux/internal/names"
 
 // Names that the Temporal server and clients in any language see. They never change once released.
 const (
 	// Queue carries workflows and light activities.
-	Queue = "gpumux"
+	Queue = names.Queue
 	// MapWorkflow is the registered map.
 	MapWorkflow = "gpumux.Map"
-
-	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
-	// failed, an Int.
-	SearchTask   = "GpumuxTask"
-	SearchFailed = "GpumuxFailed"
 
 	// ProgressQuery answers with Progress.
 	ProgressQuery = "progress"
@@ -24,30 +16,6 @@ const (
 	ResumeUpdate = "resume"
 	WindowUpdate = "window"
 )
-
-// PoolQueue is the task queue of a pool.
-func PoolQueue(pool string) string { return Queue + "." + pool }
-
-// DeviceQueue is the task queue of one device of a pool on one host.
-func DeviceQueue(pool, host, device string) string {
-	return PoolQueue(pool) + "@" + host + "/" + device
-}
-
-// RungQueue is the task queue of a rung: a pool's name, or pool@host/device for one device of it.
-func RungQueue(rung string) (string, error) {
-	pool, at, pinned := strings.Cut(rung, "@")
-	if err := CheckPool(pool); err != nil {
-		return "", err
-	}
-	if !pinned {
-		return PoolQueue(pool), nil
-	}
-	host, device, ok := strings.Cut(at, "/")
-	if !ok || host == "" || device == "" {
-		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
-	}
-	return DeviceQueue(pool, host, device), nil
-}
 
 // Describe is what a worker tells clients about itself, the answer of the activity DescribeWorker.
 type Describe struct {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Limits on what an input may ask for.
@@ -15,7 +17,7 @@ const (
 	// MaxRungs is the most pools on a ladder.
 	MaxRungs = 32
 	// MaxName is the most bytes of a name, MaxKey of a URL or a key in the store.
-	MaxName = 1000
+	MaxName = names.Max
 	MaxKey  = 4000
 	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
 	MaxAttempts = 100
@@ -37,16 +39,16 @@ func (in MapInput) Validate() error {
 	bad.name("edition", in.Edition)
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
-	from, values := CutValues(in.Source)
+	from, values := names.CutValues(in.Source)
 	if values && from == "" {
 		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
-	if err := CheckColumns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
+	if err := names.Columns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
 		bad.add("columns", "%v", err)
 	}
 	bad.key("output", in.Output)
 	if in.Output != "" && !bad.about("output") {
-		if err := checkOutput(in.Output); err != nil {
+		if err := names.Output(in.Output); err != nil {
 			bad.add("output", "%v", err)
 		} else if in.Output == from {
 			bad.add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
@@ -62,7 +64,7 @@ func (in MapInput) Validate() error {
 	}
 	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
 		field := fmt.Sprintf("ladder[%d]", i)
-		if _, err := RungQueue(rung); err != nil && !bad.about(field) {
+		if _, err := names.RungQueue(rung); err != nil && !bad.about(field) {
 			bad.add(field, "%v", err)
 		}
 	}

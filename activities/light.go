@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -73,7 +74,7 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 
 // index indexes the source. The rows of a table become JSON lines first.
 func (l *Light) index(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
-	if !gpumux.IsTable(in.Source) {
+	if !names.Table(in.Source) {
 		return l.Store.Source(ctx, in.Source, in.Index)
 	}
 	key, err := l.Store.Key(in.Source)
@@ -115,7 +116,7 @@ func (l *Light) apart(in contract.IndexInput) error {
 	if !beside || err != nil {
 		return nil // what is wrong with the name is said where it is used
 	}
-	file, _ := gpumux.CutValues(in.Source)
+	file, _ := names.CutValues(in.Source)
 	if from, err := l.Store.Key(file); err == nil && from == to {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}

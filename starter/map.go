@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -218,9 +219,9 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 // summaryLine is the map in one line, for the Web UI's lists.
 func summaryLine(note memo) string {
 	if note.Items < 0 {
-		return gpumux.Plain(note.Task)
+		return text.Plain(note.Task)
 	}
-	return fmt.Sprintf("%s over %s items", gpumux.Plain(note.Task), humanize.Comma(note.Items))
+	return fmt.Sprintf("%s over %s items", text.Plain(note.Task), humanize.Comma(note.Items))
 }
 
 // detailLines describe the map in Markdown for the Web UI.
@@ -231,13 +232,13 @@ func detailLines(in gpumux.MapInput, note memo) string {
 			fmt.Fprintf(&b, "- %s: %s\n", name, text)
 		}
 	}
-	line("task", gpumux.Plain(note.Task))
-	line("pools", gpumux.Plain(strings.Join(in.Rungs(), ", then ")))
+	line("task", text.Plain(note.Task))
+	line("pools", text.Plain(strings.Join(in.Rungs(), ", then ")))
 	if note.Items >= 0 {
 		line("items", humanize.Comma(note.Items))
 	}
-	line("input", gpumux.Plain(note.Input))
-	line("mode", gpumux.Plain(string(in.Mode)))
+	line("input", text.Plain(note.Input))
+	line("mode", text.Plain(string(in.Mode)))
 	if in.Timeout > 0 {
 		line("timeout per item", in.Timeout.String())
 	}
@@ -251,11 +252,11 @@ func detailLines(in gpumux.MapInput, note memo) string {
 		b.WriteString("- stops at the first failed item\n")
 	}
 	line("stops when more have failed than", string(in.MaxFailures))
-	line("reduce", gpumux.Plain(in.Reduce))
-	line("columns", gpumux.Plain(strings.Join(in.Columns, ", ")))
-	line("key", gpumux.Plain(in.Key))
+	line("reduce", text.Plain(in.Reduce))
+	line("columns", text.Plain(strings.Join(in.Columns, ", ")))
+	line("key", text.Plain(in.Key))
 	if note.Output != "" {
-		line("results", gpumux.Plain(note.Output)+" in "+gpumux.Plain(note.Store))
+		line("results", text.Plain(note.Output)+" in "+text.Plain(note.Store))
 	}
 	return b.String()
 }

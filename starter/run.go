@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter/connect"
 )
 
@@ -71,7 +72,7 @@ type run struct {
 
 // describe is the newest run under an ID, or nil when there is none.
 func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
-	if err := gpumux.CheckID(id); err != nil {
+	if err := names.ID(id); err != nil {
 		return nil, &gpumux.InputError{Problems: []gpumux.Problem{{Field: "id", Message: err.Error()}}}
 	}
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")

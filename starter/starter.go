@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
@@ -207,8 +208,8 @@ func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptio
 
 func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(
-		temporal.NewSearchAttributeKeyKeyword(gpumux.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
-		temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed).ValueSet(0))
+		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
 }
 
 // searchable reports whether the namespace has both attributes; the server is asked once.
@@ -222,8 +223,8 @@ func (s *Starter) searchable(ctx context.Context) bool {
 			return false
 		}
 		there := answer.GetCustomAttributes()
-		has := err == nil && there[gpumux.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
-			there[gpumux.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+		has := err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
+			there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 		s.searched = &has
 	}
 	return *s.searched

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // staleAfter is the age at which a temporary belongs to nobody any more.
@@ -21,7 +21,7 @@ func prepareDisk(dir string) error {
 	if err := makeFolders(dir, 0o750); err != nil {
 		return fmt.Errorf("cannot make the folder: %w", err)
 	}
-	temporaries := filepath.Join(dir, gpumux.ScratchFolder)
+	temporaries := filepath.Join(dir, names.Scratch)
 	if err := makeFolders(temporaries, 0o777); err != nil {
 		return fmt.Errorf("cannot write to the folder: %w", err)
 	}
@@ -62,7 +62,7 @@ func newDiskSink(dir, key string, c creation) (sink, error) {
 
 // newTemporary is os.CreateTemp with the permissions that the umask leaves, since others may have to read the object.
 func newTemporary(dir string) (*os.File, error) {
-	path := filepath.Join(dir, gpumux.ScratchFolder, rand.Text())
+	path := filepath.Join(dir, names.Scratch, rand.Text())
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrNotExist) { // somebody tidied up
 		if err = makeFolders(filepath.Dir(path), 0o777); err == nil {

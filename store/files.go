@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // fileKey is where a file lies that an item of a map keeps.
@@ -32,7 +33,7 @@ func (s *Store) KeepFile(ctx context.Context, folder string, index int64, name s
 
 // OpenFile opens a file that an item keeps.
 func (s *Store) OpenFile(ctx context.Context, folder string, index int64, name string) (io.ReadCloser, error) {
-	if err := gpumux.CheckFileName(name); err != nil {
+	if err := names.File(name); err != nil {
 		return nil, err
 	}
 	folder, err := s.Key(folder)

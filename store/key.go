@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // NameError says that a name is no key and no URL of this store. It stays wrong however often it is tried.
@@ -34,7 +34,7 @@ func (s *Store) parseName(name string) (string, error) {
 	}
 	scheme, _, isURL := strings.Cut(name, ":/")
 	if !isURL || strings.Contains(scheme, "/") {
-		return name, gpumux.CheckKey(name)
+		return name, names.Key(name)
 	}
 	u, err := url.Parse(name)
 	if err != nil {
@@ -47,5 +47,5 @@ func (s *Store) parseName(name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%q lies outside the store; use %s", name, allowed)
 	}
-	return key, gpumux.CheckKey(key)
+	return key, names.Key(key)
 }

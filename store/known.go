@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Source is IndexSource, except that a source which PutSource put here is known by its index and not read again.
 func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
-	file, values := gpumux.CutValues(name)
+	file, values := names.CutValues(name)
 	key, err := s.Key(file)
 	base, put := strings.CutPrefix(key, "sources/")
 	if err != nil || !put || !strings.HasSuffix(base, ".jsonl") {

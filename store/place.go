@@ -15,7 +15,7 @@ import (
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // reachTimeout bounds how long opening waits for a server that does not answer.
@@ -85,7 +85,7 @@ func (p *place) openS3(ctx context.Context) error {
 		p.path += "/" + prefix
 	}
 	if p.path != "" {
-		if err := gpumux.CheckKey(p.path[1:]); err != nil {
+		if err := names.Key(p.path[1:]); err != nil {
 			return err
 		}
 	}

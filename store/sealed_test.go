@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -310,7 +311,7 @@ func TestSealed_AFailedWriteLeavesNothing(t *testing.T) {
 	s := openKeys(t, "file://"+dir, ring{strings.Repeat("x", 64), nil})
 	_, err := s.Create(t.Context(), "object")
 	require.ErrorContains(t, err, "64 bytes")
-	left, err := os.ReadDir(filepath.Join(dir, gpumux.ScratchFolder))
+	left, err := os.ReadDir(filepath.Join(dir, names.Scratch))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	s = openKeys(t, "file://"+dir, ring{"a", nil})

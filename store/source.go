@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The store holds the same items
@@ -86,7 +87,7 @@ const (
 // them as the Source; else the Source is the file itself. Of a results file, as gpumux.ValuesOf names it, the values are the items.
 // Mistakes in the file are a *SourceError.
 func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
-	name, values := gpumux.CutValues(name)
+	name, values := names.CutValues(name)
 	format, err := FormatOf(name)
 	if values {
 		format, err = Values, nil

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -111,7 +111,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 			require.False(t, there)
 		}
 		if s.home.dir != "" {
-			temporaries, err := os.ReadDir(filepath.Join(s.home.dir, gpumux.ScratchFolder))
+			temporaries, err := os.ReadDir(filepath.Join(s.home.dir, names.Scratch))
 			require.NoError(t, err)
 			require.Empty(t, temporaries)
 		}
@@ -167,7 +167,7 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	there, err := s.Exists(t.Context(), "a/b")
 	require.NoError(t, err)
 	require.False(t, there)
-	left, err := filepath.Glob(filepath.Join(dir, gpumux.ScratchFolder, "*"))
+	left, err := filepath.Glob(filepath.Join(dir, names.Scratch, "*"))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "a fresh temporary may be another process's")
 	old := time.Now().Add(-staleAfter - time.Minute)
@@ -245,7 +245,7 @@ func TestWriter_NoSpaceLeft(t *testing.T) {
 	require.Contains(t, string(text), "write file://"+dir+"/kept: write "+dir+"/.tmp/")
 	require.Contains(t, string(text), "file too large")
 	require.Equal(t, "kept", get(t, s, "kept"))
-	left, err := filepath.Glob(filepath.Join(dir, gpumux.ScratchFolder, "*"))
+	left, err := filepath.Glob(filepath.Join(dir, names.Scratch, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

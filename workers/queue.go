@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
@@ -102,9 +103,9 @@ func (w *Worker) ownQueue() queue {
 
 // poolQueues are the pool's own queue and one per device. They share the pool's slots through one supplier.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
-	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(gpumux.PoolQueue(p.Name)): true}
+	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(names.PoolQueue(p.Name)): true}
 	for _, g := range p.Groups {
-		queue := gpumux.DeviceQueue(p.Name, w.host, g.Name)
+		queue := names.DeviceQueue(p.Name, w.host, g.Name)
 		lease := contract.LeaseQueue(queue)
 		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
@@ -148,9 +149,9 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		}}
 		return []queue{calls, watch, leases, w.watchQueue(lease, pl, group)}
 	}
-	out := serve(gpumux.PoolQueue(p.Name), "", len(p.Groups))
+	out := serve(names.PoolQueue(p.Name), "", len(p.Groups))
 	for _, g := range p.Groups {
-		out = append(out, serve(gpumux.DeviceQueue(p.Name, w.host, g.Name), g.Name, 1)...)
+		out = append(out, serve(names.DeviceQueue(p.Name, w.host, g.Name), g.Name, 1)...)
 	}
 	return out
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
@@ -45,7 +47,7 @@ type engine struct {
 	total  int64
 	todo   []contract.Piece
 	sizer  sizing.Sizer
-	counts counts
+	counts contract.Counts
 	// most is with how many failures the map goes on; below 0: any number.
 	most   int64
 	busy   time.Duration
@@ -64,23 +66,6 @@ type engine struct {
 // tooLarge are the types of the SDK's errors for payloads that are too large for the server: trying again cannot help.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
-// counts are the results so far.
-type counts struct {
-	succeeded, failed int64
-	faults            map[gpumux.Kind]int64
-}
-
-func (c *counts) add(succeeded, failed int64, faults map[gpumux.Kind]int64) {
-	c.succeeded += succeeded
-	c.failed += failed
-	if len(faults) > 0 && c.faults == nil {
-		c.faults = map[gpumux.Kind]int64{}
-	}
-	for _, kind := range sortedKeys(faults) {
-		c.faults[kind] += faults[kind]
-	}
-}
-
 // sortedKeys are the keys of a map in order, so that a replay repeats it.
 //
 //workflowcheck:ignore
@@ -91,7 +76,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: sizing.New(in), most: -1}
 	e.allowFailures()
 	for _, name := range in.Rungs() {
-		queue, _ := gpumux.RungQueue(name)
+		queue, _ := names.RungQueue(name)
 		e.rungs = append(e.rungs, &rung{queue: queue})
 	}
 	e.setEdition(in.Edition)
@@ -209,7 +194,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    contract.HeartbeatTimeout,
 		WaitForCancellation: true,
-		Summary:             gpumux.Plain(e.summaryOf(piece, at)),
+		Summary:             text.Plain(e.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -218,7 +203,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.Limit(piece)),
 	}
@@ -262,7 +247,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	if err := e.check(piece, at, result); err != nil {
 		return err
 	}
-	e.counts.add(result.Succeeded, result.Failed, result.Faults)
+	e.counts.Add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
 	usual := gpumux.Duration(cmp.Or(likely, e.sizer.PerItem))

@@ -11,7 +11,7 @@ import (
 // allowFailures sets at how many failures the map ends: those that are there already do not count.
 func (e *engine) allowFailures() {
 	if most := e.in.MaxFailures.Of(e.total); most >= 0 {
-		e.most = e.counts.failed + most
+		e.most = e.counts.Failed + most
 	}
 }
 
@@ -25,11 +25,11 @@ func (e *engine) mayFail(failed int64) *int64 {
 }
 
 // failedEnough reports whether more items have failed than may.
-func (e *engine) failedEnough() bool { return e.most >= 0 && e.counts.failed > e.most }
+func (e *engine) failedEnough() bool { return e.most >= 0 && e.counts.Failed > e.most }
 
 // failed is how many items have failed, with those of segments under way as far as they have told.
 func (m *mapping) failed() int64 {
-	failed := m.engine.counts.failed
+	failed := m.engine.counts.Failed
 	for _, id := range sortedKeys(m.segmentsOpen) {
 		failed += m.segmentsOpen[id].last.Failed
 	}
@@ -44,8 +44,8 @@ func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.most - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kinds := sortedKeys(e.counts.faults)
-	slices.SortStableFunc(kinds, func(a, b gpumux.Kind) int { return cmp.Compare(e.counts.faults[b], e.counts.faults[a]) })
+	kinds := sortedKeys(e.counts.Faults)
+	slices.SortStableFunc(kinds, func(a, b gpumux.Kind) int { return cmp.Compare(e.counts.Faults[b], e.counts.Faults[a]) })
 	if len(kinds) > 0 { // not how many of each: they count earlier runs of the map, and not the segments under way
 		message += fmt.Sprintf(", mostly %s", kinds[0])
 	}

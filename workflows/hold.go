@@ -13,6 +13,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // lease is a lease and the activity that holds its slot.
@@ -48,7 +50,7 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 	}
 	l := &lease{o: o, rungs: in.Rungs()}
 	for _, rung := range l.rungs {
-		queue, err := gpumux.RungQueue(rung)
+		queue, err := names.RungQueue(rung)
 		if err != nil {
 			return nil, invalid(err)
 		}
@@ -103,14 +105,14 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	l.letGo = letGo
 	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
 		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: gpumux.Plain("lease of " + l.rungs[at]),
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: text.Plain("lease of " + l.rungs[at]),
 	}), contract.HoldSlot, contract.Lease{
 		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
 	})
 	waiting, stop := workflow.WithCancel(ctx)
 	defer stop()
 	opened := workflow.ExecuteActivity(workflow.WithActivityOptions(waiting, workflow.ActivityOptions{
-		TaskQueue: l.queue, StartToCloseTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain("wait for the slot"),
+		TaskQueue: l.queue, StartToCloseTimeout: contract.HeartbeatTimeout, Summary: text.Plain("wait for the slot"),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	}), contract.CallSlot, contract.SlotCall{Open: true})
 	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
@@ -171,7 +173,7 @@ func (l *lease) callOptions(ctx workflow.Context, in contract.SlotCall) workflow
 		what = "end the lease"
 	}
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain(what),
+		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(what),
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 }

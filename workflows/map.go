@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Options of Map. The zero value is right for most maps.
@@ -92,7 +93,7 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 		return nil, err
 	}
 	if e.failedEnough() {
-		return nil, e.tooManyFailures(e.counts.failed)
+		return nil, e.tooManyFailures(e.counts.Failed)
 	}
 	return results, nil
 }
@@ -147,7 +148,7 @@ func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error)
 	}
 	options := workflow.GetChildWorkflowOptions(ctx)
 	options.TaskQueue = gpumux.Queue
-	options.StaticSummary = gpumux.Plain("map " + in.Task)
+	options.StaticSummary = text.Plain("map " + in.Task)
 	options.WaitForCancellation = true
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
 	if err := child.Get(ctx, &summary); err != nil {

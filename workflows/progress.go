@@ -10,12 +10,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
-		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
-		Faults: m.engine.counts.faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
+		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.counts.Succeeded, Failed: m.engine.counts.Failed,
+		Faults: m.engine.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
 		Chunks: m.engine.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.recent, Output: m.in.Output,
 		Peak: m.engine.peaks.Known(), Waiting: m.engine.waiting(now), Lost: m.lost, PassedOver: m.engine.passedOver(false),
 	}
@@ -50,7 +52,7 @@ func (m *mapping) show(ctx workflow.Context) {
 	}
 }
 
-var searchFailed = temporal.NewSearchAttributeKeyInt64(gpumux.SearchFailed)
+var searchFailed = temporal.NewSearchAttributeKeyInt64(names.SearchFailed)
 
 func details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder
@@ -63,8 +65,8 @@ func details(p gpumux.Progress, ladder []string) string {
 	if p.Items > 0 {
 		percent = 100 * float64(done) / float64(p.Items)
 	}
-	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", gpumux.Plain(p.Task), p.Items,
-		gpumux.Plain(strings.Join(ladder, ", then ")), phase))
+	b.WriteString(fmt.Sprintf("**%s** over %d items on %s: %s\n\n", text.Plain(p.Task), p.Items,
+		text.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	if p.Waiting > 0 {
@@ -74,17 +76,17 @@ func details(p gpumux.Progress, ladder []string) string {
 		b.WriteString("\nItems run again: " + p.Lost + "\n")
 	}
 	for _, pool := range p.PassedOver {
-		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + gpumux.Plain(pool) + "\n")
+		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + text.Plain(pool) + "\n")
 	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
 	for _, kind := range sortedKeys(p.Faults) {
-		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], gpumux.Plain(string(kind))))
+		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], text.Plain(string(kind))))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, gpumux.Plain(r.Fault.Error())))
+			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, text.Plain(r.Fault.Error())))
 		}
 	}
 	return b.String()

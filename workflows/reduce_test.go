@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // reducer stands in for the activity Reduce. Its value is the list of stretches that were reduced.
@@ -95,7 +96,7 @@ func TestReduce_StretchesCoverEveryItemInOrder(t *testing.T) {
 				if contract.OwnReduce(reduce) {
 					require.Equal(t, gpumux.Queue, r.queues[i])
 				} else {
-					require.Equal(t, gpumux.PoolQueue("gpu"), r.queues[i])
+					require.Equal(t, names.PoolQueue("gpu"), r.queues[i])
 				}
 			}
 		}
@@ -130,7 +131,7 @@ func TestReduce_UnknownTaskRunsNoItem(t *testing.T) {
 
 func TestReduce_WantOfMemoryClimbsTheLadder(t *testing.T) {
 	r := &reducer{odd: func(in contract.ReduceInput, queue string) error {
-		if in.Source != nil && queue == gpumux.PoolQueue("small") {
+		if in.Source != nil && queue == names.PoolQueue("small") {
 			return temporal.NewApplicationErrorWithOptions("memory", "device_oom", temporal.ApplicationErrorOptions{
 				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "memory"}}})
 		}
@@ -140,5 +141,5 @@ func TestReduce_WantOfMemoryClimbsTheLadder(t *testing.T) {
 		Ladder: []string{"small", "large"}, Output: "maps/a/results.jsonl"})
 	require.NoError(t, err)
 	require.Nil(t, sum.ReduceFault)
-	require.True(t, slices.Contains(r.queues, gpumux.PoolQueue("large")))
+	require.True(t, slices.Contains(r.queues, names.PoolQueue("large")))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
@@ -113,7 +114,7 @@ func pathElement(id string) string {
 // pauses the map and loses nothing.
 func lightOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain(summary),
+		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(summary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -158,8 +159,8 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	if err := workflow.ExecuteActivity(lightOptions(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err
 	}
-	m.engine.claim, m.engine.todo, m.engine.counts = found.Claim, nil, counts{}
-	m.engine.counts.add(found.Succeeded, found.Failed, found.Faults)
+	m.engine.claim, m.engine.todo, m.engine.counts = found.Claim, nil, contract.Counts{}
+	m.engine.counts.Add(found.Succeeded, found.Failed, found.Faults)
 	m.cached += found.Cached
 	if m.rounds == 0 {
 		m.engine.allowFailures()
@@ -214,8 +215,8 @@ const mostRounds = 3
 // done: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
-		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.succeeded, Failed: m.engine.counts.failed,
-		Faults: m.engine.counts.faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
+		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.Succeeded, Failed: m.engine.counts.Failed,
+		Faults: m.engine.counts.Faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
 		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
 	var results *gpumux.Source
@@ -271,10 +272,10 @@ func (m *mapping) resume(c contract.Carry) {
 // carry is the state of the engine for another workflow.
 func (e *engine) carry() *contract.Carry {
 	return &contract.Carry{
-		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.succeeded, Failed: e.counts.failed,
-		Faults: e.counts.faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
+		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed,
+		Faults: e.counts.Faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
 		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.failed),
+		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
 	}
 }
 
@@ -288,7 +289,7 @@ func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 		}
 	}
 	e.resumePassed(c.Passed)
-	e.counts = counts{c.Succeeded, c.Failed, c.Faults}
+	e.counts = contract.Counts{Succeeded: c.Succeeded, Failed: c.Failed, Faults: c.Faults}
 	if e.most = -1; c.MayFail != nil {
 		e.most = c.Failed + *c.MayFail
 	}

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // defaultPatience is how long a pool may lack a healthy device before the next one of the ladder takes its work.
@@ -108,7 +108,7 @@ func (e *engine) watchPool(ctx workflow.Context, at int, in contract.WatchInput,
 func watching(ctx workflow.Context, name, queue string, limit time.Duration) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WatchQueue(queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,
-		HeartbeatTimeout: contract.HeartbeatTimeout, Summary: gpumux.Plain("watch " + name),
+		HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain("watch " + name),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	})
 }

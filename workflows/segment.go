@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
@@ -125,7 +126,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		// A map that was reset finds the segments of the run before still at work; their items are run again.
 		//lint:ignore SA1019 a child's options do not have its successor
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
-		StaticSummary:         gpumux.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
+		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}
 	for _, piece := range pieces {
@@ -150,7 +151,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 				*failed = m.engine.mixed(rung, edition)
 			}
 		}
-		m.engine.counts.add(done.Succeeded, done.Failed, done.Faults)
+		m.engine.counts.Add(done.Succeeded, done.Failed, done.Faults)
 		m.engine.chunks += done.Chunks
 		m.engine.busy += time.Duration(done.Busy)
 		m.engine.peaks.Merge(done.Peak)
@@ -229,7 +230,7 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 		}
 		told = now
 		s := segmentStatus{
-			ID: info.WorkflowExecution.ID, Succeeded: e.counts.succeeded, Failed: e.counts.failed, Chunks: e.chunks, InFlight: e.inFlight,
+			ID: info.WorkflowExecution.ID, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed, Chunks: e.chunks, InFlight: e.inFlight,
 			PassedOver: e.passedOver(false),
 		}
 		parent := info.ParentWorkflowExecution.ID

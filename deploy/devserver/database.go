@@ -19,7 +19,7 @@ import (
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 const (
@@ -87,7 +87,7 @@ func (d database) config() *config.SQL {
 
 // searchAttributes are those of a new namespace, for searches of maps.
 var searchAttributes = map[string]enums.IndexedValueType{
-	gpumux.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, gpumux.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
+	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }
 
 // createNamespace writes a namespace before the server runs, so the first call finds it. An existing one stays as it is.

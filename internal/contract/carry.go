@@ -81,3 +81,23 @@ func (c Handoff) Validate() error {
 	}
 	return nil
 }
+
+// Counts are the results of a map so far.
+type Counts struct {
+	Succeeded, Failed int64
+	Faults            map[gpumux.Kind]int64
+}
+
+// Add adds further results.
+//
+//workflowcheck:ignore
+func (c *Counts) Add(succeeded, failed int64, faults map[gpumux.Kind]int64) {
+	c.Succeeded += succeeded
+	c.Failed += failed
+	if len(faults) > 0 && c.Faults == nil {
+		c.Faults = map[gpumux.Kind]int64{}
+	}
+	for kind, n := range faults {
+		c.Faults[kind] += n
+	}
+}

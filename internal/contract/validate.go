@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // MaxSlots is the most slots that a worker may say it has.
@@ -136,7 +137,7 @@ func (in IndexInput) Validate() error {
 	var bad mistakes
 	bad.given("source", in.Source)
 	bad.given("index", in.Index)
-	if err := gpumux.CheckColumns(in.Source, in.Columns); err != nil {
+	if err := names.Columns(in.Source, in.Columns); err != nil {
 		bad.Add("columns", "%v", err)
 	}
 	return bad.err("input of IndexSource")

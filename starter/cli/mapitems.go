@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
@@ -33,7 +33,7 @@ func (f *mapFlags) results() (id string, values bool) {
 	if len(f.in) != 1 {
 		return "", false
 	}
-	return gpumux.CutValues(f.in[0])
+	return names.CutValues(f.in[0])
 }
 
 // items reads the items here.
@@ -106,9 +106,9 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 		m.Add("--lines goes with --in, whose lines are text, and without --delimiter")
 	}
 	for _, in := range f.in {
-		id, values := gpumux.CutValues(in)
+		id, values := names.CutValues(in)
 		if !values {
-			if err := gpumux.CheckColumns(in, f.columns); err != nil {
+			if err := names.Columns(in, f.columns); err != nil {
 				m.Add("--columns %v", err)
 			}
 			continue

@@ -25,6 +25,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter/connect"
 )
 
@@ -59,7 +60,7 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	first.Name = "workflows"
 	rungs := []Rung{first}
 	for _, name := range ladder {
-		queue, err := gpumux.RungQueue(name)
+		queue, err := names.RungQueue(name)
 		if err != nil {
 			return nil, err
 		}

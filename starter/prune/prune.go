@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -152,11 +152,11 @@ type Used struct {
 }
 
 // Add notes names of objects; what lies outside the store does not matter.
-func (u *Used) Add(names ...string) {
+func (u *Used) Add(objects ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, name := range names {
-		name, _ = gpumux.CutValues(name)
+	for _, name := range objects {
+		name, _ = names.CutValues(name)
 		if key, err := u.st.Key(name); err == nil {
 			u.keys = append(u.keys, key)
 		}

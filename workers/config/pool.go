@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -192,7 +193,7 @@ func (p Pool) withDefaults() Pool {
 func (p Pool) check(at string, named map[string]bool, r *report) {
 	if p.Name == "" {
 		r.add(at+".name", "is missing; name the pool, such as gpu")
-	} else if err := gpumux.CheckPool(p.Name); err != nil {
+	} else if err := names.Pool(p.Name); err != nil {
 		r.add(at+".name", "%v", err)
 	} else if named[p.Name] {
 		r.add(at+".name", "%q is the name of an earlier pool too; give each pool its own", p.Name)

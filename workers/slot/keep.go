@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -109,8 +110,8 @@ func openFile(root *os.Root, name string, owner *process.User) (*os.File, error)
 		err = fmt.Errorf("it is no file: %s", info.Mode())
 	case owner != nil && info.Sys().(*syscall.Stat_t).Uid != owner.UID:
 		err = fmt.Errorf("it is not the file of user %s", owner.Name)
-	case info.Size() > gpumux.MaxFileBytes:
-		err = fmt.Errorf("it has %s; at most %s are allowed", gpumux.Size(info.Size()), gpumux.Size(gpumux.MaxFileBytes))
+	case info.Size() > names.MaxFileBytes:
+		err = fmt.Errorf("it has %s; at most %s are allowed", gpumux.Size(info.Size()), gpumux.Size(names.MaxFileBytes))
 	default:
 		return file, nil
 	}

@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/hygiene"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
@@ -90,7 +90,7 @@ func (s *Slot) runs(index int64, began time.Time) {
 func (s *Slot) progressed(value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running.Progress = gpumux.Excerpt(value)
+	s.running.Progress = text.Excerpt(value)
 }
 
 // keep takes down what the process keeps for its lease.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Tasks are what the stand-ins of an environment know. Its methods may be called from any goroutine.
@@ -128,7 +129,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	t.inputs = append(t.inputs, in)
 	items, known := t.sources[in.Source]
 	var keys []json.RawMessage
-	if output, values := gpumux.CutValues(in.Source); values {
+	if output, values := names.CutValues(in.Source); values {
 		items, keys, known = valuesOf(t.results[output])
 	}
 	t.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // absurd are inputs that any client may send to any activity.
@@ -33,7 +34,7 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 	var handles []client.ActivityHandle
 	for i, input := range absurd {
 		for name, queue := range map[string]string{
-			contract.RunChunk: gpumux.PoolQueue("cpu"), contract.Reduce: gpumux.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
+			contract.RunChunk: names.PoolQueue("cpu"), contract.Reduce: names.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
 			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue, contract.WritePart: gpumux.Queue,
 			contract.WriteList: gpumux.Queue,
 		} {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver"
 	"github.com/gpumux/gpumux/deploy/devserver/devservertest"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -31,8 +32,8 @@ func TestStarter_MapsCanBeSearchedForWhereTheServerCan(t *testing.T) {
 		answer, err := s.Client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query})
 		require.NoError(t, err)
 		for _, e := range answer.GetExecutions() {
-			tasks = append(tasks, string(e.GetSearchAttributes().GetIndexedFields()[gpumux.SearchTask].GetData())+
-				string(e.GetSearchAttributes().GetIndexedFields()[gpumux.SearchFailed].GetData()))
+			tasks = append(tasks, string(e.GetSearchAttributes().GetIndexedFields()[names.SearchTask].GetData())+
+				string(e.GetSearchAttributes().GetIndexedFields()[names.SearchFailed].GetData()))
 		}
 		return tasks
 	}

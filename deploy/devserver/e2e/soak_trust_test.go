@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/store/s3test"
 )
@@ -153,7 +154,7 @@ func (s *site) absurd(round int) {
 	} {
 		queue := gpumux.Queue
 		if name == contract.RunChunk {
-			queue = gpumux.PoolQueue("cpu")
+			queue = names.PoolQueue("cpu")
 		}
 		handle, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{
 			ID: fmt.Sprintf("%s-%d", name, round), TaskQueue: queue, StartToCloseTimeout: time.Minute,

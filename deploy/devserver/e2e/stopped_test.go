@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -115,7 +116,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	ran, err := os.Stat(h.path("calls"))
 	require.NoError(t, err)
 	wait.For(t, func() bool {
-		queue, err := c.DescribeTaskQueue(t.Context(), gpumux.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
+		queue, err := c.DescribeTaskQueue(t.Context(), names.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
 		require.NoError(t, err)
 		return slices.ContainsFunc(queue.Pollers, func(p *taskqueue.PollerInfo) bool { return p.LastAccessTime.AsTime().After(ran.ModTime()) })
 	}, time.Minute, 10*time.Millisecond)

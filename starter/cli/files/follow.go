@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Follow reads a file that grows for as long as it does.
@@ -80,5 +80,5 @@ func (f *following) Close() error { return f.file.Close() }
 
 // CanGrow reports whether a name is that of a file of plain text, which can be followed.
 func CanGrow(in string) bool {
-	return in != "-" && !strings.Contains(in, "://") && !gpumux.IsTable(in) && !slices.Contains(refused, strings.ToLower(filepath.Ext(in)))
+	return in != "-" && !strings.Contains(in, "://") && !names.Table(in) && !slices.Contains(refused, strings.ToLower(filepath.Ext(in)))
 }

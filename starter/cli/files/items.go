@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
@@ -114,7 +115,7 @@ func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []stri
 
 // input finds out what one --in names. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input store.Input, label string, err error) {
-	if gpumux.IsTable(in) {
+	if names.Table(in) {
 		return s.table(ctx, in)
 	}
 	input = store.Input{Name: in, Delimiter: s.Delimiter}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -72,7 +72,7 @@ func (k *Kept) fetch(ctx context.Context, line []byte) error {
 
 // write fetches one file. It is there whole or not at all.
 func (k *Kept) write(ctx context.Context, index int64, name string) error {
-	if err := gpumux.CheckFileName(name); err != nil {
+	if err := names.File(name); err != nil {
 		return err
 	}
 	from, err := k.Open(ctx, index, name)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // header is every field that a header may have. It ignores others, so a later release of the same version may add some.
@@ -211,11 +212,11 @@ func (r *Results) check() error {
 	if len(r.Files) > 0 && len(r.Values) != 1 {
 		return broken("results: files of %d items; an item with files is answered alone", len(r.Values))
 	}
-	if len(r.Files) > gpumux.MaxFiles {
-		return broken("results: %d files of one item; at most %d are allowed", len(r.Files), gpumux.MaxFiles)
+	if len(r.Files) > names.MaxFiles {
+		return broken("results: %d files of one item; at most %d are allowed", len(r.Files), names.MaxFiles)
 	}
 	for _, name := range r.Files {
-		if err := gpumux.CheckFileName(name); err != nil {
+		if err := names.File(name); err != nil {
 			return broken("results: %v", err)
 		}
 	}

@@ -1,4 +1,7 @@
-package gpumux
+// Package text makes strangers' text fit to be shown.
+//
+// It owns excerpts and what Markdown may not be told. It never writes anywhere.
+package text
 
 import (
 	"strings"

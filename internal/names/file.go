@@ -1,4 +1,4 @@
-package gpumux
+package names
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ const (
 	maxFileName = 200
 )
 
-// CheckFileName says what is wrong with the name of a file that an item keeps. It is a plain name, without folders.
-func CheckFileName(name string) error {
+// File says what is wrong with the name of a file that an item keeps. It is a plain name, without folders.
+func File(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":
 	case len(name) > maxFileName:

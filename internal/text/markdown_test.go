@@ -1,4 +1,4 @@
-package gpumux_test
+package text_test
 
 import (
 	"strings"
@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 func TestPlain(t *testing.T) {
-	for text, want := range map[string]string{
+	for raw, want := range map[string]string{
 		"":                                  "",
 		"embed:embed":                       "embed:embed",
 		"a/b.py:step_2 (3.5 %), then more":  "a/b.py:step_2 (3.5 %), then more",
@@ -30,15 +30,15 @@ func TestPlain(t *testing.T) {
 		"a\u202eb\u2066c\u2028d":            "a\ufffdb\ufffdc\u0020d",
 		"\u009b31m":                         "\ufffd31m",
 	} {
-		require.Equal(t, want, gpumux.Plain(text), "%q", text)
+		require.Equal(t, want, text.Plain(raw), "%q", raw)
 	}
 }
 
 // Whatever comes, code ends where the text ends: no run of backticks in it is as long as the fence.
 func FuzzPlain(f *testing.F) {
 	f.Add("a ```` b `` <x> `")
-	f.Fuzz(func(t *testing.T, text string) {
-		got := gpumux.Plain(text)
+	f.Fuzz(func(t *testing.T, raw string) {
+		got := text.Plain(raw)
 		require.NotContains(t, got, "\n")
 		require.NotContains(t, got, "\x1b")
 		inner := strings.TrimLeft(got, "`")

@@ -1,4 +1,7 @@
-package gpumux
+// Package names says what things may be called: keys, files, IDs, pools, queues, sources and columns.
+//
+// It owns their grammar, and needs the standard library only. It never looks whether a thing exists.
+package names
 
 import (
 	"fmt"
@@ -8,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// ScratchFolder is the folder of a store on disk that holds temporaries; no key begins with it.
-const ScratchFolder = ".tmp"
+// Scratch is the folder of a store on disk that holds temporaries; no key begins with it.
+const Scratch = ".tmp"
 
-// CheckKey returns what is wrong with the key of an object in a store, or nil.
-func CheckKey(key string) error {
+// Key returns what is wrong with the key of an object in a store, or nil.
+func Key(key string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%.200q is not a key: %s; write it as folder/name.jsonl", key, why)
 	}
@@ -35,8 +38,8 @@ func CheckKey(key string) error {
 			return bad("it begins or ends with a slash or holds two in a row")
 		case element == "." || element == "..":
 			return bad("it holds " + element)
-		case i == 0 && element == ScratchFolder:
-			return bad(ScratchFolder + " holds temporaries")
+		case i == 0 && element == Scratch:
+			return bad(Scratch + " holds temporaries")
 		case len(element) > 255:
 			return bad("a name in it is longer than 255 bytes")
 		}
@@ -44,14 +47,14 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// checkOutput returns what is wrong with the name of a results file, or nil. It does not ask the store.
-func checkOutput(name string) error {
+// Output returns what is wrong with the name of a results file, or nil. It does not ask the store.
+func Output(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":/")
 	switch {
 	case strings.HasPrefix(name, "/"):
 		return fmt.Errorf("%q is a path of a machine; use a key of the workers' store such as folder/name.jsonl, or a URL inside it", name)
 	case !isURL || strings.Contains(scheme, "/"):
-		return CheckKey(name)
+		return Key(name)
 	}
 	u, err := url.Parse(name)
 	if err != nil {
@@ -60,12 +63,12 @@ func checkOutput(name string) error {
 	if path.Clean("/"+u.Path) != "/"+strings.TrimPrefix(u.Path, "/") {
 		return fmt.Errorf("%q names no object: in its path is \".\" or \"..\", two slashes in a row, or one at the end", name)
 	}
-	return CheckKey(path.Base(u.Path))
+	return Key(path.Base(u.Path))
 }
 
-// CheckID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows with other IDs too, but never serves
+// ID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows with other IDs too, but never serves
 // them, because its clients send the ID in a header of their calls.
-func CheckID(id string) error {
+func ID(id string) error {
 	const most = 1000
 	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })
 	switch {

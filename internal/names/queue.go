@@ -1,0 +1,51 @@
+package names
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Queue carries workflows and light activities.
+const Queue = "gpumux"
+
+const (
+	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
+	// failed, an Int.
+	SearchTask   = "GpumuxTask"
+	SearchFailed = "GpumuxFailed"
+)
+
+var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// Pool returns what is wrong with a pool's name, or nil.
+func Pool(name string) error {
+	if !poolName.MatchString(name) {
+		return fmt.Errorf("pool name %.80q: use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g", name)
+	}
+	return nil
+}
+
+// PoolQueue is the task queue of a pool.
+func PoolQueue(pool string) string { return Queue + "." + pool }
+
+// DeviceQueue is the task queue of one device of a pool on one host.
+func DeviceQueue(pool, host, device string) string {
+	return PoolQueue(pool) + "@" + host + "/" + device
+}
+
+// RungQueue is the task queue of a rung: a pool's name, or pool@host/device for one device of it.
+func RungQueue(rung string) (string, error) {
+	pool, at, pinned := strings.Cut(rung, "@")
+	if err := Pool(pool); err != nil {
+		return "", err
+	}
+	if !pinned {
+		return PoolQueue(pool), nil
+	}
+	host, device, ok := strings.Cut(at, "/")
+	if !ok || host == "" || device == "" {
+		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
+	}
+	return DeviceQueue(pool, host, device), nil
+}
