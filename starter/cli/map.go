@@ -54,6 +54,12 @@ file, a module beside it that it imports, or a file that the command names has c
 	f.register(c)
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if err.Error() == "unknown flag: --follow" {
+			return errors.New("--follow: a map has an end; `gpumux stream TASK --follow FILE` runs what a file gets as it comes")
+		}
+		return err
+	})
 	c.RunE = func(c *cobra.Command, args []string) error { return a.runMap(c, args, f) }
 	return c
 }
@@ -146,7 +152,7 @@ func (a *program) itemsOf(ctx context.Context, conn *app.Connection, f *mapFlags
 	if f.overURL() && f.comma == 0 && !f.lines && conn.Holds(ctx, f.in[0]) {
 		return files.Items{URL: f.in[0], Columns: f.columns, Label: f.in[0]}, nil
 	}
-	return f.source(a.Stdin).Read(ctx)
+	return a.read(ctx, f)
 }
 
 // mapThere runs the map on the workers of a server.

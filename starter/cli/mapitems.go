@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -40,7 +41,7 @@ func (f *mapFlags) results() (id string, values bool) {
 func (a *program) items(ctx context.Context, f *mapFlags) (files.Items, error) {
 	id, values := f.results()
 	if !values {
-		return f.source(a.Stdin).Read(ctx)
+		return a.read(ctx, f)
 	}
 	_, keys, err := a.ReadKeys()
 	if err != nil {
@@ -52,6 +53,20 @@ func (a *program) items(ctx context.Context, f *mapFlags) (files.Items, error) {
 	}
 	defer st.Close()
 	return files.Values(func() (io.ReadCloser, error) { return st.Read(ctx, output, 0, -1) }, f.in[0])
+}
+
+// slowInput is when people are told that a map waits for the end of its input.
+const slowInput = 2 * time.Second
+
+// read reads files, URLs and standard input to their ends.
+func (a *program) read(ctx context.Context, f *mapFlags) (files.Items, error) {
+	if slices.Contains(f.in, "-") {
+		told := time.AfterFunc(slowInput, func() {
+			a.Console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
+		})
+		defer told.Stop()
+	}
+	return f.source(a.Stdin).Read(ctx)
 }
 
 // put gives a map its items, of which the first must have the key.

@@ -80,3 +80,28 @@ func (i *interrupting) Write(text []byte) (int, error) {
 	}
 	return i.Buffer.Write(text)
 }
+
+// ending is standard error that ends the input when it gets what the test waits for.
+type ending struct {
+	bytes.Buffer
+	on    string
+	input *io.PipeWriter
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(e.on)) {
+		e.input.Close()
+	}
+	return e.Buffer.Write(p)
+}
+
+// A map that waits for the end of its input says so, and what does not wait.
+func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
+	lonely(t)
+	reader, writer := io.Pipe()
+	to := &ending{on: "`gpumux stream` runs items as they come", input: writer}
+	go func() { _, _ = writer.Write([]byte("1\n")) }()
+	code := Main(Options{Args: []string{"map", "embed", "--in", "-"}, Stdin: reader, Stdout: io.Discard, Stderr: to})
+	require.Equal(t, app.ExitUnavailable, code, "there is no server")
+	require.Contains(t, to.String(), to.on)
+}
