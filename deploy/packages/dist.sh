@@ -47,11 +47,24 @@ packed() {
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" -C "$(dirname "$1")" -cf - "$(basename "$1")" | gzip -n
 }
 
+# licenses: those of Go and of all modules in the program, or where to look for one.
+licenses() (
+  shopt -s nocaseglob nullglob
+  printf '==== Go %s\n\n' "$(go env GOVERSION)" && cat "$(go env GOROOT)/LICENSE"
+  (cd deploy/devserver && go list -deps -f '{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}' ./cmd/gpumux) | sort -u |
+    while read -r path version dir; do
+      if [[ $path == github.com/gpumux/* ]]; then continue; fi
+      files=("$dir"/{LICENSE,LICENCE,COPYING,NOTICE}*)
+      printf '\n==== %s %s\n\n' "$path" "$version"
+      if ((${#files[@]})); then cat "${files[@]}"; else echo "The module has no file with its license: see https://$path"; fi
+    done
+)
+
 # archive OS/ARCH
 archive() {
   local into=$work/gpumux-$name-${1/\//-}
   mkdir "$into"
-  cp -R LICENSE README.md "$work/man" "$work/completions" "$into/"
+  cp -R LICENSE README.md "$work/THIRD-PARTY-LICENSES" "$work/man" "$work/completions" "$into/"
   if [[ $1 == linux/* ]]; then
     install -m 644 -D -t "$into/systemd" deploy/systemd/* deploy/worker.yaml deploy/worker-gpu.yaml
   fi
@@ -70,6 +83,7 @@ debian() {
   install -m 644 -D -t "$root/usr/share/zsh/vendor-completions" "$work/completions/_gpumux"
   install -m 644 -D -t "$root/usr/share/fish/vendor_completions.d" "$work/completions/gpumux.fish"
   install -m 644 -D LICENSE "$root/usr/share/doc/gpumux/copyright"
+  install -m 644 -t "$root/usr/share/doc/gpumux" "$work/THIRD-PARTY-LICENSES"
   install -m 644 -D -t "$root/usr/share/doc/gpumux/examples" deploy/worker.yaml deploy/worker-gpu.yaml
   install -m 644 -D deploy/worker-gpu.yaml "$root/etc/gpumux/worker.yaml"
   install -m 600 -D -t "$root/etc/gpumux" deploy/systemd/environment
@@ -96,6 +110,7 @@ formula() {
 }
 
 (cd deploy/devserver && go run ./cmd/manual -version "$name" -date "$(date -u -d "@$stamp" +%F)" "$work")
+licenses >"$work/THIRD-PARTY-LICENSES"
 for target in $targets; do
   echo "building for $target"
   archive "$target"
