@@ -56,9 +56,30 @@ func heartbeat(ctx context.Context, details ...any) (stop func()) {
 	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
-// IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map.
+// mostEnded is how many workers may end while they read a source.
+const mostEnded = 3
+
+// IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map, and so does a file that
+// workers end with: a damaged table can ask for more memory than a machine has.
 func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
-	defer heartbeat(ctx)()
+	ended := 0 // attempts that gave no answer
+	if activity.HasHeartbeatDetails(ctx) {
+		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
+	}
+	if ended >= mostEnded {
+		return gpumux.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
+			"look at why in their hosts' logs; it may be damaged: write it anew")
+	}
+	activity.RecordHeartbeat(ctx, ended+1)
+	stop := heartbeat(ctx, ended+1)
+	source, err := l.findItems(ctx, in)
+	stop()
+	activity.RecordHeartbeat(ctx, 0)
+	return source, err
+}
+
+// findItems is IndexSource while the worker lives.
+func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
 	if err := l.apart(in); err != nil {
 		return gpumux.Source{}, err
 	}

@@ -5,15 +5,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver/programtest"
+	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/store/columns"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -126,4 +130,26 @@ func TestTable_SourceOfAWorkflow(t *testing.T) {
 		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
 		require.ErrorContains(t, err, `columns: have "s" twice`)
 	}
+}
+
+// Attempts that end with an answer, as while a store is away, are not those of workers that a file has ended, however many there are.
+func TestTable_AnswersAreNoEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(1))
+	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.Symlink("items.jsonl", file)) // which can be opened as little as a disk that is away
+	run := s.start(gpumux.MapInput{Task: "brief", Source: "in/items.jsonl", Ladder: []string{"cpu"}, Output: "out.jsonl"})
+	wait.For(t, func() bool {
+		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+		require.NoError(t, err)
+		return slices.ContainsFunc(d.PendingActivities, func(p *workflowpb.PendingActivityInfo) bool { return p.Attempt > 5 })
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, []byte("1\n2\n"), 0o644))
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 2, sum.Succeeded)
 }
