@@ -20,7 +20,7 @@ import (
 type arrowTable struct{ *ipc.FileReader }
 
 func openArrow(file *ranged) (table, error) {
-	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size))
+	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size))
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package columns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -43,7 +45,9 @@ func (t parquetTable) names() (all []string) {
 
 func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) error) error {
 	keys := keysOf(t.names(), at)
-	t.wantColumns(at)
+	if err := t.wantColumns(at); err != nil {
+		return err
+	}
 	for _, group := range t.RowGroups() {
 		leaves := map[int]*leafReader{}
 		var nodes []*node
@@ -63,8 +67,9 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) err
 	return nil
 }
 
-// wantColumns says where the columns lie.
-func (t parquetTable) wantColumns(at []int) {
+// wantColumns says where the columns lie. Those with LZ4 are refused: parquet-go takes other bytes for the decompressed ones where these
+// are many, and never ends where they are damaged.
+func (t parquetTable) wantColumns(at []int) error {
 	wanted := map[int]bool{}
 	for _, i := range at {
 		t.node(t.Root().Columns()[i], 0, 0, func(leaf int) { wanted[leaf] = true })
@@ -73,6 +78,9 @@ func (t parquetTable) wantColumns(at []int) {
 	for _, group := range t.Metadata().RowGroups {
 		for leaf, chunk := range group.Columns {
 			if data := chunk.MetaData; wanted[leaf] {
+				if data.Codec == format.Lz4 || data.Codec == format.Lz4Raw {
+					return fmt.Errorf("column %q is compressed with LZ4; write the file with snappy or zstd", strings.Join(data.PathInSchema, "."))
+				}
 				start := data.DataPageOffset
 				if data.DictionaryPageOffset != 0 {
 					start = data.DictionaryPageOffset
@@ -82,6 +90,7 @@ func (t parquetTable) wantColumns(at []int) {
 		}
 	}
 	t.from.want(all, len(wanted))
+	return nil
 }
 
 func eachRow(ctx context.Context, rows int64, leaves map[int]*leafReader, nodes []*node, keys [][]byte, f func([]byte) error) (err error) {

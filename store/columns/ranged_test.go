@@ -147,3 +147,16 @@ func TestItems_DamagedFiles(t *testing.T) {
 		require.Greater(t, failed, rounds/4, ending)
 	}
 }
+
+func TestItems_RefusesLZ4(t *testing.T) {
+	file, err := os.Open("testdata/lz4.parquet")
+	require.NoError(t, err)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	rows, err := columns.Items(t.Context(), file, info.Size(), "lz4.parquet", nil)
+	require.NoError(t, err)
+	_, err = io.ReadAll(rows)
+	var mistake *store.SourceError
+	require.ErrorAs(t, err, &mistake)
+	require.ErrorContains(t, err, `lz4.parquet: not read as .parquet: column "text" is compressed with LZ4; write the file with snappy or zstd`)
+}

@@ -1,4 +1,4 @@
-"""Writes kinds.parquet and kinds.arrow here, with pyarrow 26."""
+"""Writes the files beside it, with pyarrow 26."""
 
 import datetime
 from decimal import Decimal
@@ -37,3 +37,5 @@ table = pa.table({
 })
 pyarrow.parquet.write_table(table, "kinds.parquet")
 pyarrow.feather.write_feather(table, "kinds.arrow", compression="zstd")
+texts = pa.table({"text": [f"the text {i // 20 % 2}" for i in range(200)]})
+pyarrow.parquet.write_table(texts, "lz4.parquet", compression="lz4", use_dictionary=False, store_schema=False, write_statistics=False)
