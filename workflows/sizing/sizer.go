@@ -46,7 +46,9 @@ const (
 	// most mostLate longer than expected.
 	Patience   = 2
 	leastLimit = 200 * time.Millisecond
-	mostLate   = 1500 * time.Millisecond
+	// behindLimit is for the chunks that wait behind the first ones, while nobody knows what items take.
+	behindLimit = 800 * time.Millisecond
+	mostLate    = 1500 * time.Millisecond
 )
 
 // Sizer decides how many items the next chunk has and how many chunks are in flight. It learns from finished chunks.
@@ -62,6 +64,8 @@ type Sizer struct {
 	Seen  int
 	// Likely is the expected number of slots before a chunk has told of any. Widened is how often the window has doubled since.
 	Likely, Widened int
+	// guessed is how many chunks were handed out before one had finished.
+	guessed int
 	// Share is how many workflows fill the map's window together; 0 means this one alone.
 	Share int
 	// Beyond is how many items wait elsewhere.
@@ -110,6 +114,11 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 		return 0
 	}
 	likely := time.Duration(items) * s.Pace(chunk)
+	if s.Largest == 0 {
+		if s.guessed++; s.guessed > s.count() {
+			return behindLimit
+		}
+	}
 	return max(leastLimit, min(Patience*likely, likely+mostLate))
 }
 
