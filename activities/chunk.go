@@ -127,10 +127,6 @@ func (a *attempt) restore() error {
 	if err := a.Store.Holds(a.ctx, c.Claim); err != nil {
 		return classify(err)
 	}
-	// A later attempt has no limit: what it knows of deaths would be lost with a chunk that is handed back.
-	if activity.GetInfo(a.ctx).Attempt == 1 {
-		a.limit.after = time.Duration(c.Limit)
-	}
 	var m memo
 	known := activity.HasHeartbeatDetails(a.ctx) && activity.GetHeartbeatDetails(a.ctx, &m) == nil
 	if known {
@@ -154,6 +150,9 @@ func (a *attempt) restore() error {
 	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
+	}
+	if !m.knowsDeaths() {
+		a.limit.after = time.Duration(c.Limit)
 	}
 	a.ledger = newLedger(c, items, m)
 	if c.Parts == "" {

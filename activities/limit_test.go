@@ -62,6 +62,11 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gpumux.Runs{span(10, 12)}, runs)
 	require.Positive(t, late.Pace)
+	l.env.SetHeartbeatDetails(memo{}) // of an attempt that got no slot
+	require.EqualValues(t, 2, run(2).Covered)
+	l.env.SetHeartbeatDetails(memo{Suspects: map[int64]suspect{15: {Tries: 1}}})
+	require.EqualValues(t, 10, run(3).Covered, "what is known of deaths would be lost")
+	l.env.SetHeartbeatDetails(nil)
 	for _, in := range []contract.ChunkResult{run(0), run(time.Hour)} {
 		require.EqualValues(t, 10, in.Covered)
 		require.EqualValues(t, 10, in.Ran)
