@@ -27,7 +27,7 @@ deploy/devserver/cmd/gpumux    deploy/devserver/embedded starter/cli
 deploy/devserver/cmd/manual    starter/cli
 deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
-deploy/devserver               . internal/names
+deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
 starter/cli                    . gpu internal/names starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config

@@ -96,7 +96,7 @@ func listed(r *run) Listed {
 
 // fillCounts says how far each map is: the completed ones have a summary, the running ones are asked.
 func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
-	rung, err := s.Fleet().Served(ctx, gpumux.Queue)
+	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
 	const most = 8
 	fleet.Abreast(len(maps), most, func(i int) {

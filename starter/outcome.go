@@ -68,7 +68,7 @@ func (e *NotFound) Error() string {
 // ended turns the error of a workflow that is over into one of the types above. Errors of the connection stay as they are.
 func ended(id string, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
-		return connect.Unseal(err)
+		return connect.WithKeysHint(err)
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError

@@ -21,12 +21,12 @@ import (
 // Prune deletes from the workers' store what maps have left there that ended before a time: folders below maps/ and inputs below
 // sources/. It keeps what a running or a younger map, or a schedule, names as its results or its input. A map that the server does not know
 // has ended when something was last written to its folder. When it cannot be sure of one map it deletes nothing.
-func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Pruned, error) {
+func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Group, error) {
 	st, err := s.store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return prune.Store(ctx, st, o, func(used *prune.Used) error { return s.findUsed(ctx, o.Before, used) })
+	return prune.Run(ctx, st, o, func(used *prune.Used) error { return s.findUsed(ctx, o.Before, used) })
 }
 
 // findUsed notes what running maps, those that ended since, and schedules name.
@@ -51,25 +51,6 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 		used.Add(live[i].Memo.Output, in.Output, in.Source)
 	})
 	return cmp.Or(errors.Join(errs...), s.eachScheduled(ctx, func(in gpumux.MapInput) { used.Add(in.Output, in.Source) }))
-}
-
-// eachScheduled calls f with the input of every schedule's maps.
-func (s *Starter) eachScheduled(ctx context.Context, f func(gpumux.MapInput)) error {
-	all, err := s.Schedules(ctx)
-	if err != nil {
-		return err
-	}
-	for _, one := range all {
-		_, in, err := s.ScheduleOf(ctx, one.Name)
-		if errors.As(err, new(*ScheduleError)) {
-			continue // it has gone meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		f(in)
-	}
-	return nil
 }
 
 // current reads from the history of a run which run of its map was the first, and its own input: the server keeps it for longer than that
@@ -97,7 +78,7 @@ func (s *Starter) current(ctx context.Context, r *run) (first string, in gpumux.
 		return first, *continued.Input, nil
 	}
 	if err := s.converter().FromPayloads(started.GetInput(), &in); err != nil {
-		return first, in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.Unseal(err))
+		return first, in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.WithKeysHint(err))
 	}
 	return first, in, nil
 }

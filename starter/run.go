@@ -101,7 +101,7 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 	}
 	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
 		if err := s.converter().FromPayload(payload, &r.Memo); connect.Sealed(err) { // one that does not fit counts as none
-			r.Unread = connect.Unseal(err)
+			r.Unread = connect.WithKeysHint(err)
 		}
 	}
 	return r
@@ -120,7 +120,7 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	}
 	payloads := first.GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if err := s.converter().FromPayloads(payloads, &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.Unseal(err))
+		return in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.WithKeysHint(err))
 	}
 	return in, nil
 }

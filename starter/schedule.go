@@ -122,7 +122,7 @@ func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumu
 	}
 	payload, _ := action.Args[0].(*commonpb.Payload)
 	if err := s.converter().FromPayload(payload, &in); err != nil {
-		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.Unseal(err))
+		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.WithKeysHint(err))
 	}
 	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
 }
@@ -171,4 +171,23 @@ func aboutSchedule(verb, name string, err error) error {
 		return &ScheduleError{fmt.Sprintf("there is no schedule %q; `gpumux schedule list` lists them", name)}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, err)
+}
+
+// eachScheduled calls f with the input of every schedule's maps.
+func (s *Starter) eachScheduled(ctx context.Context, f func(gpumux.MapInput)) error {
+	all, err := s.Schedules(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		_, in, err := s.ScheduleOf(ctx, one.Name)
+		if errors.As(err, new(*ScheduleError)) {
+			continue // it has gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		f(in)
+	}
+	return nil
 }

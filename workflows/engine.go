@@ -255,7 +255,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > sizing.Patience*usual {
+		if piece.Pace > 0 || usual > 0 && result.Pace > sizing.Slack*usual {
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)

@@ -15,10 +15,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Number is the state of a reduce of gpumux's own. Numbers written without a fraction and an exponent are whole: sums and
+// Reducer reduces numbers in one of gpumux's own ways. Numbers written without a fraction and an exponent are whole: sums and
 // comparisons of them are exact, whatever their size. All others are 64-bit floats. Their sum is compensated (Neumaier), so it is
 // about as good as one with twice the digits.
-type Number struct {
+type Reducer struct {
 	reduce string
 	count  int64
 	// whole is the sum of the whole numbers.
@@ -30,7 +30,7 @@ type Number struct {
 	best string
 }
 
-// state is a Number between activities.
+// state is a Reducer between activities.
 type state struct {
 	Whole  string  `json:"whole,omitempty"`
 	Floats bool    `json:"floats,omitempty"`
@@ -40,15 +40,15 @@ type state struct {
 }
 
 // New begins one of the reduces that gpumux.ReduceSum and its siblings name.
-func New(reduce string) *Number { return &Number{reduce: reduce} }
+func New(reduce string) *Reducer { return &Reducer{reduce: reduce} }
 
 // Count is how many values there were.
-func (n *Number) Count() int64 { return n.count }
+func (n *Reducer) Count() int64 { return n.count }
 
 var errNoNumber = errors.New("it takes numbers")
 
 // Add adds one value as JSON.
-func (n *Number) Add(value []byte) error {
+func (n *Reducer) Add(value []byte) error {
 	n.count++
 	if n.reduce == gpumux.ReduceCount {
 		return nil
@@ -83,12 +83,12 @@ func float(text string) (float64, error) {
 	return f, nil
 }
 
-func (n *Number) addWhole(text string) {
+func (n *Reducer) addWhole(text string) {
 	i, _ := new(big.Int).SetString(text, 10) // JSON was checked before
 	n.whole.Add(&n.whole, i)
 }
 
-func (n *Number) addFloat(f float64) {
+func (n *Reducer) addFloat(f float64) {
 	sum := n.float + f
 	if math.Abs(n.float) >= math.Abs(f) {
 		n.rest += n.float - sum + f
@@ -99,7 +99,7 @@ func (n *Number) addFloat(f float64) {
 }
 
 // compare keeps the better of two numbers, and the first of equal ones.
-func (n *Number) compare(text string) error {
+func (n *Reducer) compare(text string) error {
 	candidate, err := exact(text)
 	if err != nil || n.best == "" {
 		n.best = text
@@ -126,7 +126,7 @@ func exact(text string) (*big.Float, error) {
 }
 
 // Merge adds the state of another stretch, which lies behind this one.
-func (n *Number) Merge(count int64, raw json.RawMessage) error {
+func (n *Reducer) Merge(count int64, raw json.RawMessage) error {
 	if count == 0 {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (n *Number) Merge(count int64, raw json.RawMessage) error {
 }
 
 // State is what Merge takes. The error says that a sum fits no 64-bit float.
-func (n *Number) State() (json.RawMessage, error) {
+func (n *Reducer) State() (json.RawMessage, error) {
 	if n.floats && !finite(n.float+n.rest) {
 		return nil, errBeyond
 	}
@@ -166,7 +166,7 @@ var errBeyond = errors.New("the sum does not fit a 64-bit float")
 func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
 // Value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean, the least and the greatest of nothing.
-func (n *Number) Value() (json.RawMessage, error) {
+func (n *Reducer) Value() (json.RawMessage, error) {
 	switch n.reduce {
 	case gpumux.ReduceCount:
 		return strconv.AppendInt(nil, n.count, 10), nil
@@ -192,9 +192,9 @@ func (n *Number) Value() (json.RawMessage, error) {
 }
 
 // total is the sum of all numbers when floats are among them.
-func (n *Number) total() float64 {
+func (n *Reducer) total() float64 {
 	whole, _ := new(big.Float).SetInt(&n.whole).Float64()
-	all := Number{float: n.float, rest: n.rest}
+	all := Reducer{float: n.float, rest: n.rest}
 	all.addFloat(whole)
 	return all.float + all.rest
 }

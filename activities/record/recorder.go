@@ -1,7 +1,8 @@
 // Package record stores the results of chunks as they come.
 //
 // It owns when a worker writes results into the store, how long that may take, and how much may wait for it. It never decides what a
-// result is, or whether an item runs again. A recorder ends with the last chunk of its map on this worker.
+// result is, or whether an item runs again. The goroutine of a recorder ends with the last chunk of its map on this worker; the
+// recorder is forgotten ten seconds later.
 package record
 
 import (
@@ -41,7 +42,7 @@ type Recorders struct {
 	open  map[string]*recorder
 }
 
-// New needs the worker's store.
+// New returns recorders that write to s.
 func New(s *store.Store) *Recorders {
 	return &Recorders{store: s, open: map[string]*recorder{}}
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Label is what the result of an item has of it: the field that is named, null where it lacks that, and the item itself. Without a name
-// there is no field, and where the whole is not asked for no item.
+// Label is what a result keeps of its item: the named field, null where it is missing, and the whole item if asked for.
 func Label(item json.RawMessage, name string, whole bool) (key, all json.RawMessage) {
 	if name != "" {
 		if key = gpumux.FieldOf(item, name); key == nil {

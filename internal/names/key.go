@@ -1,6 +1,6 @@
-// Package names says what things may be called: keys, files, IDs, pools, queues, sources and columns.
+// Package names has the names that the server and the store see, and says what may be one.
 //
-// It owns their grammar, and needs the standard library only. It never looks whether a thing exists.
+// It owns their grammar and their limits, and needs the standard library only. It never looks whether a thing exists.
 package names
 
 import (

@@ -28,7 +28,8 @@ func Table(source string) bool {
 	return !values && slices.Contains([]string{".parquet", ".arrow"}, strings.ToLower(path.Ext(name)))
 }
 
-// Columns returns why these cannot be the columns that the items of a source have, or nil. Of none they have all.
+// Columns returns what is wrong with the columns that the items of a source are to have, or nil. The error goes on from the word columns.
+// Of none they have all.
 func Columns(source string, columns []string) error {
 	if len(columns) > 0 && !Table(source) {
 		return fmt.Errorf("go with Parquet and Arrow files, and %.200q is none by its name", source)

@@ -1,6 +1,6 @@
 // Package text makes strangers' text fit to be shown.
 //
-// It owns excerpts and what Markdown may not be told. It never writes anywhere.
+// It owns how a long value is cut, and what would mean something in Markdown. It never writes anywhere.
 package text
 
 import (

@@ -34,7 +34,7 @@ type Place struct {
 	Count  int64  `json:"count"`
 }
 
-// Groups are the failures of a map by cause. The zero value is ready. It holds no more than mostCauses of them.
+// Groups are the failures of a map by cause. The zero value is ready. It tells 200 causes apart and counts the rest in Others.
 type Groups struct {
 	// Examples is how many failures of each cause are kept. Default 1.
 	Examples int
@@ -55,30 +55,30 @@ const (
 )
 
 // Add counts a result; one that succeeded is left out.
-func (c *Groups) Add(r gpumux.Result) {
-	if r.Fault == nil || c.Kind != "" && c.Kind != r.Fault.Kind {
+func (g *Groups) Add(r gpumux.Result) {
+	if r.Fault == nil || g.Kind != "" && g.Kind != r.Fault.Kind {
 		return
 	}
-	c.Count++
+	g.Count++
 	key := causeOf(r.Fault)
-	if group := c.groups[key]; group != nil {
+	if group := g.groups[key]; group != nil {
 		group.Count++
-		if len(group.More)+1 < c.Examples {
+		if len(group.More)+1 < g.Examples {
 			group.More = append(group.More, r)
 		}
 		group.at(r.Fault)
 		return
 	}
-	if len(c.order) == mostCauses {
-		c.Others++
+	if len(g.order) == mostCauses {
+		g.Others++
 		return
 	}
-	if c.groups == nil {
-		c.groups = map[string]*Cause{}
+	if g.groups == nil {
+		g.groups = map[string]*Cause{}
 	}
 	group := &Cause{Kind: r.Fault.Kind, Count: 1, Example: r}
 	group.at(r.Fault)
-	c.groups[key], c.order = group, append(c.order, group)
+	g.groups[key], g.order = group, append(g.order, group)
 }
 
 // at counts a failure where it happened.
@@ -97,9 +97,9 @@ func (c *Cause) at(f *gpumux.Fault) {
 }
 
 // Most are the causes, the most frequent first.
-func (c *Groups) Most() []Cause {
-	sorted := make([]Cause, len(c.order))
-	for i, group := range c.order {
+func (g *Groups) Most() []Cause {
+	sorted := make([]Cause, len(g.order))
+	for i, group := range g.order {
 		sorted[i] = *group
 		most := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
 		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), most)
@@ -115,7 +115,7 @@ func IsFailure(line []byte) bool {
 }
 
 // AddLine is Add of a line of a results file.
-func (c *Groups) AddLine(line []byte) error {
+func (g *Groups) AddLine(line []byte) error {
 	if !IsFailure(line) {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (c *Groups) AddLine(line []byte) error {
 	if err := json.Unmarshal(line, &result); err != nil {
 		return fmt.Errorf("read a result: %w", err)
 	}
-	c.Add(result)
+	g.Add(result)
 	return nil
 }
 

@@ -58,12 +58,12 @@ not be reached or started, 130 interrupted.`,
 	for _, c := range root.Commands() {
 		switch {
 		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
-			c.ValidArgsFunction = andHere(a.Complete(mapIDs))
+			c.ValidArgsFunction = andHere(a.Completion(mapIDs))
 		case strings.HasSuffix(c.Use, " ID"):
-			c.ValidArgsFunction = a.Complete(mapIDs)
+			c.ValidArgsFunction = a.Completion(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
-			c.ValidArgsFunction = a.Complete(taskNames)
-			_ = c.RegisterFlagCompletionFunc("pool", a.Complete(poolNames))
+			c.ValidArgsFunction = a.Completion(taskNames)
+			_ = c.RegisterFlagCompletionFunc("pool", a.Completion(poolNames))
 		}
 	}
 	return root

@@ -127,7 +127,7 @@ func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 
 // devOptions say what runs, and why no GPU has a part in it.
 func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
-	o = a.Here(false)
+	o = a.LocalOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
 	if o.Data == "" {
@@ -181,7 +181,7 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
-		say("web UI", "%s", app.InProcess(s).Page("/"))
+		say("web UI", "%s", app.ConnectionOf(s).Page("/"))
 	}
 	if variables != "" {
 		say("private", "other programs of yours need:  set -a; . %s; set +a", app.ShellLine([]string{variables}))

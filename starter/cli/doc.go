@@ -1,8 +1,8 @@
-// Package cli is the command line of gpumux: cobra commands, thin over packages starter, starter/local and workers.
+// Package cli is the command line of gpumux: the tree of its commands, and those about maps, thin over starter and
+// starter/local.
 //
-// It owns flags, exit codes, and what people and programs are shown. It never decides how a map runs; that is starter's and the
-// workflow's. Main returns the exit code when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at
-// once.
+// It owns the flags of those commands, how a command ends, and which exit code an error is. It never decides how a map runs. Main
+// returns when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at once.
 //
-// Data goes to standard output, all else to standard error. Exit codes are those of package app.
+// Data goes to standard output, all else to standard error. The exit codes are those of package app.
 package cli

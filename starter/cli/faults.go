@@ -24,7 +24,7 @@ func (a *program) faultsCommand() *cobra.Command {
 		Short: "Show why items of a map failed, grouped by cause",
 		Long: `Show why items of a map failed, so far or in all: the failures grouped by cause, how many there are of each
 and on which devices, an item that shows it, the end of its traceback, and what to do next. Failures are alike
-when their kinds are, and their messages but for numbers and names.
+if they are of one kind and their messages differ only in numbers and names.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux faults embed-3fa92c01d4e5\n  gpumux faults embed-3fa92c01d4e5 --kind crash --limit 5\n" +

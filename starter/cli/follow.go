@@ -79,7 +79,7 @@ const diagnosing = 3 * time.Second
 func (a *program) diagnose(ctx context.Context, s *starter.Starter, ladder []string, task string) {
 	said := false
 	for {
-		err := served(ctx, s, ladder, task)
+		err := checkServed(ctx, s, ladder, task)
 		var missing *fleet.NoWorker
 		switch {
 		case errors.As(err, &missing) && !said:
@@ -128,8 +128,8 @@ func (a *program) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Ba
 	}
 }
 
-// served is a *fleet.NoWorker when nobody serves the workflows or the first rung, where a map begins.
-func served(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
+// checkServed is a *fleet.NoWorker when nobody serves the workflows or the first rung, where a map begins.
+func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
 		return err

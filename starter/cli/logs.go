@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -78,7 +79,7 @@ func (a *program) logOf(ctx context.Context, s *sofar, item int64, follow bool) 
 	}
 	heard := func() string { return "" }
 	if follow && s.handle != nil && s.running() {
-		heard = show.Hear(ctx, a.Stdout, s.handle, item)
+		heard = hear(ctx, a.Stdout, s.handle, item)
 	}
 	r, err := show.ResultOf(lines, item)
 	written := heard()
@@ -100,4 +101,23 @@ func (a *program) logOf(ctx context.Context, s *sofar, item int64, follow bool) 
 	}
 	_, err = io.WriteString(a.Stdout, show.Behind(show.Printed(*r), written))
 	return err
+}
+
+// hear writes what an item prints while it runs, until the returned function is called, which tells what was written last.
+func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (heard func() string) {
+	listening, stop := context.WithCancel(ctx)
+	done := make(chan string, 1)
+	go func() {
+		last := ""
+		for text := range h.Listen(listening, item) {
+			if _, err := io.WriteString(to, text); err != nil {
+				break
+			}
+			const most = 1 << 10
+			last += text
+			last = last[max(0, len(last)-most):]
+		}
+		done <- last
+	}()
+	return func() string { stop(); return <-done }
 }

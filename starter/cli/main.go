@@ -16,7 +16,7 @@ import (
 // Options of Main.
 type Options = app.Options
 
-// program has the commands about maps, and all others.
+// program is one run of gpumux: the commands about maps, dev and version.
 type program struct{ *app.App }
 
 // Main runs one command and returns its exit code.

@@ -136,32 +136,13 @@ func (a *program) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out fi
 	return a.mapThere(ctx, conn, f, m, out)
 }
 
-// overURL reports whether the items are where workers may be able to read them: at a URL, or results of a map.
-func (f *mapFlags) overURL() bool {
-	_, values := f.results()
-	return values || len(f.in) == 1 && strings.Contains(f.in[0], "://")
-}
-
-// itemsOf are the items that the flags name: the workers read a URL where it lies when it is in their store, as the results of a map are.
-// All else is read here.
-func (a *program) itemsOf(ctx context.Context, conn *app.Connection, f *mapFlags) (files.Items, error) {
-	if id, values := f.results(); values {
-		url, err := conn.ValuesOf(ctx, id)
-		return files.Items{URL: url, Label: f.in[0]}, unfit(err)
-	}
-	if f.overURL() && f.comma == 0 && !f.lines && conn.Holds(ctx, f.in[0]) {
-		return files.Items{URL: f.in[0], Columns: f.columns, Label: f.in[0]}, nil
-	}
-	return a.read(ctx, f)
-}
-
 // mapThere runs the map on the workers of a server.
 func (a *program) mapThere(ctx context.Context, conn *app.Connection, f *mapFlags, m starter.Map, out files.Output) error {
 	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
 		return err
 	}
 	if f.noWait {
-		if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
+		if err := checkServed(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -367,4 +368,14 @@ func readTask(m *app.Mistakes, c *cobra.Command, args []string, isLocal bool) (t
 		m.Add("TASK is empty")
 	}
 	return args[0], nil
+}
+
+// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	one, err1 := os.Stat(a)
+	two, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)
 }

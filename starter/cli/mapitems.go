@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -67,6 +67,25 @@ func (a *program) read(ctx context.Context, f *mapFlags) (files.Items, error) {
 		defer told.Stop()
 	}
 	return f.source(a.Stdin).Read(ctx)
+}
+
+// overURL reports whether the items are where workers may be able to read them: at a URL, or results of a map.
+func (f *mapFlags) overURL() bool {
+	_, values := f.results()
+	return values || len(f.in) == 1 && strings.Contains(f.in[0], "://")
+}
+
+// itemsOf are the items that the flags name: the workers read a URL where it lies when it is in their store, as the results of a map are.
+// All else is read here.
+func (a *program) itemsOf(ctx context.Context, conn *app.Connection, f *mapFlags) (files.Items, error) {
+	if id, values := f.results(); values {
+		url, err := conn.ValuesOf(ctx, id)
+		return files.Items{URL: url, Label: f.in[0]}, unfit(err)
+	}
+	if f.overURL() && f.comma == 0 && !f.lines && conn.Holds(ctx, f.in[0]) {
+		return files.Items{URL: f.in[0], Columns: f.columns, Label: f.in[0]}, nil
+	}
+	return a.read(ctx, f)
 }
 
 // put gives a map its items, of which the first must have the key.
@@ -145,14 +164,4 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	if i := slices.Index(f.in, "-"); i >= 0 && slices.Contains(f.in[i+1:], "-") {
 		m.Add("--in - is given twice; standard input can be read once")
 	}
-}
-
-// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
-func sameFile(a, b string) bool {
-	if a == "" || b == "" || a == "-" || b == "-" {
-		return false
-	}
-	one, err1 := os.Stat(a)
-	two, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)
 }

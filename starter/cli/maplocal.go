@@ -76,7 +76,7 @@ func (a *program) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, ta
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
 		return app.Usage("--out %s is the task's own file; name another for the results", f.out)
 	}
-	o := a.Here(true)
+	o := a.LocalOptions(true)
 	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, a.poolsHere(f.taskFlags), !a.Console.Redraws(), true
 	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
 		m = named
@@ -87,7 +87,7 @@ func (a *program) mapLocally(ctx context.Context, f *mapFlags, m starter.Map, ta
 		return inFlags(err)
 	}
 	defer s.Close(a.Hard)
-	conn := app.InProcess(s)
+	conn := app.ConnectionOf(s)
 	conn.Again = "the same command writes them (its state is in " + s.Data + ")"
 	a.tellEntry(conn, h, m)
 	conn.UI = "" // the page goes away with the server

@@ -27,10 +27,10 @@ func (a *program) pruneCommand() *cobra.Command {
 		Short: "Delete what maps left in the store that ended long ago",
 		Long: `Delete from the workers' store the results of maps that ended longer ago than AGE, and inputs that were
 put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
-know any more ended when something in its folder was last written. Results that a program named a place
-outside of maps/ stay. It asks one namespace; leave a store alone that several share.
+know any more ended when something in its folder was last written. Results that a program wrote outside of
+maps/ stay. It asks one namespace, so do not use it on a store that several share.
 
-With --local it deletes instead the state of maps on this machine that nothing used for so long, as
+With --local it deletes instead the state of maps on this machine that was not used for that long, as
 gpumux local --remove does.`,
 		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d\n  gpumux prune --older-than 2w --local",
 		Args:    cobra.NoArgs,
@@ -47,7 +47,7 @@ gpumux local --remove does.`,
 		if err != nil {
 			return err
 		}
-		var gone []prune.Pruned
+		var gone []prune.Group
 		before := time.Now().Add(-age)
 		if here {
 			gone, err = pruneHere(before, dryRun)
@@ -78,7 +78,7 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-func (a *program) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Pruned, error) {
+func (a *program) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Group, error) {
 	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return nil, err
@@ -88,12 +88,12 @@ func (a *program) pruneThere(ctx context.Context, before time.Time, dryRun bool)
 }
 
 // pruneHere deletes the folders of local maps.
-func pruneHere(before time.Time, dryRun bool) ([]prune.Pruned, error) {
+func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
 	states, err := local.States()
 	if err != nil {
 		return nil, err
 	}
-	gone := []prune.Pruned{}
+	gone := []prune.Group{}
 	for _, s := range slices.Backward(states) {
 		if s.State == "running" || !s.Used.Before(before) {
 			continue
@@ -103,13 +103,13 @@ func pruneHere(before time.Time, dryRun bool) ([]prune.Pruned, error) {
 				return gone, err
 			}
 		}
-		gone = append(gone, prune.Pruned{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
+		gone = append(gone, prune.Group{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
 	}
 	return gone, nil
 }
 
 // tellPruned says what went, or would go.
-func (a *program) tellPruned(gone []prune.Pruned, dryRun, asJSON bool) error {
+func (a *program) tellPruned(gone []prune.Group, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {

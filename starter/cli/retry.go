@@ -68,7 +68,7 @@ func (a *program) runRetry(c *cobra.Command, id string, f *mapFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := served(ctx, conn.Starter, f.pools, last.Task); err != nil {
+		if err := checkServed(ctx, conn.Starter, f.pools, last.Task); err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,7 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 		if f.noWait {
-			if err := served(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
+			if err := checkServed(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	o := a.Here(true)
+	o := a.LocalOptions(true)
 	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, a.poolsHere(f.taskFlags), true, true
 	m.Input.Task, m.Input.Ladder = here.Name, nil
 	for _, pool := range o.Pools {
@@ -115,7 +115,7 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		return inFlags(err)
 	}
 	defer s.Close(a.Hard)
-	return a.call(s.Context(), app.InProcess(s), m, nil, f.json)
+	return a.call(s.Context(), app.ConnectionOf(s), m, nil, f.json)
 }
 
 // item reads ITEM.

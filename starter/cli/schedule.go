@@ -34,9 +34,9 @@ func (a *program) scheduleCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME TASK --cron WHEN --in FILE",
 		Short: "Start a map at the times of a cron expression",
-		Long: `Start a map at the times of a cron expression: minute, hour, day of the month, month, day of the week. Each
-map has the schedule's name with the time behind it as its ID, and results of its own, for gpumux results.
-While a map still runs, the next one is left out. The options are those of gpumux map.
+		Long: `Start a map at the times of a cron expression: minute, hour, day of the month, month, day of the week. The
+ID of each map is the schedule's name and the time. Each has results of its own. While a map
+still runs, the next one is left out. The options are those of gpumux map.
 
 A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
 read now, and are the same for each map: a file of this machine is put into the workers' store.`,
@@ -45,7 +45,7 @@ read now, and are the same for each map: a file of this machine is put into the 
   gpumux schedule create monday report --cron '30 7 * * 1' --time-zone Europe/Berlin --in list.csv`,
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; given again, also then")
+	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; give it again for more times")
 	flags.StringVar(&at.Zone, "time-zone", "UTC", "the time zone of --cron, such as Europe/Berlin")
 	f.registerItems(flags)
 	f.registerPools(flags, "", "")
@@ -144,7 +144,7 @@ func (a *program) scheduleShowCommand() *cobra.Command {
 		Example: "  gpumux schedule show nightly", Args: oneName,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.ValidArgsFunction = a.Complete(scheduleNames)
+	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		one, in, err := conn.ScheduleOf(ctx, args[0])
 		if err != nil {
@@ -161,7 +161,7 @@ func (a *program) scheduleShowCommand() *cobra.Command {
 // steerSchedule is a command that does one thing to a schedule, and says so.
 func (a *program) steerSchedule(verb, short, done string, do func(s *starter.Starter, ctx context.Context, name string) error) *cobra.Command {
 	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
-	c.ValidArgsFunction = a.Complete(scheduleNames)
+	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		err := do(conn.Starter, ctx, args[0])
 		if err == nil {

@@ -100,7 +100,7 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 	if err != nil {
 		return err
 	}
-	o := a.Here(true)
+	o := a.LocalOptions(true)
 	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
 	source := f.source(a.Stdin)
 	ctx := c.Context()
@@ -151,10 +151,7 @@ func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
 
 // tellStream says what a stream came to.
 func (a *program) tellStream(count int64, causes cause.Groups) error {
-	failed := causes.Others
-	for _, cause := range causes.Most() {
-		failed += cause.Count
-	}
+	failed := causes.Count
 	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
 	if failed == 0 {
 		return nil

@@ -1,6 +1,6 @@
 // Package connect dials Temporal, by flags and by Temporal's own conventions.
 //
-// It owns options, the errors of the first contact and what to do about them. It never starts a workflow. A client is the caller's to
+// It owns options, and what errors of the connection and of keys mean. It never starts a workflow. A client is the caller's to
 // close.
 package connect
 
@@ -125,7 +125,7 @@ func ClientOptions(o Options) (client.Options, error) {
 		options.HeadersProvider = bearer(o.Token)
 	}
 	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that Serving sees busy ones
+	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &Error{Address: options.HostPort, Namespace: options.Namespace, Err: err,
@@ -159,8 +159,8 @@ func refused(ctx context.Context, address string) error {
 // Sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
 func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
 
-// Unseal adds to such an error what to do.
-func Unseal(err error) error {
+// WithKeysHint adds to such an error what to do.
+func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}

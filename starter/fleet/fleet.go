@@ -1,12 +1,12 @@
-// Package fleet asks who serves Temporal's queues, and workers what they offer.
+// Package fleet asks Temporal who serves its queues, and workers what they offer, run and print.
 //
-// It owns how long an answer may take, who counts as there, and the handing on of what a dead worker had. It never starts a map.
+// It owns how long an answer may take, who counts as there, and handing on the work of a dead worker. It never starts a
+// map. Every call ends with its context.
 package fleet
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +21,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -53,7 +52,7 @@ func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
 // Serving tells who serves the queue of workflows, which comes first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
-	first, err := f.Served(ctx, gpumux.Queue)
+	first, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 		if err != nil {
 			return nil, err
 		}
-		rung, err := f.Served(ctx, queue)
+		rung, err := f.Rung(ctx, queue)
 		if err != nil {
 			return nil, err
 		}
@@ -77,8 +76,8 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 // stale is when a poller that has not asked again is taken for gone. A long poll lasts up to 70 s.
 const stale = 90 * time.Second
 
-// Served tells who serves a queue.
-func (f *Fleet) Served(ctx context.Context, queue string) (Rung, error) {
+// Rung tells who serves a queue.
+func (f *Fleet) Rung(ctx context.Context, queue string) (Rung, error) {
 	rung := Rung{Queue: queue}
 	answer, err := f.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
@@ -125,7 +124,7 @@ func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	const most = 32
 	Abreast(len(workers), most, func(i int) {
 		w := &workers[i]
-		offer, err := f.Ask(ctx, contract.WorkerQueue(w.Identity), answering)
+		offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
 		switch {
 		case err == nil:
 			w.Offer, w.Seen = &offer, time.Now()
@@ -209,80 +208,4 @@ func PoolsOf(workers []Worker, task string) []string {
 	}
 	slices.Sort(pools)
 	return slices.Compact(pools)
-}
-
-// NoWorker says that nobody polls a queue.
-type NoWorker struct {
-	Queue string
-	// Task is what was to run there, Pools are those that are served by workers which know it.
-	Task  string
-	Pools []string
-}
-
-// Error says what to start.
-func (e *NoWorker) Error() string {
-	if len(e.Pools) > 0 {
-		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
-			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
-	}
-	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
-}
-
-// Patience is how long a worker may take to say what it offers. One that is there takes milliseconds.
-const Patience = 10 * time.Second
-
-// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
-func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
-	rung, err := f.Served(ctx, gpumux.Queue)
-	if err != nil {
-		return gpumux.Describe{}, err
-	}
-	if !rung.Served() {
-		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
-	}
-	return f.Ask(ctx, gpumux.Queue, Patience)
-}
-
-// Ask asks whoever serves a queue what it offers.
-func (f *Fleet) Ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
-	var offer gpumux.Describe
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	const summary = "a client asks what the workers offer"
-	id := "gpumux-describe-" + rand.Text()
-	var asked interface {
-		Get(ctx context.Context, answer any) error
-	}
-	var err error
-	asked, err = f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: id, TaskQueue: queue, Summary: summary,
-		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.DescribeWorker)
-	if errors.As(err, new(*serviceerror.Unimplemented)) {
-		asked, err = f.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
-		}, contract.DescribeWorkflow)
-	}
-	if err == nil {
-		err = asked.Get(ctx, &offer)
-	}
-	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", connect.Unseal(err))
-	}
-	return offer, nil
-}
-
-// Printed asks a worker what an item prints there.
-func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answering)
-	defer cancel()
-	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
-		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.ReadOutput, in)
-	if err == nil {
-		err = asked.Get(ctx, &out)
-	}
-	return out, err
 }

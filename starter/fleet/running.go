@@ -3,8 +3,12 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"slices"
 	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -27,7 +31,7 @@ func (f *Fleet) Running(ctx context.Context, id string, workers []string) []Runn
 	const most, patience = 32, 3 * time.Second
 	found := make([][]RunningItem, len(workers))
 	Abreast(len(workers), most, func(i int) {
-		offer, err := f.Ask(ctx, contract.WorkerQueue(workers[i]), patience)
+		offer, err := f.ask(ctx, contract.WorkerQueue(workers[i]), patience)
 		if err != nil {
 			return
 		}
@@ -41,4 +45,18 @@ func (f *Fleet) Running(ctx context.Context, id string, workers []string) []Runn
 		}
 	})
 	return slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+}
+
+// Printed asks a worker what an item prints there.
+func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
+		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}, contract.ReadOutput, in)
+	if err == nil {
+		err = asked.Get(ctx, &out)
+	}
+	return out, err
 }

@@ -1,7 +1,7 @@
 // Package prune deletes from a store what maps have left there.
 //
-// It owns what is deleted together and what keeps it. It never asks a server: the caller says which maps are in use. Nothing of it stays
-// when Store returns.
+// It owns what is deleted together and what keeps it. It never asks a server: its caller says what is in use. Every call ends with its
+// context.
 package prune
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Options say what Store deletes.
+// Options say what Run deletes.
 type Options struct {
-	// Before is when a map must have ended at the latest. Default: it must be given.
+	// Before is when a map must have ended at the latest. Required.
 	Before time.Time
 	// DryRun deletes nothing.
 	DryRun bool
 }
 
-// Pruned is what Store deleted, or would delete: a folder of results, or an input.
-type Pruned struct {
+// Group is what is deleted together: a folder of results, or an input.
+type Group struct {
 	Key     string `json:"key"`
 	Bytes   int64  `json:"bytes"`
 	Objects int    `json:"objects"`
@@ -38,11 +38,11 @@ type Pruned struct {
 	parts []string
 }
 
-// Store deletes what lies below maps/ and sources/ of a store, was last written before a time, and is not used. Find notes what is; its
-// error ends Store before anything is deleted. It is called after the store was listed: what starts from there on finds young objects or
+// Run deletes what lies below maps/ and sources/ of a store, was last written before a time, and is not used. Find notes what is; its
+// error ends Run before anything is deleted. It is called after the store was listed: what starts from there on finds young objects or
 // none. What an object that stays was made of stays, too.
-func Store(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Pruned, error) {
-	old, young, err := group(ctx, st, o.Before)
+func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Group, error) {
+	old, young, err := groups(ctx, st, o.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func Store(ctx context.Context, st *store.Store, o Options, find func(*Used) err
 	if err := find(used); err != nil {
 		return nil, err
 	}
-	gone := []Pruned{}
+	gone := []Group{}
 	for _, p := range old {
 		if used.has(p.Key) {
 			young = append(young, p)
@@ -67,8 +67,8 @@ func Store(ctx context.Context, st *store.Store, o Options, find func(*Used) err
 			used.Add(source)
 		}
 	}
-	gone = slices.DeleteFunc(gone, func(p Pruned) bool { return used.has(p.Key) })
-	slices.SortFunc(gone, func(a, b Pruned) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
+	gone = slices.DeleteFunc(gone, func(p Group) bool { return used.has(p.Key) })
+	slices.SortFunc(gone, func(a, b Group) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
 	if o.DryRun {
 		return gone, nil
 	}
@@ -81,7 +81,7 @@ func Store(ctx context.Context, st *store.Store, o Options, find func(*Used) err
 }
 
 // remove deletes a folder, or an input with its index.
-func (p Pruned) remove(ctx context.Context, st *store.Store) error {
+func (p Group) remove(ctx context.Context, st *store.Store) error {
 	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
 		if err := st.DeleteAll(ctx, source[1]+".index"); err != nil {
 			return err
@@ -93,9 +93,9 @@ func (p Pruned) remove(ctx context.Context, st *store.Store) error {
 // sourceFile is an object of an input that a client put into a store, or its index.
 var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
 
-// group puts together what is deleted together, and says what was last written before a time.
-func group(ctx context.Context, st *store.Store, before time.Time) (old, young []Pruned, err error) {
-	found := map[string]*Pruned{}
+// groups puts together what is deleted together, and says what was last written before a time.
+func groups(ctx context.Context, st *store.Store, before time.Time) (old, young []Group, err error) {
+	found := map[string]*Group{}
 	for _, folder := range []string{"maps", "sources"} {
 		for o, err := range st.Objects(ctx, folder) {
 			if err != nil {
@@ -107,7 +107,7 @@ func group(ctx context.Context, st *store.Store, before time.Time) (old, young [
 			}
 			p := found[key]
 			if p == nil {
-				p = &Pruned{Key: key}
+				p = &Group{Key: key}
 				found[key] = p
 			}
 			p.Bytes, p.Objects = p.Bytes+o.Bytes, p.Objects+1

@@ -1,7 +1,8 @@
 // Package columns writes results as Parquet, Arrow and .npy files, and reads items from Parquet and Arrow files.
 //
 // It owns what becomes of values there: their types, their columns, and what stands in the place of a failed item. Arrays go from the
-// stored results to the file as bytes. It never talks to a server or prints.
+// stored results to the file as bytes. It opens no file and no store itself, and prints nothing. A reader ends at the end of its
+// file or with its context.
 package columns
 
 import (

@@ -1,4 +1,4 @@
-// Package sizing decides how many items a chunk has and how many chunks are in flight.
+// Package sizing decides how many items a chunk has, how long it may take, and how many chunks are in flight.
 //
 // It owns what a map learns from finished chunks. It is pure: it never asks a clock or a server, so that a replay decides the same.
 package sizing
@@ -31,20 +31,20 @@ const (
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
-	// LeastAbreast is how many segments of a map run at once at least. SegmentWindow is how many chunks one should have in flight at
+	// LeastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in flight at
 	// most, half of what it runs: with more chunks in flight there are more segments, so that each has its slots full for most of
 	// its life.
 	LeastAbreast  = 2
-	SegmentWindow = 250
+	segmentWindow = 250
 	// LeastWindow keeps a queue short even behind a single slot.
 	LeastWindow = 4
 	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
 	mostPending = 1000
 	// mostPause bounds the pause before items that raised are tried again, unless the first one is longer.
 	mostPause = time.Minute
-	// A chunk hands back what it has not begun when it has taken Patience times as long as expected, but at least leastLimit, and at
+	// A chunk hands back what it has not begun when it has taken Slack times as long as expected, but at least leastLimit, and at
 	// most mostLate longer than expected.
-	Patience   = 2
+	Slack      = 2
 	leastLimit = 200 * time.Millisecond
 	// behindLimit is for the chunks that wait behind the first ones, while nobody knows what items take.
 	behindLimit = 800 * time.Millisecond
@@ -107,7 +107,7 @@ func (s *Sizer) Pace(piece contract.Piece) time.Duration {
 }
 
 // Limit is the time after which a chunk takes no further item, because its items are slower than others and other slots should have
-// the rest. 0 means none.
+// the rest. 0 means none. It is called once per chunk that is handed out.
 func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
@@ -119,7 +119,7 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 			return behindLimit
 		}
 	}
-	return max(leastLimit, min(Patience*likely, likely+mostLate))
+	return max(leastLimit, min(Slack*likely, likely+mostLate))
 }
 
 // Whole is the number of chunks that the map should have in flight: two per slot, so that a slot finds its next chunk waiting.
@@ -151,7 +151,7 @@ func (s *Sizer) Part() int { return min(mostPending, max(1, s.Whole()/max(1, s.S
 
 // Abreast is how many segments the map needs at once, so that one fills the slots while another ends.
 func (s *Sizer) Abreast() int {
-	return max(LeastAbreast, (s.Whole()+SegmentWindow-1)/SegmentWindow)
+	return max(LeastAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
 
 // LearnSlots learns how many slots workers have.

@@ -18,7 +18,7 @@ func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 		part.LearnSlots(map[string]int{"w": slots})
 		part.Share = whole.Abreast()
 		require.GreaterOrEqual(t, part.Part()*part.Share, 2*slots-part.Share, "%d slots", slots)
-		require.LessOrEqual(t, part.Part(), SegmentWindow)
+		require.LessOrEqual(t, part.Part(), segmentWindow)
 		require.LessOrEqual(t, whole.Part(), mostPending, "a map that runs its chunks itself")
 		require.LessOrEqual(t, part.Share, 64)
 	}

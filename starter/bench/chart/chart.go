@@ -13,7 +13,7 @@ import (
 // The size of a chart and the place of its data in it, in pixels. Each row has its name to the left of its data and its figure to the
 // right, so that nothing is in the way of anything.
 const (
-	chartWidth                     = 520
+	width                          = 520
 	plotLeft, plotRight            = 140, 440
 	plotTop, rowHeight, plotBottom = 34, 22, 42
 )
@@ -62,7 +62,7 @@ func (c Chart) SVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg role="img" aria-label="%s" viewBox="0 0 %d %d" width="%[2]d" height="%d" `+
 		`font-family="Liberation Sans,Arial,sans-serif" font-size="11"><rect width="100%%" height="100%%" fill="#fff"/>`,
-		c.Title, chartWidth, bottom+plotBottom)
+		c.Title, width, bottom+plotBottom)
 	text := func(x, y float64, anchor, text string) {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
 	}

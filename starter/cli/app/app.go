@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// Options of Main. The zero value is the lean binary on this process's arguments and streams.
+// Options are those of cli.Main. The zero value is the lean binary on this process's arguments and streams.
 type Options struct {
 	// Local starts the embedded server for `dev` and --local. Default: none, and both say which binary has it.
 	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
@@ -33,7 +33,7 @@ type Options struct {
 	Signals <-chan os.Signal
 }
 
-// App is one run of the program. Its fields are set before the command runs.
+// App is one run of the program. A command may correct what its flags said.
 type App struct {
 	// Terminal is standard output as it is, for what draws on it.
 	Terminal io.Writer
@@ -67,7 +67,7 @@ func New(o Options) *App {
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
-	a.Console.Complete = a.pasted
+	a.Console.Pasteable = a.pasted
 	return a
 }
 

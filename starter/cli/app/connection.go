@@ -2,10 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/connect"
-	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -76,6 +77,17 @@ func (a *App) OnMap(c *cobra.Command, use func(ctx context.Context, conn *Connec
 		}
 		return use(ctx, conn, h)
 	})
+}
+
+// OneID is the arguments of commands about one map.
+func OneID(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
+	}
+	if strings.TrimSpace(args[0]) == "" {
+		return errors.New("the ID is empty, perhaps from a variable that is not set; `gpumux ls` lists the maps")
+	}
+	return nil
 }
 
 // Connection is a client with the starter over it.
@@ -163,28 +175,4 @@ func findUI(o client.Options) string {
 	}
 	_ = conn.Close()
 	return "http://127.0.0.1:8233"
-}
-
-// NeedLocal says that this binary has no server.
-func (a *App) NeedLocal(what string) error {
-	if a.Local == nil {
-		return Usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
-	}
-	return nil
-}
-
-// Here are the options of what this process runs itself.
-func (a *App) Here(calm bool) local.Options {
-	if os.Getenv("GOGC") == "" {
-		// A server, a worker and a client share this process: a few percent of its time for a third less memory.
-		debug.SetGCPercent(50)
-	}
-	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
-		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("%s", text) }}
-}
-
-// InProcess is the connection to a server in this process.
-func InProcess(s *local.Session) *Connection {
-	s.Starter.Arrays = true
-	return &Connection{Starter: s.Starter, Address: s.Server.Address(), UI: s.Server.UI(), Key: s.Server.Key()}
 }

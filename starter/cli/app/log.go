@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"io"
 
 	"go.uber.org/zap"
@@ -28,19 +27,4 @@ func (a *App) Log(calm bool) *zap.Logger {
 		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	}
 	return log
-}
-
-// MachineLog is a log for programs: a JSON object per line, from info up.
-func MachineLog(to io.Writer) *zap.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
-}
-
-// PrintJSON writes v for programs.
-func PrintJSON(to io.Writer, v any) error {
-	out := json.NewEncoder(to)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
 }

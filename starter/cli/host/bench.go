@@ -26,7 +26,7 @@ type benchFlags struct {
 // mostClients is far above what is worth measuring, or what an MPS server takes.
 const mostClients = 64
 
-func (a *host) benchCommand() *cobra.Command {
+func (a *commands) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
 		Use:   "bench",
@@ -148,7 +148,7 @@ func unwritable(path string) string {
 	return ""
 }
 
-func (a *host) runBench(c *cobra.Command, f *benchFlags) error {
+func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	if err := f.check(c.Flags().Changed); err != nil {
 		return err
 	}
@@ -193,15 +193,15 @@ func (a *host) runBench(c *cobra.Command, f *benchFlags) error {
 }
 
 // benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
-func (a *host) benchServer(ctx context.Context, folder string, remote bool) (*app.Connection, func(), error) {
+func (a *commands) benchServer(ctx context.Context, folder string, remote bool) (*app.Connection, func(), error) {
 	if !remote {
-		o := a.Here(true)
+		o := a.LocalOptions(true)
 		o.Data, o.Headless = filepath.Join(folder, "server"), true
 		s, err := local.Open(ctx, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		return app.InProcess(s), func() { s.Close(a.Hard) }, nil
+		return app.ConnectionOf(s), func() { s.Close(a.Hard) }, nil
 	}
 	conn, err := a.Connect(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *host) benchServer(ctx context.Context, folder string, remote bool) (*ap
 }
 
 // publish writes the report wherever it was asked for.
-func (a *host) publish(r *bench.Report, f *benchFlags) error {
+func (a *commands) publish(r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
 		if err := app.PrintJSON(a.Stdout, r); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // checkTemporal connects. Without an address it may be that nobody wanted a server yet.
-func (a *host) checkTemporal(ctx context.Context) (*app.Connection, checks.Finding) {
+func (a *commands) checkTemporal(ctx context.Context) (*app.Connection, checks.Finding) {
 	conn, err := a.Connect(ctx)
 	if err == nil {
 		detail := fmt.Sprintf("%s, namespace %s", conn.Address, conn.Namespace)
@@ -28,9 +28,9 @@ func (a *host) checkTemporal(ctx context.Context) (*app.Connection, checks.Findi
 		return conn, checks.Finding{Check: "temporal", Verdict: checks.Good, Detail: detail}
 	}
 	f := checks.Finding{Check: "temporal", Verdict: checks.Bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
-	var connect *connect.Error
-	if errors.As(err, &connect) {
-		f.Detail, f.Fix = fmt.Sprintf("%s: %v", connect.Address, connect.Err), connect.Hint
+	var away *connect.Error
+	if errors.As(err, &away) {
+		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), away.Hint
 	}
 	if a.Local != nil && a.Address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
 		f.Verdict = checks.Note
@@ -39,7 +39,7 @@ func (a *host) checkTemporal(ctx context.Context) (*app.Connection, checks.Findi
 }
 
 // checkWorkers asks all workers what they offer and tries their store.
-func (a *host) checkWorkers(ctx context.Context, conn *app.Connection) []checks.Finding {
+func (a *commands) checkWorkers(ctx context.Context, conn *app.Connection) []checks.Finding {
 	all, err := conn.Fleet().Workers(ctx)
 	if err != nil {
 		return a.noWorkers(ctx, err)
@@ -96,7 +96,7 @@ func (a *host) checkWorkers(ctx context.Context, conn *app.Connection) []checks.
 }
 
 // noWorkers says why no worker can be asked.
-func (a *host) noWorkers(ctx context.Context, err error) []checks.Finding {
+func (a *commands) noWorkers(ctx context.Context, err error) []checks.Finding {
 	var none *fleet.NoWorker
 	if errors.As(err, &none) {
 		return []checks.Finding{{Check: "workers", Verdict: checks.Bad, Detail: "nobody serves queue " + none.Queue,

@@ -24,7 +24,7 @@ type codecServerFlags struct {
 	hosts   []string
 }
 
-func (a *host) codecServerCommand() *cobra.Command {
+func (a *commands) codecServerCommand() *cobra.Command {
 	f := &codecServerFlags{}
 	c := &cobra.Command{
 		Use:   "codec-server --keys PATH",
@@ -46,7 +46,7 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	return c
 }
 
-func (a *host) runCodecServer(ctx context.Context, f *codecServerFlags) error {
+func (a *commands) runCodecServer(ctx context.Context, f *codecServerFlags) error {
 	var m app.Mistakes
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
 		m.Add("--listen %s: %v; write host:port, such as 127.0.0.1:8234", f.listen, err)

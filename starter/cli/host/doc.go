@@ -1,20 +1,5 @@
-// Package host has the commands about servers, workers and the machine.
+// Package host has the commands about workers, keys and the machine.
 //
-// It owns what they ask and print. It never runs a map of a user's. A command ends with its context.
+// It owns what they ask and print. It never starts a map that a user asked for. A command ends with its context, or at once
+// with App.Hard.
 package host
-
-import (
-	"github.com/spf13/cobra"
-
-	"github.com/gpumux/gpumux/starter/cli/app"
-)
-
-// host has the commands.
-type host struct{ *app.App }
-
-// Commands are those of the package, in the order of the help.
-func Commands(shared *app.App) []*cobra.Command {
-	a := &host{shared}
-	return []*cobra.Command{a.workerCommand(), a.workersCommand(), a.topCommand(), a.tasksCommand(), a.codecServerCommand(), a.gpusCommand(),
-		a.doctorCommand(), a.benchCommand()}
-}

@@ -15,7 +15,7 @@ type doctorFlags struct {
 	json         bool
 }
 
-func (a *host) doctorCommand() *cobra.Command {
+func (a *commands) doctorCommand() *cobra.Command {
 	f := &doctorFlags{}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -51,7 +51,7 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 }
 
 // examine runs every check; those that build on a failed one are left out.
-func (a *host) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
+func (a *commands) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
 	findings := []checks.Finding{checks.Python(ctx, f.python)}
 	if f.task != "" && findings[0].Verdict == checks.Good {
 		findings = append(findings, checks.Task(ctx, f.python, f.task))

@@ -14,7 +14,7 @@ import (
 // watchEvery is the time between two looks of --watch.
 const watchEvery = 2 * time.Second
 
-func (a *host) gpusCommand() *cobra.Command {
+func (a *commands) gpusCommand() *cobra.Command {
 	var asJSON, topology, watch bool
 	c := &cobra.Command{
 		Use:   "gpus",

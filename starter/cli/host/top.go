@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *host) topCommand() *cobra.Command {
+func (a *commands) topCommand() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "top",

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/app"
@@ -18,7 +20,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-func (a *host) workerCommand() *cobra.Command {
+func (a *commands) workerCommand() *cobra.Command {
 	var file string
 	var check bool
 	c := &cobra.Command{
@@ -48,7 +50,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if check {
 			return a.checkWorker(c.Context(), file, conf)
 		}
-		log := app.MachineLog(a.Console)
+		log := machineLog(a.Console)
 		if screen.IsTerminal(a.Stderr) {
 			log = app.NewLog(a.Console, true)
 		}
@@ -62,7 +64,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 }
 
 // keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
-func (a *host) keysOf(c *cobra.Command, conf *config.Config) error {
+func (a *commands) keysOf(c *cobra.Command, conf *config.Config) error {
 	if a.KeysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
 		a.KeysPath = conf.KeysPath()
 		return nil
@@ -73,7 +75,7 @@ func (a *host) keysOf(c *cobra.Command, conf *config.Config) error {
 }
 
 // checkWorker tries what the worker would use: its devices, its store, and Temporal.
-func (a *host) checkWorker(ctx context.Context, file string, conf config.Config) error {
+func (a *commands) checkWorker(ctx context.Context, file string, conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
@@ -108,7 +110,7 @@ func (a *host) checkWorker(ctx context.Context, file string, conf config.Config)
 }
 
 // serve runs a worker until a signal.
-func (a *host) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) error {
+func (a *commands) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) error {
 	if err := w.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return app.ErrInterrupted
@@ -138,4 +140,11 @@ func usageOf(err error) error {
 		return err
 	}
 	return app.Usage("%v", err)
+}
+
+// machineLog is a log for programs: a JSON object per line, from info up.
+func machineLog(to io.Writer) *zap.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
 }

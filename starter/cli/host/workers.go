@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *host) workersCommand() *cobra.Command {
+func (a *commands) workersCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
@@ -32,7 +32,7 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 	})
 }
 
-func (a *host) tasksCommand() *cobra.Command {
+func (a *commands) tasksCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "tasks",
@@ -57,7 +57,7 @@ process for the next item, fresh starts one for every item.`,
 }
 
 // onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *host) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
+func (a *commands) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)
 		if err != nil {

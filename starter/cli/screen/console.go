@@ -14,8 +14,8 @@ import (
 type Console struct {
 	// Quiet drops progress, but never errors.
 	Quiet bool
-	// Complete completes the commands in what is said.
-	Complete func(text string) string
+	// Pasteable makes the commands in what is said fit to paste.
+	Pasteable func(text string) string
 
 	mu sync.Mutex
 	// to is the stream as it is, for what the console itself tells a terminal; text goes through visible.
@@ -26,7 +26,7 @@ type Console struct {
 
 // NewConsole is over a stream, which may be a terminal.
 func NewConsole(to io.Writer) *Console {
-	c := &Console{to: to, visible: Visible(to), fd: -1, Complete: func(text string) string { return text }}
+	c := &Console{to: to, visible: Visible(to), fd: -1, Pasteable: func(text string) string { return text }}
 	if file := obeys(to); file != nil {
 		c.fd = int(file.Fd())
 	}
@@ -125,7 +125,7 @@ func (c *Console) Close() {
 
 // Say prints a line for people.
 func (c *Console) Say(format string, args ...any) {
-	fmt.Fprintln(c, c.Complete(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(c, c.Pasteable(fmt.Sprintf(format, args...)))
 }
 
 // Note is Say, unless --quiet.

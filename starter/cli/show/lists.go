@@ -105,7 +105,7 @@ func TasksOf(all []fleet.Worker) []Task {
 	return tasks
 }
 
-// Pools describes pools in a line: "gpu: 2 slots per device on all".
+// Pools describes pools in a line: "gpu (2 slots of 8GiB on GPU-5c89)".
 func Pools(pools []gpumux.PoolInfo) string {
 	var lines []string
 	for _, p := range pools {

@@ -3,7 +3,6 @@ package show
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -21,25 +19,6 @@ func Printed(r gpumux.Result) string {
 		return r.Output
 	}
 	return r.Fault.Tail
-}
-
-// Hear writes what an item prints while it runs, until the returned function is called, which tells what was written last.
-func Hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (heard func() string) {
-	listening, stop := context.WithCancel(ctx)
-	done := make(chan string, 1)
-	go func() {
-		last := ""
-		for text := range h.Listen(listening, item) {
-			if _, err := io.WriteString(to, text); err != nil {
-				break
-			}
-			const most = 1 << 10
-			last += text
-			last = last[max(0, len(last)-most):]
-		}
-		done <- last
-	}()
-	return func() string { stop(); return <-done }
 }
 
 // Behind is what is left of a text when so much of it was written, of which the end is known. Where that is not in the text, as when an

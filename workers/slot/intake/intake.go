@@ -1,7 +1,7 @@
 // Package intake pulls items ahead of the process that runs them.
 //
-// It owns the goroutine that a source has, and how many items wait. It never runs one. It stops with the call, or when the source lets
-// go of the goroutine.
+// It owns the goroutine that pulls, and how many items wait. It never runs an item. End stops it; a source that blocks keeps the goroutine
+// until it returns.
 package intake
 
 import (
