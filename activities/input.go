@@ -64,4 +64,6 @@ func (m memo) fits(items gpumux.Runs) error {
 }
 
 // knowsDeaths reports whether something of it would be lost with a chunk that is handed back.
-func (m memo) knowsDeaths() bool { return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0 }
+func (m memo) knowsDeaths() bool {
+	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
+}
