@@ -114,7 +114,9 @@ func (f *Fault) Error() string {
 	if f.Device != "" {
 		b.WriteString(fmt.Sprintf(" on %s", f.Device))
 	}
-	b.WriteString(": ")
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
 	if f.Class != "" {
 		b.WriteString(f.Class + ": ")
 	}

@@ -13,7 +13,15 @@ import (
 const retryDelay = 20 * time.Millisecond
 
 // handBack is how long a chunk waits for a slot before the server hands it on: by then the slots are held longer than expected.
-const handBack = time.Second
+const handBack = 500 * time.Millisecond
+
+// busy is the error with which it goes back. That is no failure, so nothing is logged.
+func busy() error {
+	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
+		Details: []any{*fault}, NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign,
+	})
+}
 
 // retry is the error after which Temporal runs the chunk again from its first unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {

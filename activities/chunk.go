@@ -242,7 +242,7 @@ func (a *attempt) judgeError(spans gpumux.Runs, err error) error {
 		// The cause says whether it was a cancellation, a pause or a reset of the activity.
 		return context.Cause(a.ctx)
 	case errors.Is(err, ErrBusy):
-		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: err.Error() + "; the chunk goes on elsewhere"}, retryDelay)
+		return busy()
 	case !errors.As(err, &fault):
 		return classify(err)
 	case fault.Edition != "":

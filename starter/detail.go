@@ -198,6 +198,7 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 	}
 	for p := range h.starter.pending(ctx, r) {
 		switch {
+		case p.Activity == contract.RunChunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
 		case p.Activity == contract.RunChunk && p.Attempt > 1:
 			found.Chunks++
 		case p.Activity != contract.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:

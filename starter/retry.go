@@ -207,5 +207,8 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 			}
 		}
 	}
-	return st.URL(), flush()
+	if err := flush(); err != nil {
+		return "", err
+	}
+	return st.URL(), st.KeepOwner(ctx, contract.PartsOf(summary.Output), folder)
 }

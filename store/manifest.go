@@ -18,6 +18,8 @@ type manifest struct {
 	Version int            `json:"manifest"`
 	ID      string         `json:"id"`
 	Owner   contract.Owner `json:"owner"`
+	// Kept says that the results are those of a map that is retried. Of the Owner only the Input has to stay.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // OwnerError says that a folder holds the results of another map, or lies in another store. It stays wrong however often it is tried.
@@ -43,12 +45,38 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 		return claim, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output",
 			s.Locate(folder+"/manifest.json"), there)}
 	}
+	if m.Kept && m.Owner.Input != owner.Input {
+		return claim, &OwnerError{fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
+			m.Owner.Input, owner.Input)}
+	}
+	if m.Kept {
+		m.Owner, m.Kept = owner, false
+		text, _ := json.Marshal(m)
+		if err := s.put(ctx, folder+"/manifest.json", text, creation{}); err != nil {
+			return claim, err
+		}
+	}
 	if m.Owner != owner {
-		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; give another output, or delete that folder",
+		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; give another output or ID, or delete that folder",
 			s.Locate(folder), describe(m.Owner), describe(owner))}
 	}
 	claim.ID = m.ID
 	return claim, nil
+}
+
+// KeepOwner notes in a folder to which results are copied whose they were, so that none are added over other items.
+func (s *Store) KeepOwner(ctx context.Context, from, to string) error {
+	text, err := s.readSmall(ctx, from+"/manifest.json", sealedOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // of a map whose results were no file
+	}
+	var m manifest
+	if err != nil || json.Unmarshal(text, &m) != nil {
+		return err
+	}
+	m.ID, m.Kept = rand.Text(), true
+	text, _ = json.Marshal(m)
+	return s.put(ctx, to+"/manifest.json", text, creation{})
 }
 
 func describe(o contract.Owner) string {

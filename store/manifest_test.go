@@ -50,7 +50,7 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 			require.ErrorAs(t, err, &owner)
 			require.ErrorContains(t, err, s.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
 			require.ErrorContains(t, err, "this map is "+want)
-			require.ErrorContains(t, err, "give another output, or delete that folder")
+			require.ErrorContains(t, err, "give another output or ID, or delete that folder")
 		}
 		found, err := s.Find(t.Context(), in)
 		require.NoError(t, err)
@@ -161,4 +161,34 @@ func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
 	put(t, s, "store.json", "{}")
 	_, err := s.Identity(t.Context())
 	require.ErrorContains(t, err, "mem:///store.json does not say which store this is")
+}
+
+// Results that are kept for a retry stay those of the same items; the code and all else may change.
+func TestClaim_OfKeptResults(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "x.jsonl, content 1", Items: 9}}
+		first, err := s.Find(t.Context(), in)
+		require.NoError(t, err)
+		require.NoError(t, s.KeepOwner(t.Context(), "none", "r"))
+		for _, to := range []string{"q", "r"} {
+			writePart(t, s, to, results(0)...)
+			require.NoError(t, s.KeepOwner(t.Context(), "p", to))
+		}
+		later := in
+		later.Parts, later.Owner.Edition = "q", "e2"
+		found, err := s.Find(t.Context(), later)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, found.Succeeded)
+		require.NotEqual(t, first.Claim.ID, found.Claim.ID)
+		again, err := s.Find(t.Context(), later)
+		require.NoError(t, err)
+		require.Equal(t, found.Claim, again.Claim)
+		later.Owner.Edition = "e3"
+		_, err = s.Find(t.Context(), later)
+		require.ErrorContains(t, err, "(edition e2)", "it has its own owner now")
+
+		later.Parts, later.Owner.Input = "r", "x.jsonl, content 2"
+		_, err = s.Find(t.Context(), later)
+		require.ErrorContains(t, err, "the results that are kept are of x.jsonl, content 1, and now it is x.jsonl, content 2")
+	})
 }

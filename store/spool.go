@@ -35,8 +35,13 @@ const (
 
 // FormatOf is the format that a file's name stands for. The name may have .gz or .zst behind it.
 func FormatOf(name string) (Format, error) {
-	inner, _ := cutArchive(name)
+	inner, archive := cutArchive(name)
 	switch ext := strings.ToLower(path.Ext(inner)); ext {
+	case ".parquet", ".arrow":
+		if archive != nil {
+			return 0, &SourceError{Name: name, Problem: "a " + ext + " file is never compressed as a whole", Hint: "unpack it"}
+		}
+		return 0, &SourceError{Name: name, Problem: "a " + ext + " file is no text", Hint: "leave away what goes with text alone"}
 	case ".jsonl", ".ndjson":
 		return JSONLines, nil
 	case ".csv":

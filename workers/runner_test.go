@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -96,4 +97,19 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}), activities.ErrBusy)
+}
+
+// A slot whose call does not end although it was said to has no further work fetched for it.
+func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, fakes := newRunner(func() time.Duration { return time.Hour })
+		fakes[0].Do = func(_ context.Context, call slot.Call) error {
+			call.Done(slot.Done{Busy: time.Millisecond})
+			require.Equal(t, 1, r.pool.Soon(""))
+			time.Sleep(time.Second)
+			require.Zero(t, r.pool.Soon(""))
+			return nil
+		}
+		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(gpumux.Result) {}}))
+	})
 }

@@ -82,6 +82,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		says []string
 	}{
 		{"UnknownCommand", []string{"mpa"}, []string{"did you mean `gpumux map`?"}},
+		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns is empty"}},
 		{"FollowInAMap", []string{"map", "embed", "--follow", "x.jsonl"}, []string{"--follow: a map has an end", "`gpumux stream TASK --follow FILE`"}},
 		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},

@@ -133,6 +133,9 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 			m.Add("--delimiter goes with --in")
 		}
 	}
+	if changed("columns") && len(f.columns) == 0 {
+		m.Add("--columns is empty; name columns, such as id,text")
+	}
 	if changed("columns") && !changed("in") {
 		m.Add("--columns goes with --in, a Parquet or Arrow file")
 	}

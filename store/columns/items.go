@@ -78,6 +78,10 @@ func choose(all, named []string, file string) (at []int, err error) {
 	}
 	for _, name := range named {
 		i := slices.Index(all, name)
+		if i >= 0 && slices.Contains(all[i+1:], name) {
+			return nil, &store.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
+				Hint: "rename one, or leave them out with --columns"}
+		}
 		if i < 0 {
 			return nil, &store.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
 				Hint: "it has " + strings.Join(all, ", ")}

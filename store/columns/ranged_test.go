@@ -10,6 +10,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
@@ -159,4 +161,18 @@ func TestItems_RefusesLZ4(t *testing.T) {
 	var mistake *store.SourceError
 	require.ErrorAs(t, err, &mistake)
 	require.ErrorContains(t, err, `lz4.parquet: not read as .parquet: column "text" is compressed with LZ4; write the file with snappy or zstd`)
+}
+
+// One name stands for one column; values of one never stand in the place of another's.
+func TestItems_RefusesTwoColumnsOfOneName(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	var file bytes.Buffer
+	to, err := ipc.NewFileWriter(&file, ipc.WithSchema(schema))
+	require.NoError(t, err)
+	require.NoError(t, to.Close())
+	_, err = rowsOf(t, file.Bytes(), "x.arrow")
+	require.ErrorContains(t, err, `x.arrow: two columns are named "a"; rename one, or leave them out with --columns`)
+	_, err = rowsOf(t, file.Bytes(), "x.arrow", "b")
+	require.NoError(t, err)
 }

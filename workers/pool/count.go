@@ -1,5 +1,7 @@
 package pool
 
+import "time"
+
 // Busy is how many slots run calls: of a group, or of all, with all on devices that a call has to itself.
 func (p *Pool) Busy(group string) (n int) {
 	p.ledger.mu.Lock()
@@ -79,7 +81,7 @@ func (p *Pool) count(group string) (slots, free, soon int) {
 			unused[h.Group]++
 		case !h.evicted:
 			busy[h.Group]++
-			if h.ending {
+			if time.Since(h.ending) < endsWithin {
 				ending[h.Group]++
 			}
 		}

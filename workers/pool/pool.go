@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -62,11 +63,11 @@ type Handle struct {
 	Devices []string
 	pool    *Pool
 	busy    bool
-	leased  bool   // busy with a lease
-	ending  bool   // its call ends soon
-	holder  string // whose call it is
-	evicted bool   // its surplus process ends
-	warm    string // the task of the last item that finished here, unless the pool has ended the process since
+	leased  bool      // busy with a lease
+	ending  time.Time // when its call was said to end soon
+	holder  string    // whose call it is
+	evicted bool      // its surplus process ends
+	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
 	// Peak, where there is one, observes what items held.
@@ -177,17 +178,20 @@ func (p *Pool) Release(h *Handle) {
 	})
 }
 
+// endsWithin is how long a call may take to end once it was said to end soon. One that takes longer has the slot like any other.
+const endsWithin = 500 * time.Millisecond
+
 // Ending notes that the call in a slot ends soon, so that the next one can be fetched.
 func (p *Pool) Ending(h *Handle) {
 	p.ledger.mu.Lock()
-	h.ending = true
+	h.ending = time.Now()
 	p.ledger.mu.Unlock()
 	p.Changed()
 }
 
 // release frees a slot and those beside it; the caller holds the pool's lock.
 func (h *Handle) release() {
-	h.busy, h.leased, h.ending, h.evicted, h.holder = false, false, false, false, ""
+	h.busy, h.leased, h.evicted, h.holder, h.ending = false, false, false, "", time.Time{}
 	for _, other := range h.Beside {
 		other.busy = false
 	}

@@ -153,3 +153,21 @@ func TestTable_AnswersAreNoEnds(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), &sum))
 	require.EqualValues(t, 2, sum.Succeeded)
 }
+
+// A retry keeps results of the items that there were. Of a source that has changed it keeps none, and says so.
+func TestTable_RetryOfASourceThatChanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(1))
+	here := newShell(t)
+	here.at(s)
+	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte("1\n2\n3\n"), 0o644))
+	here.run(1, "map", "half", "--in", "file://"+file, "--pool", "cpu", "--id", "changed", "--out", "r.jsonl")
+	here.run(1, "retry", "changed", "--out", "r.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte("4\n5\n6\n"), 0o644))
+	p := here.run(2, "retry", "changed", "--out", "r.jsonl")
+	require.Contains(t, p.stderr.String(), "put the items back, or start a new map")
+}
