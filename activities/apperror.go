@@ -18,23 +18,23 @@ const handBack = 500 * time.Millisecond
 // busy is the error with which it goes back. That is no failure, so nothing is logged.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
-	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		Details: []any{*fault}, NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign,
-	})
+	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
 // retry is the error after which Temporal runs the chunk again from its first unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
-	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		Details: []any{*fault}, NextRetryDelay: delay,
-	})
+	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
 }
 
 // final is the error that ends the map.
 func final(fault *gpumux.Fault) error {
-	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{*fault},
-	})
+	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
+}
+
+// failure is a fault as an error of an activity.
+func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
+	o.Details = []any{*fault}
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), o)
 }
 
 // badInput is final for an input that can never work.
