@@ -29,15 +29,15 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/names starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
-starter/cli/app                codec starter starter/cli/screen starter/connect starter/local store
+starter/cli/app                codec internal/text starter starter/cli/screen starter/connect starter/local store
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
-starter/cli/files              . internal/names starter starter/cause starter/local store store/columns
+starter/cli/files              . internal/names internal/text starter starter/cause starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/schedules          . starter starter/cli/screen
 starter/cli/top                . starter starter/cli/screen starter/fleet
-starter/cli/show               . starter starter/cause starter/cli/screen starter/fleet store
+starter/cli/show               . internal/text starter starter/cause starter/cli/screen starter/fleet store
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter starter/connect store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
@@ -78,9 +78,9 @@ workflows/sizing               . internal/contract
 workflows/workflowstest        . internal/contract internal/names
 internal/payload               .
 internal/logkey
-store/columns                  . internal/arrays store
+store/columns                  . internal/arrays internal/text store
 store                          . internal/arrays internal/contract internal/names
-internal/arrays
+internal/arrays                internal/text
 internal/skip
 gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait

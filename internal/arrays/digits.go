@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"sync"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // AppendFloat adds a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
@@ -15,11 +17,11 @@ func AppendFloat(b []byte, x float64, bits int) []byte {
 	}
 	switch size := math.Abs(x); {
 	case math.IsNaN(x):
-		return append(b, `"NaN"`...)
+		return append(b, text.NaN...)
 	case x > math.MaxFloat64:
-		return append(b, `"Infinity"`...)
+		return append(b, text.Infinity...)
 	case x < -math.MaxFloat64:
-		return append(b, `"-Infinity"`...)
+		return append(b, text.MinusInfinity...)
 	case size >= 1e16 || size < least && size > 0:
 		return strconv.AppendFloat(b, x, 'e', -1, bits)
 	case x == math.Trunc(x):

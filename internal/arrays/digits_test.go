@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Every 16-bit float comes back from its digits, which are no more than it needs.
 func TestDigits_Halves(t *testing.T) {
-	require.Equal(t, []string{"0.1", "-65500.0", "6e-08", "6.104e-05", "1.0", `"NaN"`, `"Infinity"`, `"-Infinity"`, "-0.0", "0.3333"},
+	require.Equal(t, []string{"0.1", "-65500.0", "6e-08", "6.104e-05", "1.0", text.NaN, text.Infinity, text.MinusInfinity, "-0.0", "0.3333"},
 		[]string{HalfText(0x2e66), HalfText(0xfbff), HalfText(1), HalfText(0x400), HalfText(0x3c00), HalfText(0x7e01), HalfText(0x7c00),
 			HalfText(0xfc00), HalfText(0x8000), HalfText(0x3555)})
 	for bits := range uint32(0x7c00) {

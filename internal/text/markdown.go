@@ -1,6 +1,6 @@
 // Package text makes strangers' text fit to be shown.
 //
-// It owns how a long value is cut, and what would mean something in Markdown. It never writes anywhere.
+// It owns how a long value is cut, what would mean something in Markdown, and how JSON says NaN. It never writes anywhere.
 package text
 
 import (

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
@@ -75,7 +76,7 @@ func (a *program) runMap(c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	out.Note = a.Console.Note
+	out.Note, out.Exact = a.Console.Note, f.exact
 	if f.local {
 		if err := a.NeedLocal("--local"); err != nil {
 			return err
@@ -296,7 +297,7 @@ func (a *program) deliver(ctx context.Context, conn *app.Connection, end *report
 		a.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
 		return nil
 	case f.valueOnly():
-		_, err := fmt.Fprintln(a.Stdout, cmp.Or(end.ReducedOutput, string(end.Reduced)))
+		_, err := fmt.Fprintln(a.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
 		return err
 	}
 	out, err := out.Named(end.ID)

@@ -45,6 +45,7 @@ type mapFlags struct {
 	reduce        string
 	key           string
 	withItem      bool
+	exact         bool
 	cache         bool
 	id            string
 	detach        bool
@@ -136,6 +137,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	f.registerItems(flags)
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	registerExact(flags, &f.exact)
 	f.registerFiles(flags, "default with --local: ./ID.files; else they stay in the store")
 	f.taskFlags.register(flags)
 	f.registerOptions(flags)
@@ -145,6 +147,12 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
+}
+
+// registerExact registers the flag of gpumux's own clients.
+func registerExact(flags *pflag.FlagSet, exact *bool) {
+	flags.BoolVar(exact, "exact", false, "in JSON lines, NaN as docs/wire.md has it")
+	_ = flags.MarkHidden("exact") // it is there
 }
 
 // registerFiles registers the flag for what items keep.

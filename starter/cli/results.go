@@ -42,6 +42,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
+	registerExact(c.Flags(), &f.Exact)
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
 	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.ConnectionFlags(c)

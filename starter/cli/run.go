@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
@@ -186,7 +187,7 @@ func (a *program) printResult(result gpumux.Result, whole bool) error {
 			return err
 		}
 	} else if result.Fault == nil {
-		if _, err := a.Stdout.Write(append(bytes.TrimSpace(result.Value), '\n')); err != nil {
+		if _, err := a.Stdout.Write(append(text.Unescaped(bytes.TrimSpace(result.Value)), '\n')); err != nil {
 			return err
 		}
 	}

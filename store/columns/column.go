@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // column is what all cells of a column have in common.
@@ -28,8 +29,6 @@ func (c column) with(x cell) column {
 		c.like.Data = nil
 	case numeric(c.kind) && numeric(x.kind):
 		c.kind = floatKind
-	case c.kind == textKind && x.kind == nonFiniteKind, c.kind == nonFiniteKind && x.kind == textKind:
-		c.kind = textKind
 	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
 		c.kind, c.like, c.loose = listKind, x.array, x.loose
 		c.like.Data = nil
@@ -48,7 +47,7 @@ func (c column) same(d column) bool {
 	return c.kind == d.kind && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape)
 }
 
-func numeric(k kind) bool { return k == wholeKind || k == floatKind || k == nonFiniteKind }
+func numeric(k kind) bool { return k == wholeKind || k == floatKind }
 
 // join takes in another array.
 func (c *column) join(x cell) {
@@ -73,7 +72,7 @@ func (c column) says() string {
 		return "true or false"
 	case wholeKind:
 		return "whole numbers"
-	case floatKind, nonFiniteKind:
+	case floatKind:
 		return "floats"
 	case arrayKind:
 		return fmt.Sprintf("arrays of %s%d with shape %v", string(c.like.Type), c.like.Size, c.like.Shape)
@@ -110,7 +109,7 @@ func (c column) dataType() arrow.DataType {
 		return arrow.FixedWidthTypes.Boolean
 	case wholeKind:
 		return arrow.PrimitiveTypes.Int64
-	case floatKind, nonFiniteKind:
+	case floatKind:
 		return arrow.PrimitiveTypes.Float64
 	case listKind:
 		return arrow.ListOfField(element(c.leaf()))
@@ -154,5 +153,5 @@ func (c column) textFor(x cell) string {
 	if c.kind == textKind {
 		return unquote(x.value.text)
 	}
-	return string(bytes.TrimSpace(x.value.plain()))
+	return string(text.Unescaped(bytes.TrimSpace(x.value.plain())))
 }

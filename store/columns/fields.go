@@ -103,8 +103,6 @@ const (
 	truthKind
 	wholeKind
 	floatKind
-	// nonFinite is a float that JSON has as a string, such as "NaN".
-	nonFiniteKind
 	textKind
 	// empty is a list without elements.
 	emptyKind
@@ -135,7 +133,7 @@ func cellOf(v value) cell {
 	case first == '"':
 		c.kind = textKind
 		if x, ok := nonFiniteOf[string(v.text)]; ok {
-			c.kind, c.float = nonFiniteKind, x
+			c.kind, c.float = floatKind, x
 		}
 	case first == '-' || first >= '0' && first <= '9':
 		var err error

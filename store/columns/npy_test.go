@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 func TestNPY_IsWhatNumPyReads(t *testing.T) {
@@ -20,7 +22,7 @@ func TestNPY_IsWhatNumPyReads(t *testing.T) {
 		"failed": {[]any{nil, one("f\x02", "\x00\x3c", 1), nil},
 			"<f2 (3, 1) [[nan], [1.0], [nan]]", "the rows of the 2 failed items are NaN: 0, 2"},
 		"whole numbers": {[]any{"1", "-2"}, "<i8 (2,) [1, -2]", ""},
-		"numbers":       {[]any{"1", "2.5", "3", `"NaN"`, `"-Infinity"`}, "<f8 (5,) [1.0, 2.5, 3.0, nan, -inf]", ""},
+		"numbers":       {[]any{"1", "2.5", "3", text.NaN, text.MinusInfinity}, "<f8 (5,) [1.0, 2.5, 3.0, nan, -inf]", ""},
 		"failed number": {[]any{"1", nil, "3"}, "<f8 (3,) [1.0, nan, 3.0]", "the rows of the 1 failed items are NaN: 1"},
 		"lists":         {[]any{"[[1, 2],[3,4]]", "[[1,2],[3,0.5]]"}, "<f8 (2, 2, 2) [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 0.5]]]", ""},
 		"truths":        {[]any{"true", "false"}, "|b1 (2,) [True, False]", ""},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // array is the value as an array: one that it is, or numbers or truths and lists of them, which all have one length at each depth. Loose
@@ -95,8 +96,8 @@ func (n *numbers) space() {
 	}
 }
 
-// nonFiniteOf are the strings that stand for floats.
-var nonFiniteOf = map[string]float64{`"NaN"`: math.NaN(), `"Infinity"`: math.Inf(1), `"-Infinity"`: math.Inf(-1)}
+// nonFiniteOf are the floats that JSON has no number for.
+var nonFiniteOf = map[string]float64{text.NaN: math.NaN(), text.Infinity: math.Inf(1), text.MinusInfinity: math.Inf(-1)}
 
 func (n *numbers) number() bool {
 	end := n.at

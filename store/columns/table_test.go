@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
@@ -61,9 +62,13 @@ var tables = map[string]struct {
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
-	"floats": {[]any{`"NaN"`, "1", `"-Infinity"`}, "index: int64, value: float64" + faults, []string{
-		`{"index":0,"value":"NaN"` + good, `{"index":1,"value":1.0` + good,
-		`{"index":2,"value":"-Infinity"` + good}},
+	"floats": {[]any{text.NaN, "1", text.MinusInfinity}, "index: int64, value: float64" + faults, []string{
+		`{"index":0,"value":` + text.NaN + good, `{"index":1,"value":1.0` + good,
+		`{"index":2,"value":` + text.MinusInfinity + good}},
+	"names of floats": {[]any{`"NaN"`, `"Infinity"`}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"NaN"` + good, `{"index":1,"value":"Infinity"` + good}},
+	"floats in objects": {[]any{`{"a":{"b":` + text.NaN + `}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"b\":\"NaN\"}"` + good}},
 	"odd": {[]any{"1", `"NaN"`, `"text"`, "12345678901234567890", "[1,[2]]"}, "index: int64, value: utf8" + faults, []string{
 		`{"index":0,"value":"1"` + good, `{"index":1,"value":"\"NaN\""` + good,
 		`{"index":2,"value":"\"text\""` + good,
@@ -158,7 +163,7 @@ func TestItems_Types(t *testing.T) {
 			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
 			`"st":{"a":1,"b":["x"]},"ls":[{"a":1,"b":[2,3]},{"a":null,"b":[]}],"dict":"x","fsl":[1.0,2.0],"m":[{"key":"k","value":1}],` +
 			`"n":null,"ls2":"a","sv":"v"}`,
-		`{"i8":null,"u64":0,"f32":"NaN","f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
+		`{"i8":null,"u64":0,"f32":` + text.NaN + `,"f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
 			`"ts":"1969-01-01T00:00:00.5","tz":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
 			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null}`,
 	}

@@ -52,7 +52,7 @@ def map(
 
     function is a function, or its name as "file.py:function", or a class that is made once per process and then called with each item.
     Those of notebooks, lambdas and inner functions need cloudpickle.
-    items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of pandas and Arrow tables as dicts. source is
+    items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of tables (pandas, Arrow, Polars) as dicts. source is
     a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.

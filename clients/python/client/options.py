@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Optional, Sequence, Union
+
+from ..encode import encode
 
 Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
@@ -32,8 +33,8 @@ def words(given: Words) -> list[str]:
 
 
 def encoded(value: Any) -> Optional[str]:
-    """A value as JSON. Raises TypeError when JSON cannot hold it."""
-    return None if value is None else json.dumps(value)
+    """The value of arg= as JSON. Raises TypeError when JSON cannot hold it."""
+    return None if value is None else encode(value, "arg").decode()
 
 
 def seconds(time: Optional[float]) -> Optional[str]:

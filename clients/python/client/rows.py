@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
+from ..item import numbers
 from . import progress
 from .command import Command
 from .fault import Fault, Result
@@ -40,7 +41,7 @@ class Rows:
         self._fed, self._total = 0, total
         if feed is None:
             self._displace()
-        self._command = Command(self, arguments, fed=feed is not None, environ=environ)
+        self._command = Command(self, [*arguments, "--exact"], fed=feed is not None, environ=environ)
         self._feeder = threading.Thread(target=self._write, args=(feed or (),), daemon=True)
         self._bar = progress.bar(total, show)
         if feed is not None:
@@ -83,7 +84,7 @@ class Rows:
             if not line:
                 self._finish()
                 raise StopIteration
-            row = json.loads(line)
+            row = json.loads(numbers(line.decode()))
         except StopIteration:
             raise
         except BaseException:

@@ -12,6 +12,23 @@ def field(row):
     return row["a"] + row["b"]
 
 
+def same(x):
+    return x
+
+
+def kinds(x):
+    import gpumux
+
+    return [x, type(x).__name__, gpumux.arg()]
+
+
+def array(x):
+    """Arrays, which travel as bytes, beside numbers."""
+    import numpy
+
+    return [x, *numpy.array([numpy.nan, numpy.inf]), {"a": numpy.array([x], "f4")}]
+
+
 def shared(_):
     import gpumux
 

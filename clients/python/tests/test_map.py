@@ -1,4 +1,5 @@
 import asyncio
+import math
 import os
 import pathlib
 import signal
@@ -48,11 +49,36 @@ class Map(unittest.TestCase):
 
     def test_rows_of_tables(self):
         import pandas
+        import polars
         import pyarrow
 
         columns = {"a": [1, 2], "b": [10, 20]}
-        for table in (pandas.DataFrame(columns), pyarrow.table(columns)):
+        for table in (pandas.DataFrame(columns), pyarrow.record_batch(columns), polars.DataFrame(columns)):
             self.assertEqual(values(gpumux.map(tasks.field, table, slots=1)), [11, 22])
+
+    def test_numbers_that_json_lacks(self):
+        """NaN and the infinities are numbers on every way, at any depth, and the texts of that name are texts."""
+        import numpy
+        import pyarrow
+        import pyarrow.parquet
+
+        nan, inf = math.nan, math.inf
+        items = [nan, inf, -inf, 1.5, [nan, {"a": [inf]}], {"x": -inf}, "NaN", ["Infinity", nan], "\\u004eaN"]
+        for over in (items, iter(items)):
+            results = list(gpumux.map(tasks.kinds, over, slots=1, with_item=True, arg=[nan, "NaN"], id="kinds", data=self.state))
+            self.assertEqual([repr(r.value) for r in results], [repr([x, type(x).__name__, [nan, "NaN"]]) for x in items])
+            self.assertEqual([repr(r.item) for r in results], list(map(repr, items)))
+        again = gpumux.map(tasks.double, source="results:kinds", slots=1, data=self.state)
+        self.assertEqual(repr(next(again).value), repr([nan, "float", [nan, "NaN"]] * 2))
+        again.close()
+        array = numpy.array([nan, 1.0], "f4")
+        self.assertEqual(repr(values(gpumux.map(tasks.array, array, slots=1))), repr([[nan, nan, inf, {"a": [nan]}], [1.0, nan, inf, {"a": [1.0]}]]))
+        self.assertEqual(repr(values(gpumux.map("math:fabs", [nan, -inf], slots=1, mode="fresh"))), "[nan, inf]")
+
+        table = pathlib.Path(self.state, "items.parquet")
+        pyarrow.parquet.write_table(pyarrow.table({"a": pyarrow.array([nan, None, -inf]), "b": ["NaN", "x", None]}), table)
+        rows = [{"a": nan, "b": "NaN"}, {"a": None, "b": "x"}, {"a": -inf, "b": None}]
+        self.assertEqual(repr(values(gpumux.map(tasks.same, source=table, slots=1))), repr(rows))
 
     def test_a_source(self):
         source = pathlib.Path(self.state, "items.csv")
@@ -124,8 +150,6 @@ class Map(unittest.TestCase):
     def test_mistakes(self):
         with self.assertRaisesRegex(gpumux.BadInput, "--memory"):
             list(gpumux.map(tasks.double, [1], memory="much"))
-        with self.assertRaisesRegex(TypeError, "source="):
-            gpumux.map(tasks.double, "items.jsonl")
         with self.assertRaisesRegex(TypeError, r"items\[1\] is a object"):
             list(gpumux.map(tasks.double, [1, object()], slots=1))
         with self.assertRaisesRegex(gpumux.BadInput, "no_such"):

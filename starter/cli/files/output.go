@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
@@ -35,8 +36,9 @@ type Output struct {
 
 // Filter says which results to write, and what of them.
 type Filter struct {
-	// Values writes the value alone, null for a failed item; Failed leaves out what succeeded.
-	Values, Failed bool
+	// Values writes the value alone, null for a failed item; Failed leaves out what succeeded. Exact leaves NaN as gpumux's
+	// clients tell it from the text "NaN".
+	Values, Failed, Exact bool
 }
 
 // unnamed is the path of an output that Named gives a name.
@@ -195,6 +197,9 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 		}
 		if line == nil {
 			continue
+		}
+		if !o.Exact {
+			line = text.Unescaped(line)
 		}
 		if _, err := to.Write(line); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter/cli/files"
 )
 
@@ -203,6 +205,27 @@ func TestOutput_CompressedResultsComeBeforeAPause(t *testing.T) {
 	require.NoError(t, err)
 	_, err = o.Write(t.Context(), lines)
 	require.NoError(t, err)
+}
+
+// People and other programs get "NaN", as docs/tasks.md says; gpumux's clients what they read the number from.
+func TestOutput_NumbersThatJSONLacks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	line := fmt.Sprintf(`{"index":0,"value":[%s,{"a":%s},"NaN"],"item":%s}`, text.NaN, text.MinusInfinity, text.Infinity)
+	for _, c := range []struct {
+		files.Filter
+		want string
+	}{
+		{files.Filter{}, `{"index":0,"value":["NaN",{"a":"-Infinity"},"NaN"],"item":"Infinity"}`},
+		{files.Filter{Values: true}, `["NaN",{"a":"-Infinity"},"NaN"]`},
+		{files.Filter{Exact: true}, line},
+	} {
+		o, err := files.Choose("r.jsonl", nil, false, false)
+		require.NoError(t, err)
+		o.Filter = c.Filter
+		_, err = o.Write(t.Context(), func(yield func([]byte, error) bool) { yield([]byte(line), nil) })
+		require.NoError(t, err)
+		require.Equal(t, c.want+"\n", readAll(t, "r.jsonl"))
+	}
 }
 
 // What a line is of is told from its beginning, whatever the value holds.

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
@@ -52,7 +53,7 @@ func Reduced(s gpumux.Summary) string {
 	case s.ReducedOutput != "":
 		return s.ReducedOutput
 	case s.Reduced != nil:
-		return screen.OneLine(string(s.Reduced), 200)
+		return screen.OneLine(string(text.Unescaped(s.Reduced)), 200)
 	}
 	return ""
 }

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 func TestValue_IsJSON(t *testing.T) {
 	p := start(t, "value")
 	for name, want := range map[string]string{
 		"scalar": `7`, "text": `"a \"b\" \\ \u000a é"`, "none": `null`, "missing": `[1,null,3]`, "flags": `[true,null]`,
-		"numbers": `[0.1,0.33333333333333331,1e+300,4.94065645841247e-324,-0]`, "odd": `["NaN","Infinity","-Infinity"]`,
+		"numbers": `[0.1,0.33333333333333331,1e+300,4.94065645841247e-324,-0]`, "odd": "[" + text.NaN + "," + text.Infinity + "," + text.MinusInfinity + "]",
 		"names": `{"a":1,"b":2}`, "one": `[1]`, "empty": `[]`, "object": `{}`, "nested": `{"a":[1,"x"],"b":[]}`,
 		"matrix": `[[1,3,5],[2,4,6]]`, "cube": `[[[1,5],[3,7]],[[2,6],[4,8]]]`, "many": `"` + strings.Repeat("AAAA", 100) + `"`, "bytes": `"AP8="`, "factor": `["u","v"]`,
 		"date": `"2026-02-01"`, "time": `"1970-01-01T00:00:00.5Z"`, "took": `120`, "frame": `[{"a":1,"b":"x"},{"a":2,"b":null}]`,
@@ -26,7 +28,9 @@ func TestValue_IsJSON(t *testing.T) {
 
 func TestValue_ItemsComeBackAsTheyWent(t *testing.T) {
 	items := []string{`null`, `true`, `7`, `-0.5`, `"é \" \\"`, `[]`, `[1,2,3]`, `["a",null]`, `{"a":1,"b":{"c":[true,false]}}`,
-		`[[1,2],[3,4]]`, `[{"a":1},{"a":2}]`, `1e300`}
+		`[[1,2],[3,4]]`, `[{"a":1},{"a":2}]`, `1e300`,
+		text.NaN, `[0.12345678901234566,` + text.Infinity + `,null]`, `{"a":` + text.MinusInfinity + `,"b":{},"c":"NaN"}`,
+		`[{"a":1},{"a":` + text.NaN + `}]`, `{"a":["\u0007","x"],"b":` + text.NaN + `}`}
 	p := start(t, "echo")
 	for i, got := range p.do(1, items...) {
 		require.Nil(t, got.fault, items[i])

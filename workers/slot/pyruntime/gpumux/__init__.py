@@ -68,8 +68,10 @@ def arg() -> Any:
         import json
         import os
 
+        from .item import numbers
+
         text = os.environ.get("GPUMUX_ARG")
-        _arg.append(json.loads(text) if text else None)
+        _arg.append(json.loads(numbers(text)) if text else None)
     return _arg[0]
 
 

@@ -17,6 +17,8 @@ from typing import Any, Callable
 from .arrays import shortest
 
 MAX_VALUE = (1 << 30) - (1 << 12)
+# Stands for the beginning of an escape in what _walk makes. No task has it in a string of its own.
+_ESCAPE = "gpumux-escape-" + os.urandom(16).hex()
 _ACCEPTED = (
     "return dict, list, str, int, float, bool, None, NumPy, torch or JAX arrays, dataclasses, bytes, dates or paths"
 )
@@ -42,7 +44,7 @@ def encode(value: Any, name: str = "result", arrays: Any = None) -> bytes:
     if text is None or _mixed(value):
         if arrays is not None:
             arrays.restart()
-        text = _fast(_walk(value, name, set(), _no_array if arrays is None else arrays.take), _hook)
+        text = _fast(_walk(value, name, set(), _no_array if arrays is None else arrays.take), _hook).replace(_ESCAPE, "\\u00")
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -140,7 +142,8 @@ def _walk(value: Any, path: str, above: set, take: Callable[[Any], Any] = _no_ar
     if isinstance(value, float):
         if math.isfinite(value):
             return value
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        # Their names with the first letter as an escape, which no text has: item.numbers reads the number again.
+        return _ESCAPE + ("4eaN" if value != value else "49nfinity" if value > 0 else "2dInfinity")
     if id(value) in above:
         raise ValueError(f"{path} contains itself; JSON cannot hold a circular value")
     above.add(id(value))
@@ -245,6 +248,8 @@ def _converter(kind: type) -> Callable[[Any], Any] | None:
 
 
 def _find(kind: type) -> Callable[[Any], Any] | None:
+    if kind.__module__.startswith("pandas.") and kind.__name__ in ("NAType", "NaTType"):
+        return lambda value: None
     for base in kind.__mro__:
         convert = _BY_NAME.get(f"{base.__module__}.{base.__qualname__}")
         if convert is not None:
@@ -279,7 +284,8 @@ def _array(value: Any) -> Any:
         return shortest(value)
     kind = getattr(dtype, "kind", "")
     if kind == "M":
-        return value.astype(str).tolist() if value.ndim else str(value)
+        # NaT differs from itself.
+        return sys.modules["numpy"].where(value == value, value.astype(str), None).tolist()
     if kind == "m":
         # Seconds, as for datetime.timedelta; the division leaves floats.
         numpy = sys.modules["numpy"]

@@ -81,9 +81,10 @@ TABLE = [
     ("zażółć \U0001f600\n", '"zażółć \U0001f600\\n"'),
     ([1, (2, [3])], "[1,[2,[3]]]"),
     ({"a": 1, 2: 3, None: 4, True: 5, 1.5: 6}, '{"a":1,"2":3,"null":4,"true":5,"1.5":6}'),
-    ([NAN, INF, -INF, 1.5], '["NaN","Infinity","-Infinity",1.5]'),
-    ({"deep": [{"x": NAN}]}, '{"deep":[{"x":"NaN"}]}'),
+    ([NAN, INF, -INF, 1.5], r'["\u004eaN","\u0049nfinity","\u002dInfinity",1.5]'),
+    ({"deep": [{"x": NAN}]}, r'{"deep":[{"x":"\u004eaN"}]}'),
     ({NAN: 1}, '{"NaN":1}'),
+    (["NaN", "-Infinity", "\\u004eaN", NAN], r'["NaN","-Infinity","\\u004eaN","\u004eaN"]'),
     (b"\x00\xff", '"AP8="'),
     (bytearray(b"ab"), '"YWI="'),
     (memoryview(b"abcd")[::2], '"YWM="'),
@@ -105,7 +106,7 @@ TABLE = [
     (array.array("i", [1, 2]), "[1,2]"),
     (Array([[1.5, 2]]), "[[1.5,2]]"),
     (Array(7), "7"),
-    ({Array(7): Array([NAN])}, '{"7":["NaN"]}'),
+    ({Array(7): Array([NAN])}, r'{"7":["\u004eaN"]}'),
     (Tensor([1, 2]), "[1,2]"),
     (Own(), "1.5"),
     ("", '""'),
@@ -119,7 +120,7 @@ class TestEncode(unittest.TestCase):
             with self.subTest(repr(value)):
                 self.assertEqual(encode(value).decode(), want)
                 # The same inside of something, and beside a value that takes the slow way.
-                self.assertEqual(encode([value, NAN]).decode(), f'[{want},"NaN"]')
+                self.assertEqual(encode([value, NAN]).decode(), f'[{want},"\\u004eaN"]')
                 json.loads(encode({"k": [value]}))
 
     def test_errors_name_the_place(self):
@@ -198,7 +199,7 @@ class TestEncode(unittest.TestCase):
 
     def test_shared_values_are_not_circular(self):
         shared = [NAN]
-        self.assertEqual(encode([shared, shared]), b'[["NaN"],["NaN"]]')
+        self.assertEqual(encode([shared, shared]), rb'[["\u004eaN"],["\u004eaN"]]')
 
     def test_value_is_not_changed(self):
         value = {"a": [NAN, {1}, Array([1])]}
@@ -230,18 +231,20 @@ class TestNumPy(unittest.TestCase):
         for value, want in [
             (numpy.float32(0.5), "0.5"),
             (numpy.float64(0.1), "0.1"),
-            (numpy.float32("nan"), '"NaN"'),
+            (numpy.float32("nan"), r'"\u004eaN"'),
             (numpy.int64(-7), "-7"),
             (numpy.bool_(True), "true"),
             (numpy.str_("ä"), '"ä"'),
             (numpy.longdouble(1.5), "1.5"),
             (numpy.array(3), "3"),
             (numpy.array([[1, 2], [3, 4]]), "[[1,2],[3,4]]"),
-            (numpy.array([1.5, numpy.inf]), '[1.5,"Infinity"]'),
+            (numpy.array([1.5, numpy.inf]), r'[1.5,"\u0049nfinity"]'),
             (numpy.zeros((2, 0)), "[[],[]]"),
             (numpy.array([1.5], dtype=numpy.longdouble), "[1.5]"),
             (numpy.datetime64("2026-01-02T03:04:05.123456789"), '"2026-01-02T03:04:05.123456789"'),
             (numpy.array(["2026-01-02"], dtype="datetime64[D]"), '["2026-01-02"]'),
+            (numpy.array(["2026-01-02", "NaT"], dtype="datetime64[D]"), '["2026-01-02",null]'),
+            (numpy.datetime64("NaT"), "null"),
             (numpy.timedelta64(1500, "ms"), "1.5"),
             (numpy.array([b"ab"]), '["YWI="]'),
             (numpy.array(["a"]), '["a"]'),

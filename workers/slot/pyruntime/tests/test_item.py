@@ -1,8 +1,10 @@
 """How an item's JSON reads in Python."""
 
 import json
+import math
 import unittest
 
+from gpumux.encode import encode
 from gpumux.item import read
 
 
@@ -28,6 +30,18 @@ class TestItem(unittest.TestCase):
                     item(text)
         with self.assertRaisesRegex(OverflowError, "the item holds 1e400, "):
             item("[1e400]")
+
+    def test_numbers_that_json_lacks(self):
+        """What encode writes comes back as the number that it was, and text as text."""
+        nan, inf = math.nan, math.inf
+        for value in (
+            nan, inf, -inf, [1.5, nan, {"a": [-inf], "NaN": inf}], "NaN", ["Infinity", "-Infinity", nan], ["\\u004eaN", "\x01", '"\\u004eaN"', nan],
+        ):
+            with self.subTest(value):
+                self.assertEqual(repr(item(encode(value).decode())), repr(value))
+                self.assertNotIn("NaN,", encode(value).decode(), "JSON for every reader")
+        with self.assertRaises(OverflowError):
+            item(r'["\u0049nfinity",1e400]')
 
     def test_words(self):
         with self.assertRaisesRegex(ValueError, "the item is not JSON: "):

@@ -122,7 +122,7 @@ class TestArray(unittest.TestCase):
     def test_bfloat16(self):
         numbers = numpy.array([0.1, 2, float("inf")], ml_dtypes.bfloat16)
         self.assertEqual(bytes(pack(numbers).data), numbers.astype("f4").tobytes())
-        self.assertEqual(encode([numbers[0], numbers]), b'[0.100097656,[0.100097656,2.0,"Infinity"]]')
+        self.assertEqual(encode([numbers[0], numbers]), rb'[0.100097656,[0.100097656,2.0,"\u0049nfinity"]]')
 
     def test_rows_of_a_batch(self):
         rows = split(numpy.arange(6).reshape(3, 2))

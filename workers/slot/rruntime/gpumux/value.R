@@ -5,9 +5,24 @@
 item_of <- function(body) {
   text <- rawToChar(body)
   Encoding(text) <- "UTF-8"
-  tryCatch(jsonlite::parse_json(text, simplifyVector = TRUE), error = function(e) {
+  tryCatch(parsed(text), error = function(e) {
     stop("the item is not JSON that R reads: ", conditionMessage(e), call. = FALSE)
   })
+}
+
+parsed <- function(text) {
+  if (!grepl("\"\\u00", text, fixed = TRUE)) return(jsonlite::parse_json(text, simplifyVector = TRUE))
+  # There may be numbers that JSON lacks. They must be there before parse_json makes vectors, which is what simplify does.
+  for (i in seq_along(lacking)) text <- gsub(lacking[[i]], sprintf("\"\\u0001%d\"", i), text, fixed = TRUE)
+  asNamespace("jsonlite")$simplify(numbers(jsonlite::parse_json(text)))
+}
+
+lacking <- c("\"\\u004eaN\"", "\"\\u0049nfinity\"", "\"\\u002dInfinity\"")
+
+numbers <- function(x) {
+  if (is.list(x)) return(lapply(x, numbers))
+  at <- if (is.character(x)) match(x, paste0("\001", 1:3)) else NA
+  if (is.na(at)) x else c(NaN, Inf, -Inf)[[at]]
 }
 
 # The JSON of a value; place says where it lies in the result.
@@ -45,10 +60,10 @@ step <- function(name, i) if (is.null(name) || is.na(name) || name == "") paste0
 
 digits <- function(x) {
   text <- sprintf("%.15g", x)
-  lossy <- is.finite(x) & as.numeric(text) != x
+  lossy <- is.finite(x) & suppressWarnings(as.numeric(text)) != x
   text[lossy] <- sprintf("%.17g", x[lossy])
-  text[nan(x)] <- '"NaN"'
-  text[is.infinite(x)] <- ifelse(x[is.infinite(x)] > 0, '"Infinity"', '"-Infinity"')
+  text[nan(x)] <- lacking[[1L]]
+  text[is.infinite(x)] <- ifelse(x[is.infinite(x)] > 0, lacking[[2L]], lacking[[3L]])
   text
 }
 

@@ -1,0 +1,82 @@
+import json
+import unittest
+
+import numpy
+import pandas
+import polars
+import pyarrow
+
+import gpumux
+from gpumux.client.items import given
+from gpumux.item import numbers
+
+
+def items_of(items):
+    """What the function gets."""
+    _, lines, total = given(items, None)
+    found = [json.loads(numbers(line.decode())) for line in lines]
+    assert total in (None, len(found)), total
+    return found
+
+
+class Items(unittest.TestCase):
+    columns = {"a": [1, 2, None], "b": ["x", "y", None]}
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": None}]
+
+    def test_rows_of_tables(self):
+        table = pyarrow.table(self.columns)
+        halves = pyarrow.concat_tables([table.slice(0, 1), table.slice(1)])
+        for items in (table, halves, table.to_batches()[0], polars.DataFrame(self.columns), pandas.DataFrame(self.columns, dtype=object)):
+            with self.subTest(type(items)):
+                self.assertEqual(items_of(items), self.rows)
+
+    def test_values_of_columns(self):
+        lists, many = [[1, 2], [], None], list(range(2500))
+        halves = pyarrow.chunked_array([[1], [2, None]])
+        for items, want in (
+            (halves, [1, 2, None]), (pyarrow.array(["x", None]), ["x", None]), (polars.Series([1, None]), [1, None]), (polars.Series(lists), lists),
+            (pyarrow.array(lists), lists), (pyarrow.array(many), many), (polars.Series(many), many), (pyarrow.array([], "i8"), []),
+            (pandas.Series([1, 2]), [1, 2]), ({"x": 1}.items(), [["x", 1]]), ({"x": 1}.keys(), ["x"]),
+        ):
+            with self.subTest(type(items)):
+                self.assertEqual(items_of(items), want)
+
+    def test_missing_values(self):
+        frame = pandas.DataFrame({
+            "float": [1.5, None], "text": ["a", None], "object": pandas.Series(["a", None], dtype=object),
+            "whole": pandas.array([1, None], dtype="Int64"), "time": pandas.to_datetime(["2026-01-02", None]),
+        })
+        first, missing = items_of(frame)
+        self.assertEqual(first, {"float": 1.5, "text": "a", "object": "a", "whole": 1, "time": "2026-01-02T00:00:00"})
+        self.assertEqual([repr(missing[name]) for name in ("float", "object", "whole", "time")], ["nan", "None", "None", "None"])
+        self.assertEqual(repr(missing["text"]), repr(frame["text"].tolist()[1]))
+        self.assertEqual(items_of(frame["whole"]), [1, None])
+        self.assertEqual(items_of([pandas.NA, [pandas.NaT]]), [None, [None]])
+        for column in (pyarrow.array([float("nan"), None]), polars.Series([float("nan"), None])):
+            self.assertEqual(repr(items_of(column)), "[nan, None]")
+
+    def test_what_has_no_rows_is_refused_before_any_work(self):
+        for items, words in (
+            (pandas.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]), r"pandas\.DataFrame with two columns of one name, a; rename one"),
+            (pyarrow.table([[1], [2]], names=["a", "a"]), r"pyarrow\.lib\.Table with two columns of one name, a"),
+            (pyarrow.record_batch([[1], [2]], names=["a", "a"]), "RecordBatch with two columns"),
+            (numpy.array(3), r"numpy\.ndarray without dimensions, a single value"), (numpy.float64(3), r"numpy\.float64 without dimensions"),
+            (polars.LazyFrame(self.columns), r"polars\.lazyframe\.frame\.LazyFrame; give a list"),
+            (pyarrow.table(self.columns).to_reader(), r"pyarrow\.lib\.RecordBatchReader; give"),
+            (pandas.NA, "NAType; give"), (3, "items is a int; give"),
+            ({"a": 1}, "items is a dict, whose items would be its keys"), ({1, 2}, "items is a set, which has no order"),
+            ("items.jsonl", "items is a text, .* source="), (b"ab", "items is a text"), (bytearray(b"ab"), "items is a text"),
+        ):
+            with self.subTest(type(items)):
+                with self.assertRaisesRegex(TypeError, words):
+                    gpumux.map("math:sqrt", items)
+
+    def test_items_that_are_tables(self):
+        for table in (pandas.DataFrame({"a": [1]}), pyarrow.table({"a": [1]}), polars.DataFrame({"a": [1]})):
+            with self.subTest(type(table)):
+                with self.assertRaisesRegex(TypeError, rf"items\[0\] is a \S*{type(table).__name__}, which JSON cannot hold"):
+                    items_of([table])
+
+
+if __name__ == "__main__":
+    unittest.main()
