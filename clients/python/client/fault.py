@@ -59,6 +59,10 @@ class MapFailed(Error):
     """The map failed as a whole; the results of the items that finished are kept."""
 
 
+ITEMS_FAILED = 1
+"""The command's exit code when items failed and nothing else did."""
+
+
 def failure(code: int, said: str) -> Error:
     """What the command's exit code means."""
-    return {1: MapFailed, 2: BadInput, 3: Unavailable}.get(code, Error)(said)
+    return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(said)
