@@ -131,27 +131,11 @@ def _written(function: Callable[..., Any], state: str) -> Named:
 
 def _pickle(function: Callable[..., Any]) -> bytes:
     try:
-        import cloudpickle
+        from .byvalue import dumps
     except ImportError:
         where = "a notebook, another function or a lambda"
         raise BadInput(
             f"{getattr(function, '__qualname__', function)!s} is of {where}, or of a script that maps without `if __name__ == \"__main__\":`, "
             "so a task process cannot import it: pip install cloudpickle, or put it into a file of its own"
         ) from None
-    from io import BytesIO
-
-    class Pickler(cloudpickle.CloudPickler):
-        dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
-            {types.CodeType: lambda code: cloudpickle.CloudPickler.dispatch_table[types.CodeType](_steady(code))}
-        )
-
-    out = BytesIO()
-    Pickler(out, protocol=4).dump(function)
-    return out.getvalue()
-
-
-def _steady(code: types.CodeType) -> types.CodeType:
-    """Code without the name that a notebook gives a cell's file, which another kernel gives anew."""
-    if os.path.isfile(code.co_filename) and "ipykernel_" not in code.co_filename:
-        return code
-    return code.replace(co_filename="<notebook>")
+    return dumps(function)
