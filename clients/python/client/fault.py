@@ -28,6 +28,13 @@ class Fault(Exception):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+class RemoteTraceback(Fault):
+    """The fault of a call, as the cause of the exception that the call raised."""
+
+    def __str__(self) -> str:
+        return f'{super().__str__()}\n"""\n{self.traceback}"""' if self.traceback else super().__str__()
+
+
 class Result(NamedTuple):
     """What an item came to: a value, or a fault."""
 
