@@ -27,8 +27,8 @@ Without a server:   gpumux map embed.py:embed --in items.jsonl --local
 With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl --pool cpu
 On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
 
-Exit codes: 0 all went well, 1 items or the map failed, 2 usage or bad input, 3 something needed could
-not be reached or started, 130 interrupted.`,
+Exit codes: 0 all went well, 1 items failed, 2 usage or bad input, 3 something needed could not be
+reached or started, 4 the map or the command failed as a whole, 130 interrupted.`,
 		Example:           "  gpumux map embed.py:embed --in items.jsonl --local",
 		SilenceErrors:     true,
 		SilenceUsage:      true,

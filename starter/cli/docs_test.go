@@ -54,9 +54,10 @@ func TestDocs_CommandLine(t *testing.T) {
 | exit code | means |
 |---|---|
 | 0 | every item succeeded, or the command did what it was asked |
-| 1 | items failed, or the map did |
+| 1 | items failed; every item has its result or its fault |
 | 2 | usage or bad input; nothing was started |
 | 3 | something needed could not be reached or started |
+| 4 | the map failed as a whole, or the command did |
 | 130 | interrupted by Ctrl-C or SIGTERM |
 
 Data goes to standard output, all else to standard error.

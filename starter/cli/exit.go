@@ -38,10 +38,10 @@ func exitCode(err error) int {
 		if failed.Fault.Kind == gpumux.BadInput {
 			return app.ExitUsage
 		}
-		return app.ExitFailed
+		return app.ExitBroken
 	case is(new(*connect.Error), new(*starter.NoStore), new(*fleet.NoWorker), new(*local.Unavailable), new(*bench.Lacking)),
 		errors.Is(err, context.DeadlineExceeded):
 		return app.ExitUnavailable
 	}
-	return app.ExitFailed
+	return app.ExitBroken
 }

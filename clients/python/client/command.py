@@ -65,12 +65,6 @@ class Command:
         self._end()
         self._listener.join()
 
-    @property
-    def complained(self) -> bool:
-        """Whether it said of more than items that they failed. It has ended."""
-        self._listener.join()
-        return any(line.startswith("gpumux: ") for line in self._said)
-
     def failure(self) -> Error:
         """The error that its exit code and its last words are."""
         code = self.process.wait()

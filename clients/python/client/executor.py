@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
+import hashlib
+import io
 import json
 import os
 import pickle
 import shutil
 import sys
+import tempfile
 import threading
 import weakref
 from typing import IO, Any, Callable, Optional, Sequence
@@ -15,12 +19,12 @@ from typing import IO, Any, Callable, Optional, Sequence
 from .. import remote
 from . import function as functions
 from .command import Command
-from .fault import Fault
+from .fault import Fault, RemoteTraceback
 from .options import Memory, Words, flags, seconds, words
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls in slots on this machine. Where one fails, its future raises a Fault.
+    """Runs calls in slots on this machine. What one raises, its future raises, or a Fault where its process ended.
 
     Slots, budgets, faults and retries are those of gpumux.map; arguments and results are pickled. Nothing is kept: what is not done
     when the program ends is lost. Functions of notebooks, lambdas and inner functions need cloudpickle.
@@ -41,9 +45,12 @@ class Executor(concurrent.futures.Executor):
     ) -> None:
         # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
         self._writing = threading.Lock()
-        self._pending: dict[int, concurrent.futures.Future] = {}
-        self._names: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
-        self._made: set[str] = set()
+        self._pending: dict[int, tuple[concurrent.futures.Future, str]] = {}
+        # How many calls need a file with a function, and the functions of calls that are over.
+        self._files: dict[str, int] = {}
+        self._over: "collections.deque[str]" = collections.deque()
+        self._folder = tempfile.mkdtemp(prefix="gpumux-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._count, self._closed = 0, False
         self._command = Command(
             self,
@@ -60,18 +67,19 @@ class Executor(concurrent.futures.Executor):
         self._reader.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future:
-        """Run fn(*args, **kwargs) in the next free slot."""
-        item = remote.pack(self._name(fn), _dumps((args, kwargs)))
-        line = json.dumps(item).encode() + b"\n"
-        future: concurrent.futures.Future = concurrent.futures.Future()
-        future.set_running_or_notify_cancel()
+        """Run fn(*args, **kwargs) in the next free slot, with fn and the arguments as they are now."""
         with self._writing:
             if self._closed:
                 raise RuntimeError("the executor is shut down")
-            self._pending[self._count] = future
+            name = self._name(fn)
+            item = remote.pack(name, _dumps((args, kwargs)), self._raised(self._count))
+            future: concurrent.futures.Future = concurrent.futures.Future()
+            future.set_running_or_notify_cancel()
+            self._pending[self._count] = future, name
+            self._count_files(name)
             self._count += 1
             try:
-                self._command.stdin.write(line)
+                self._command.stdin.write(json.dumps(item).encode() + b"\n")
                 self._command.stdin.flush()
             except OSError:
                 pass  # the reader fails every future, with what the command said
@@ -90,30 +98,45 @@ class Executor(concurrent.futures.Executor):
         if wait:
             self._reader.join()
             self._command.end()
-            for folder in self._made:
-                shutil.rmtree(folder, ignore_errors=True)
+            self._remove()
 
-    def _name(self, fn: Callable[..., Any]) -> str:
-        try:
-            return self._names[fn]
-        except (KeyError, TypeError):
-            pass
-        named = functions.name(fn, functions.state())
-        if named.made is not None:
-            self._made.add(os.path.dirname(named.made))
-        try:
-            self._names[fn] = named.task
-        except TypeError:
-            pass
-        return named.task
+    def _name(self, fn: Any) -> str:
+        """The task of a function, or the file with it as it is now. The same pickle is the same file, which a slot loads once."""
+        named = functions.importable(fn)
+        if named is not None:
+            return named.task
+        data = remote.by_value(functions.paths(), functions.need_cloudpickle(fn).dumps(fn, pickle.HIGHEST_PROTOCOL))
+        path = os.path.join(self._folder, f"{hashlib.sha256(data).hexdigest()}.pickle")
+        if path not in self._files:
+            with open(path, "wb") as file:
+                file.write(data)
+            self._files[path] = 0
+        return path
+
+    def _count_files(self, name: str) -> None:
+        """Count a call of name, and remove the files that no call needs any more."""
+        if name in self._files:
+            self._files[name] += 1
+        while self._over:
+            over = self._over.popleft()
+            if over in self._files:
+                self._files[over] -= 1
+                if self._files[over] == 0:
+                    del self._files[over]
+                    os.remove(over)
+
+    def _raised(self, index: int) -> str:
+        """The file that a slot writes the exception of a call to."""
+        return os.path.join(self._folder, str(index))
 
     def _take(self, row: dict) -> None:
-        future = self._pending.pop(row["index"])
+        future, name = self._pending.pop(row["index"])
+        self._over.append(name)
         if "fault" in row:
-            future.set_exception(Fault(row["fault"]))
+            future.set_exception(_exception(row["fault"], self._raised(row["index"])))
             return
         try:
-            value = remote.unpack(row["value"])
+            value = _loads(remote.unpack(row["value"]))
         except BaseException as error:
             future.set_exception(error)
             return
@@ -126,7 +149,7 @@ class Executor(concurrent.futures.Executor):
         if not left:
             return
         why = self._command.failure()
-        for future in left.values():
+        for future, _ in left.values():
             future.set_exception(why)
 
 
@@ -144,6 +167,36 @@ def _read(executor: "weakref.ref[Executor]", results: IO[bytes]) -> None:
     owner = executor()
     if owner is not None:
         owner._fail()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds the classes of the program's script in the script. In slots it is a module of its own name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class("__main__" if module == functions.main() and module not in sys.modules else module, name)
+
+
+def _loads(data: bytes) -> Any:
+    return _Unpickler(io.BytesIO(data)).load()
+
+
+def _exception(fields: dict, path: str) -> Exception:
+    """What a call raised, as the slot left it at path, with the fault as its cause. The fault itself where the call did not end by
+    an exception, or by one that does not pickle."""
+    if "class" not in fields:
+        return Fault(fields)
+    try:
+        with open(path, "rb") as file:
+            raised = _loads(file.read())
+        os.remove(path)
+    except FileNotFoundError:
+        return Fault(fields)
+    except Exception as error:
+        raised = f"the exception cannot be unpickled here: {type(error).__name__}: {error}"
+    if isinstance(raised, Exception):
+        raised.__cause__ = RemoteTraceback(fields)
+        return raised
+    return Fault({**fields, "hint": "; ".join(filter(None, [fields.get("hint"), f"it is raised as a Fault, since {raised}"]))})
 
 
 def _dumps(arguments: tuple) -> bytes:

@@ -28,6 +28,13 @@ class Fault(Exception):
         return f"{text}; {self.hint}" if self.hint else text
 
 
+class RemoteTraceback(Fault):
+    """The fault of a call, as the cause of the exception that the call raised."""
+
+    def __str__(self) -> str:
+        return f'{super().__str__()}\n"""\n{self.traceback}"""' if self.traceback else super().__str__()
+
+
 class Result(NamedTuple):
     """What an item came to: a value, or a fault."""
 
@@ -59,6 +66,10 @@ class MapFailed(Error):
     """The map failed as a whole; the results of the items that finished are kept."""
 
 
+ITEMS_FAILED = 1
+"""The command's exit code when items failed and nothing else did."""
+
+
 def failure(code: int, said: str) -> Error:
     """What the command's exit code means."""
-    return {1: MapFailed, 2: BadInput, 3: Unavailable}.get(code, Error)(said)
+    return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(said)

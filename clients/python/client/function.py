@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import hashlib
 import inspect
 import os
@@ -28,6 +29,11 @@ class Named(NamedTuple):
 
 def name(function: Any, state: str) -> Named:
     """The task of a function. One that no import finds, such as a notebook's, is written to a file below state."""
+    return importable(function) or _written(function, state)
+
+
+def importable(function: Any) -> Optional[Named]:
+    """The task of a function that a task process can import, else None."""
     if isinstance(function, str):
         return Named(function)
     if not callable(function):
@@ -35,11 +41,11 @@ def name(function: Any, state: str) -> Named:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     qualified = getattr(function, "__qualname__", "")
     if module is None or "<" in qualified or _found(module, qualified) is not function:
-        return _written(function, state)
+        return None
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__":
         if file is None or not _guarded(file):
-            return _written(function, state)
+            return None
         spec = getattr(module, "__spec__", None)
         if spec is not None:
             # python -m: the module of a package
@@ -50,6 +56,15 @@ def name(function: Any, state: str) -> Named:
     if "." not in module.__name__ and not hasattr(module, "__path__") and not _installed(file):
         return Named(f"{os.path.abspath(file)}:{qualified}")
     return Named(f"{module.__name__}:{qualified}", None if _installed(file) else _root(module.__name__, file))
+
+
+def main() -> str:
+    """The name that the program's own module has in task processes."""
+    module = sys.modules["__main__"]
+    spec = getattr(module, "__spec__", None)
+    if spec is not None:
+        return spec.name
+    return os.path.splitext(os.path.basename(getattr(module, "__file__", None) or ""))[0]
 
 
 def state() -> str:
@@ -71,8 +86,14 @@ def _found(module: types.ModuleType, qualified: str) -> Any:
 
 
 def _installed(file: str) -> bool:
+    return file.startswith(_library())
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> tuple[str, ...]:
+    """The folders of Python's own modules and of installed ones."""
     folders = [*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)]
-    return any(file.startswith(os.path.join(folder, "")) for folder in folders)
+    return tuple(os.path.join(folder, "") for folder in folders)
 
 
 def _root(module: str, file: str) -> str:
@@ -92,14 +113,21 @@ def _guarded(file: str) -> bool:
             line = frame.f_lineno
         frame = frame.f_back
     try:
-        with open(file, "rb") as text:
-            tree = ast.parse(text.read())
+        return any(start <= line <= end for start, end in _guards(file, os.stat(file).st_mtime_ns))
     except (OSError, SyntaxError):
         return False
-    return any(
-        isinstance(node, ast.If) and "__name__" in ast.dump(node.test) and node.lineno <= line <= (node.end_lineno or 0)
+
+
+@functools.lru_cache(maxsize=1)
+def _guards(file: str, changed: int) -> list[tuple[int, int]]:
+    """The lines of each such `if`."""
+    with open(file, "rb") as text:
+        tree = ast.parse(text.read())
+    return [
+        (node.lineno, node.end_lineno or 0)
         for node in tree.body
-    )
+        if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
+    ]
 
 
 _TEMPLATE = '''"""{name} of {where}, as it was when it was given to gpumux."""
@@ -112,7 +140,10 @@ sys.path += [path for path in {paths!r} if path not in sys.path]
 
 def _written(function: Callable[..., Any], state: str) -> Named:
     """A task file with the function pickled. The same function makes the same file, so that its map is found again."""
-    pickled = base64.b64encode(_pickle(function)).decode()
+    need_cloudpickle(function)
+    from .byvalue import dumps
+
+    pickled = base64.b64encode(dumps(function)).decode()
     title = getattr(function, "__name__", "") or type(function).__name__
     title = title if title.isidentifier() else "function"
     text = _TEMPLATE.format(
@@ -129,7 +160,8 @@ def _written(function: Callable[..., Any], state: str) -> Named:
     return Named(f"{file}:{title}", None, file)
 
 
-def _pickle(function: Callable[..., Any]) -> bytes:
+def need_cloudpickle(function: Any) -> types.ModuleType:
+    """The module that pickles a function by value."""
     try:
         import cloudpickle
     except ImportError:
@@ -138,20 +170,4 @@ def _pickle(function: Callable[..., Any]) -> bytes:
             f"{getattr(function, '__qualname__', function)!s} is of {where}, or of a script that maps without `if __name__ == \"__main__\":`, "
             "so a task process cannot import it: pip install cloudpickle, or put it into a file of its own"
         ) from None
-    from io import BytesIO
-
-    class Pickler(cloudpickle.CloudPickler):
-        dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
-            {types.CodeType: lambda code: cloudpickle.CloudPickler.dispatch_table[types.CodeType](_steady(code))}
-        )
-
-    out = BytesIO()
-    Pickler(out, protocol=4).dump(function)
-    return out.getvalue()
-
-
-def _steady(code: types.CodeType) -> types.CodeType:
-    """Code without the name that a notebook gives a cell's file, which another kernel gives anew."""
-    if os.path.isfile(code.co_filename) and "ipykernel_" not in code.co_filename:
-        return code
-    return code.replace(co_filename="<notebook>")
+    return cloudpickle

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 from ..item import numbers
 from . import progress
 from .command import Command
-from .fault import Fault, Result
+from .fault import ITEMS_FAILED, Fault, Result
 
 # Maps of this program that may still run, by their command.
 _open: "weakref.WeakValueDictionary[tuple, Rows]" = weakref.WeakValueDictionary()
@@ -36,9 +36,8 @@ class Rows:
         done: Callable[[], None] = lambda: None,
     ) -> None:
         self._key: tuple = tuple(arguments)
-        self._raise_faults, self._done, self._seen, self._faults = raise_faults, done, 0, 0
+        self._raise_faults, self._done = raise_faults, done
         self._error: Optional[BaseException] = None
-        self._fed, self._total = 0, total
         if feed is None:
             self._displace()
         self._command = Command(self, [*arguments, "--exact"], fed=feed is not None, environ=environ)
@@ -61,8 +60,6 @@ class Rows:
             for line in feed:
                 to.write(line)
                 content.update(line)
-                self._fed += 1
-            self._total = self._fed
             # Which map it is, the items say as well. The command begins when it has all of them.
             self._key += (content.digest(),)
             self._displace()
@@ -90,12 +87,10 @@ class Rows:
         except BaseException:
             self.close()
             raise
-        self._seen += 1
         self._bar.update(1)
         fault, label = row.get("fault"), (row.get("key"), row.get("item"), row.get("files", ()))
         if fault is None:
             return Result(row["index"], row.get("value"), None, *label)
-        self._faults += 1
         found = Fault(fault)
         if self._raise_faults:
             self.close()
@@ -111,8 +106,7 @@ class Rows:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        whole = self._seen == self._total if self._total is not None else not self._command.complained
-        if code == 0 or code == 1 and whole and self._faults > 0:
+        if code in (0, ITEMS_FAILED):
             self._done()
             return
         raise self._command.failure()

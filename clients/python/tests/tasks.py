@@ -1,6 +1,7 @@
 """Functions that the tests map, of a module that slots import."""
 
 import os
+import sys
 import time
 
 
@@ -77,6 +78,49 @@ def pid(_):
 
 def die(_):
     os._exit(9)
+
+
+class Kept(Exception):
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self):
+        return Kept, (str(self), self.code)
+
+
+class Broken(Exception):
+    """Does not unpickle, as args has only the one."""
+
+    def __init__(self, one, other):
+        super().__init__(f"{one} {other}")
+
+
+class Holding(Exception):
+    """Does not pickle."""
+
+    def __init__(self):
+        super().__init__(open(os.devnull, "w"))
+
+
+def raise_kept(text, code):
+    raise Kept(text, code)
+
+
+def raise_broken(one, other):
+    raise Broken(one, other)
+
+
+def raise_holding():
+    raise Holding
+
+
+def exhaust():
+    raise MemoryError("no more")
+
+
+def leave():
+    sys.exit(3)
 
 
 class Point:

@@ -1,5 +1,12 @@
 import concurrent.futures
 import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import traceback
 import unittest
 
 import gpumux
@@ -20,16 +27,96 @@ class Executor(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "shut down"):
             executor.submit(tasks.double, 1)
 
-    def test_faults(self):
+    def test_a_function_is_what_it_is_at_submit(self):
         with gpumux.Executor(slots=1) as executor:
-            with self.assertRaisesRegex(gpumux.Fault, "not three") as raised:
+            factor = 5
+            scaled = lambda x, by=1: x * by * factor
+            calls = [executor.submit(scaled, 1)]
+            factor = 7
+            calls.append(executor.submit(scaled, 1))
+            scaled.__defaults__ = (10,)
+            calls.append(executor.submit(scaled, 1))
+            factor = 5
+            scaled.__defaults__ = (1,)
+            calls.append(executor.submit(scaled, 1))
+            self.assertEqual([call.result() for call in calls], [5, 7, 70, 5])
+
+            loaded = []
+            count = lambda: loaded.append(1) or len(loaded)
+            self.assertEqual([executor.submit(count).result() for _ in range(3)], [1, 2, 3], "one process loads it once")
+            for n in range(20):
+                executor.submit(lambda: n).result()
+            self.assertLess(len(os.listdir(executor._folder)), 3, "functions of calls that are over")
+        self.assertFalse(os.path.exists(executor._folder))
+
+    def test_what_a_call_raises(self):
+        class Own(Exception):
+            pass
+
+        def own():
+            raise Own("mine")
+
+        with gpumux.Executor(slots=1) as executor:
+            with self.assertRaisesRegex(ValueError, "^not three$") as raised:
                 executor.submit(tasks.picky, 3).result()
-            self.assertEqual(raised.exception.raised, "ValueError")
+            cause = raised.exception.__cause__
+            self.assertIsInstance(cause, gpumux.Fault)
+            self.assertEqual((cause.kind, cause.raised, cause.attempts), ("task_error", "ValueError", 1))
+            printed = "".join(traceback.format_exception(ValueError, raised.exception, None))
+            self.assertIn("in picky", printed)
+            with self.assertRaises(Own):
+                executor.submit(own).result()
+            kept = executor.submit(tasks.raise_kept, "text", 7).exception()
+            self.assertEqual((type(kept), kept.code, str(kept)), (tasks.Kept, 7, "text"))
+            memory = executor.submit(tasks.exhaust).exception()
+            self.assertEqual((type(memory), memory.__cause__.kind), (MemoryError, "host_oom"))
+            self.assertIsInstance(executor.submit(lambda: threading.Lock()).exception(), TypeError)
+            self.assertTrue(all(name.endswith(".pickle") for name in os.listdir(executor._folder)), "exceptions that were given")
+
+    def test_what_is_a_fault(self):
+        with gpumux.Executor(slots=1) as executor:
+            for call, said in (
+                ((tasks.raise_broken, 1, 2), "Broken.*cannot be unpickled here: TypeError: .*missing 1 required"),
+                ((tasks.raise_holding,), "Holding.*cannot be pickled: "),
+                ((tasks.leave,), "SystemExit"),
+            ):
+                fault = executor.submit(*call).exception()
+                self.assertIsInstance(fault, gpumux.Fault)
+                self.assertRegex(str(fault), said)
+                self.assertIn("in " + call[0].__name__, fault.traceback)
             died = executor.submit(tasks.die, 0).exception()
-            self.assertEqual(died.kind, "crash")
+            self.assertEqual((type(died), died.kind), (gpumux.Fault, "crash"))
             self.assertGreaterEqual(died.attempts, 2, "tried again alone")
             self.assertEqual(executor.submit(tasks.double, 1).result(), 2, "after a crash")
-            self.assertEqual(executor.submit(lambda: open(os.devnull)).exception().raised, "TypeError")
+
+    def test_a_script(self):
+        """What the script defines is the script's own when it comes back."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "script.py")
+            script.write_text(textwrap.dedent("""
+                import gpumux
+
+                class Failed(Exception):
+                    pass
+
+                class Made:
+                    pass
+
+                def make(fail):
+                    if fail:
+                        raise Failed("on purpose")
+                    return Made()
+
+                if __name__ == "__main__":
+                    with gpumux.Executor(slots=1) as executor:
+                        print(type(executor.submit(make, False).result()) is Made)
+                        try:
+                            executor.submit(make, True).result()
+                        except Failed as error:
+                            print(error)
+            """))
+            ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+            self.assertEqual(ran.stdout, "True\non purpose\n", ran.stderr)
 
     def test_what_cannot_start(self):
         with gpumux.Executor(memory="nonsense") as executor:

@@ -119,6 +119,14 @@ class Map(unittest.TestCase):
             for result in gpumux.map(tasks.picky, range(5), slots=1, raise_faults=True):
                 self.assertLess(result.index, 3)
 
+    def test_too_many_faults(self):
+        """The map fails, wherever among its items those lie that failed, and also when every item has its row."""
+        for n, stops in enumerate(({"fail_fast": True}, {"max_failures": 0}, {"max_failures": "10%"})):
+            for items in ([3, 1, 2], [1, 3, 2], [1, 2, 3]):
+                with self.subTest(stops=stops, items=items), self.assertRaisesRegex(gpumux.MapFailed, "not three"):
+                    list(gpumux.map(tasks.picky, items, slots=1, id=f"{n}-{items.index(3)}", **stops))
+        self.assertEqual(values(gpumux.map(tasks.picky, [1, 3, 2], slots=1, max_failures=1)), [1, None, 2])
+
     def test_functions_that_no_import_finds(self):
         def triple(x):
             return x * factor

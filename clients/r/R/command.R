@@ -8,8 +8,8 @@ command <- function() {
   path
 }
 
-# The lines that the command prints with these words. Its errors are R's. Where items may fail, rows is how many lines say so.
-run <- function(words, rows = NULL) {
+# The lines that the command prints with these words. Its errors are R's, but not items that failed: lines say so.
+run <- function(words) {
   said <- tempfile("gpumux-")
   on.exit(unlink(said))
   # Task processes find this R, its packages and what reticulate is told.
@@ -26,7 +26,7 @@ run <- function(words, rows = NULL) {
   from <- NULL
   # Its exit status, or the signal that it died by, as the system gives them: 1 says that items failed.
   status <- if (is.null(status)) 0L else as.integer(status)
-  if (status == 0L || (status == 256L && identical(length(lines), rows))) return(lines)
+  if (status %in% c(0L, 256L)) return(lines)
   text <- paste(sub("^gpumux: ", "", readLines(said, warn = FALSE)), collapse = "\n")
   how <- if (status %% 256L == 0L) paste("status", status %/% 256L) else paste("signal", status %% 128L)
   stop(structure(class = c("gpumux_command", "error", "condition"), list(

@@ -11,7 +11,7 @@ over <- function(x, f, more, name, words) {
   folder <- task_of(f, more, name, items)
   file <- file.path(folder, paste0(safe(name), ".R"))
   asked <- c("map", paste0(file, ":run"), "--in", file.path(folder, "items.jsonl"), "--local", "--out", "-", pass(), words)
-  lines <- tryCatch(run(asked, length(items)), gpumux_command = function(e) {
+  lines <- tryCatch(run(asked), gpumux_command = function(e) {
     # The call itself was wrong: there is nothing to go on with.
     if (e$status == 2L * 256L) unlink(folder, recursive = TRUE)
     stop(e)

@@ -120,7 +120,7 @@ func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"DiskFull":  {0, 1, "no space left"},
+		"DiskFull":  {0, 4, "no space left"},
 		"Interrupt": {syscall.SIGINT, 130, "not all its results were written; the same command writes them"},
 		"Kill":      {syscall.SIGKILL, -1, ""},
 	} {

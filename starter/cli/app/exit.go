@@ -11,12 +11,14 @@ import (
 const (
 	// ExitOK: every item succeeded, or the command did what it was asked.
 	ExitOK = 0
-	// ExitFailed: some items failed, or the map did.
+	// ExitFailed: items failed, and every other has its result; or what was asked for is not there.
 	ExitFailed = 1
 	// ExitUsage: the command or its input cannot work as given.
 	ExitUsage = 2
 	// ExitUnavailable: what is needed could not be reached or started.
 	ExitUnavailable = 3
+	// ExitBroken: the map failed as a whole, or the command did.
+	ExitBroken = 4
 	// ExitInterrupted: a signal ended the command.
 	ExitInterrupted = 130
 )

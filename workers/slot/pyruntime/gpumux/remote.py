@@ -1,42 +1,71 @@
 """Calls of the client's Executor: any function, with arguments and results of any type that pickle takes.
 
-Owns how such a call looks as an item and as a result, on both sides. Never catches what the function raises.
+Owns how such a call looks as an item and as a result, on both sides, and keeps what the function raises for the client.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import pickle
-from typing import Any, Callable
+import sys
+from typing import Any, Callable, Sequence
 
 TARGET = "gpumux.remote:call"
-_functions: dict[str, Callable[..., Any]] = {}
 
 
-def pack(function: str, arguments: bytes) -> dict:
-    """The item of a call: the function as a task names it, and the pickled pair of its positional and named arguments."""
-    return {"function": function, "arguments": base64.b64encode(arguments).decode()}
+def pack(function: str, arguments: bytes, raised: str) -> dict:
+    """The item of a call: the function as a task names it or the file that has it, the pickled pair of its positional and named
+    arguments, and the file for an exception."""
+    return {"function": function, "arguments": base64.b64encode(arguments).decode(), "raised": raised}
 
 
-def unpack(result: str) -> Any:
-    """What a call returned."""
-    return pickle.loads(base64.b64decode(result))
+def by_value(paths: Sequence[str], function: bytes) -> bytes:
+    """The file of a pickled function, whose modules are found in paths as well. Its name ends in .pickle."""
+    return pickle.dumps(paths) + function
+
+
+def unpack(result: str) -> bytes:
+    """What a call returned, pickled."""
+    return base64.b64decode(result)
 
 
 def call(item: dict) -> str:
     """Run a call in a slot."""
-    name = item["function"]
-    function = _functions.get(name)
-    if function is None:
+    try:
+        positional, named = pickle.loads(base64.b64decode(item["arguments"]))
+        return base64.b64encode(_dumps(_function(item["function"])(*positional, **named), "result")).decode()
+    except Exception as error:
+        _keep(error, item["raised"])
+        raise
+
+
+@functools.lru_cache(maxsize=4)
+def _function(name: str) -> Callable[..., Any]:
+    if not name.endswith(".pickle"):
         from . import task
 
-        function = _functions[name] = task.load(name, "")
-    positional, named = pickle.loads(base64.b64decode(item["arguments"]))
-    return base64.b64encode(_dumps(function(*positional, **named))).decode()
+        return task.load(name, "")
+    with open(name, "rb") as file:
+        sys.path += [path for path in pickle.load(file) if path not in sys.path]
+        return pickle.load(file)
 
 
-def _dumps(value: Any) -> bytes:
+def _keep(error: Exception, path: str) -> None:
     try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        kept = _dumps(error, "exception")
+    except Exception as second:
+        kept = pickle.dumps(str(second))
+    try:
+        with open(path, "wb") as file:
+            file.write(kept)
+    except OSError:
+        pass  # the fault says what was raised
+
+
+def _dumps(value: Any, what: str) -> bytes:
+    try:
+        # Classes that came by value go back by value.
+        return sys.modules.get("cloudpickle", pickle).dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        raise TypeError(f"the result, a {type(value).__qualname__}, cannot be pickled: {error}") from error
+        raise TypeError(f"the {what}, a {type(value).__qualname__}, cannot be pickled: {error}") from error
