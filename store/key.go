@@ -24,6 +24,28 @@ func (s *Store) Key(name string) (string, error) {
 	return key, nil
 }
 
+// output is the key of a results file that a caller names.
+func (s *Store) output(name string) (string, error) {
+	key, err := s.Key(name)
+	if err == nil {
+		if wrong := names.Output(key); wrong != nil {
+			err = &NameError{wrong.Error()}
+		}
+	}
+	return key, err
+}
+
+// Writable is the key of something else that a caller has written, such as a folder of parts. The error is a *NameError.
+func (s *Store) Writable(name string) (string, error) {
+	key, err := s.Key(name)
+	if err == nil {
+		if wrong := names.Writable(key); wrong != nil {
+			err = &NameError{wrong.Error()}
+		}
+	}
+	return key, err
+}
+
 // Locate is the full URL of a key. It names the object but carries none of the store's parameters.
 func (s *Store) Locate(key string) string { return s.home.url(key) }
 
