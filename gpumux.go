@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"time"
 )
@@ -250,17 +249,6 @@ func (e *InputError) Add(field, format string, args ...any) {
 
 // Err is a copy as an error, or nil if there is no mistake.
 func (e *InputError) Err() error { return problems(e.Problems).err(e.What) }
-
-// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate names it.
-func (in *MapInput) UnmarshalJSON(data []byte) error {
-	type plain MapInput
-	mended, mistakes := shape(data, reflect.TypeFor[plain]())
-	if err := json.Unmarshal(mended, (*plain)(in)); err != nil && len(mistakes) == 0 {
-		return err
-	}
-	in.mistakes = mistakes
-	return nil
-}
 
 // Rungs is the ladder with its default.
 func (in MapInput) Rungs() []string {

@@ -54,6 +54,8 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output attrs URL": {`{"task":"f","items":[],"output":"s3://bucket/x.attrs"}`, []string{"output"}},
 		"output folder":    {`{"task":"f","items":[],"output":"s3://bucket/a/"}`, []string{"output"}},
 		"output bucket":    {`{"task":"f","items":[],"output":"s3://bucket"}`, []string{"output"}},
+		"output own":       {`{"task":"f","items":[],"output":"store.json"}`, []string{"output"}},
+		"output parts":     {`{"task":"f","items":[],"output":"maps/a/r.jsonl.parts/b"}`, []string{"output"}},
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
 		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},

@@ -76,7 +76,7 @@ activities/record              . store
 workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract
 workflows/workflowstest        . internal/contract internal/names
-internal/payload               .
+internal/payload               . internal/contract
 internal/logkey
 store/columns                  . internal/arrays internal/text store
 store                          . internal/arrays internal/contract internal/names

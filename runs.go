@@ -1,6 +1,7 @@
 package gpumux
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,8 +138,14 @@ func (r Runs) MarshalJSON() ([]byte, error) {
 
 var errRuns = errors.New("items are a list of numbers: the first index, how many follow each other, how many are left out, how many follow, …")
 
+// mostNumbers bounds the memory that runs take before anything is known of them.
+const mostNumbers = 1 << 18
+
 // UnmarshalJSON refuses numbers that are no runs.
 func (r *Runs) UnmarshalJSON(data []byte) error {
+	if bytes.Count(data, []byte{','}) > mostNumbers {
+		return fmt.Errorf("%w; there are more than %d", errRuns, mostNumbers)
+	}
 	var numbers []int64
 	if err := json.Unmarshal(data, &numbers); err != nil {
 		return errRuns

@@ -120,7 +120,7 @@ type attempt struct {
 func (a *attempt) restore() error {
 	c := a.chunk
 	if c.Parts != "" {
-		if _, err := a.Store.Key(c.Parts); err != nil {
+		if _, err := a.Store.Writable(c.Parts); err != nil {
 			return classify(err)
 		}
 	}

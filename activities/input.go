@@ -2,27 +2,46 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// checked is an activity that reads and validates its input before it calls f. A wrong input is a final error. Every activity with
-// an input is registered through it.
-func checked[In interface{ Validate() error }, Out any](
-	f func(context.Context, In) (Out, error),
-) func(context.Context, converter.RawValue) (Out, error) {
+// checked is an activity that reads and validates its input before it calls f. A wrong input is a final error; one of a later version of
+// the contract is tried again, until a worker has it that knows the version. Every activity with an input is registered through it.
+func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
 	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
 		var in In
-		if err := payload.Decode(raw, &in); err != nil {
+		var skew *contract.SkewError
+		switch err := payload.Decode(raw, &in); {
+		case errors.As(err, &skew):
+			return out, outdated(ctx, skew)
+		case err != nil:
 			return out, badInput(err, "")
 		}
 		return f(ctx, in)
 	}
+}
+
+// outdated is the error for an input that this worker is too old for.
+func outdated(ctx context.Context, skew *contract.SkewError) error {
+	whose := "the workers"
+	if pool, of := strings.CutPrefix(activity.GetInfo(ctx).TaskQueue, gpumux.Queue+"."); of {
+		pool, _, _ = strings.Cut(pool, ".")
+		pool, _, _ = strings.Cut(pool, "@")
+		whose = "the workers of pool " + pool
+	}
+	return retry(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Blameless: true, Message: skew.Error(),
+		Hint: fmt.Sprintf("upgrade %s to the gpumux of the workflow, whose contract is version %d, or a later one; until then it is tried again",
+			whose, skew.Version)}, 0)
 }
 
 // mostWritten is how many writers of parts a memo may name: one per worker that had the chunk.

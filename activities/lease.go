@@ -260,7 +260,7 @@ func (h *holding) save(ctx context.Context, in contract.SlotCall) error {
 	if _, err := h.aside(ctx, in.Save.Task, saveTarget, map[string]any{"value": in.Save}, file); err != nil {
 		return err
 	}
-	to, err := h.Store.Create(ctx, in.Object)
+	to, err := h.Store.CreateResident(ctx, in.Object)
 	if err != nil {
 		return err
 	}

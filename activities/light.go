@@ -188,9 +188,6 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 // takes as one. The answer says nothing.
 func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
-	if len(in.Results) == 0 {
-		return none, nil
-	}
 	defer heartbeat(ctx)()
 	if err := l.Store.Holds(ctx, in.Claim); err != nil {
 		return none, classify(err)

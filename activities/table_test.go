@@ -170,7 +170,6 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 		"outside":        {"file:///etc/x.parquet", "", nil, "lies outside the store"},
 		"key left out":   {"x.parquet", "id", []string{"text"}, `the first item has no field "id"; it has text`},
 		"packed":         {"x.parquet.gz", "", nil, "never compressed as a whole"},
-		"no table":       {"x.jsonl", "", []string{"id"}, `columns: go with Parquet and Arrow files, and "x.jsonl" is none by its name`},
 	} {
 		_, err := l.index(c.source, c.key, c.columns...)
 		require.ErrorContains(t, err, c.want, name)

@@ -59,7 +59,7 @@ func (e entry) size() int { return len(e.line) + len(e.value) + len(e.after) }
 
 // Append starts an Appender with a name of its own. Writers that start later sort behind, as far as clocks agree.
 func (s *Store) Append(folder string) (*Appender, error) {
-	folder, err := s.Key(folder)
+	folder, err := s.Writable(folder)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 const (
@@ -43,7 +44,7 @@ type record struct {
 }
 
 // cacheFolder is where the records of maps lie whose results stand for each other's.
-func cacheFolder(c contract.Cache) string { return "cache/" + digest(c.Owner) }
+func cacheFolder(c contract.Cache) string { return names.Cache + "/" + digest(c.Owner) }
 
 func digest(v any) string {
 	text, _ := json.Marshal(v) // what is given always encodes
@@ -65,7 +66,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 		over = digest([]any{c.Source.Hash, c.Source.Values})
 	}
 	text, _ := json.Marshal(r) // it always encodes
-	if err := s.put(ctx, cacheFolder(c)+"/"+over+".json", text, creation{}); err != nil {
+	if err := s.put(ctx, cacheFolder(c)+"/"+over+".json", text, creation{own: true}); err != nil {
 		return err
 	}
 	known, err := s.records(ctx, c)

@@ -40,7 +40,7 @@ func (s *Store) Find(ctx context.Context, in contract.PartsInput) (contract.Foun
 }
 
 func (s *Store) find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
-	folder, err := s.Key(in.Parts)
+	folder, err := s.Writable(in.Parts)
 	if err != nil {
 		return found, err
 	}

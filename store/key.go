@@ -24,6 +24,23 @@ func (s *Store) Key(name string) (string, error) {
 	return key, nil
 }
 
+// output is the key of a results file that a caller names.
+func (s *Store) output(name string) (string, error) { return s.allowed(name, names.Output) }
+
+// Writable is the key of something else that a caller has written, such as a folder of parts. The error is a *NameError.
+func (s *Store) Writable(name string) (string, error) { return s.allowed(name, names.Writable) }
+
+func (s *Store) allowed(name string, check func(key string) error) (string, error) {
+	key, err := s.Key(name)
+	if err != nil {
+		return key, err
+	}
+	if err := check(key); err != nil {
+		return key, &NameError{err.Error()}
+	}
+	return key, nil
+}
+
 // Locate is the full URL of a key. It names the object but carries none of the store's parameters.
 func (s *Store) Locate(key string) string { return s.home.url(key) }
 

@@ -15,7 +15,7 @@ import (
 func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
 	file, values := names.CutValues(name)
 	key, err := s.Key(file)
-	base, put := strings.CutPrefix(key, "sources/")
+	base, put := strings.CutPrefix(key, names.Sources+"/")
 	if err != nil || !put || !strings.HasSuffix(base, ".jsonl") {
 		return s.IndexSource(ctx, name, indexKey)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // manifest is the object manifest.json of a folder of parts: whose results they are.
@@ -36,7 +37,7 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 		return claim, err
 	}
 	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
-	there, err := s.putOnce(ctx, folder+"/manifest.json", text, sealedOnly)
+	there, err := s.putOnce(ctx, folder+"/manifest.json", text, creation{sealing: sealedOnly})
 	if err != nil {
 		return claim, err
 	}
@@ -118,7 +119,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if id != "" {
 		return id, nil
 	}
-	text, err := s.putOnce(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
+	text, err := s.putOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), creation{sealing: asItLies, own: true})
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +128,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
 		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs",
-			s.Locate("store.json"), text)}
+			s.Locate(names.Identity), text)}
 	}
 	s.mu.Lock()
 	s.identity = identity.ID
@@ -136,13 +137,13 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 }
 
 // putOnce writes a small object unless there is one, and returns the one that is there then.
-func (s *Store) putOnce(ctx context.Context, key string, text []byte, how sealing) ([]byte, error) {
-	there, err := s.readSmall(ctx, key, how)
+func (s *Store) putOnce(ctx context.Context, key string, text []byte, c creation) ([]byte, error) {
+	there, err := s.readSmall(ctx, key, c.sealing)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
-	for _, exclusive := range []bool{true, false} {
-		err = s.put(ctx, key, text, creation{exclusive: exclusive, sealing: how})
+	for _, c.exclusive = range []bool{true, false} {
+		err = s.put(ctx, key, text, c)
 		var refusal interface{ ErrorCode() string }
 		// If the server cannot refuse to overwrite, a writer in the same moment may be lost.
 		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {
@@ -152,7 +153,7 @@ func (s *Store) putOnce(ctx context.Context, key string, text []byte, how sealin
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return s.readSmall(ctx, key, how)
+	return s.readSmall(ctx, key, c.sealing)
 }
 
 func (s *Store) put(ctx context.Context, key string, text []byte, c creation) error {

@@ -23,11 +23,11 @@ func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Mer
 }
 
 func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
-	output, err := s.Key(in.Output)
+	output, err := s.output(in.Output)
 	if err != nil {
 		return merged, err
 	}
-	folder, err := s.Key(in.Parts)
+	folder, err := s.Writable(in.Parts)
 	if err != nil {
 		return merged, err
 	}

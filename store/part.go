@@ -247,7 +247,7 @@ func (w Written) Valid() bool {
 // Since calls f with every result of the writer's parts from that moment on, while it reads the next parts. It sets damaged parts
 // aside and calls damaged for each.
 func (s *Store) Since(ctx context.Context, folder string, w Written, f func(index int64, kind gpumux.Kind), damaged func(error)) error {
-	folder, err := s.Key(folder)
+	folder, err := s.Writable(folder)
 	if err != nil {
 		return err
 	}

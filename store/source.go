@@ -22,7 +22,7 @@ import (
 // PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The store holds the same items
 // once, however often they are put.
 func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
-	key := "sources/" + in.Hash
+	key := names.Sources + "/" + in.Hash
 	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
 	// The index comes last: where it is, the lines are whole.
 	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
@@ -64,7 +64,7 @@ func (s *Store) upload(ctx context.Context, path, key string) error {
 	if err != nil {
 		return fmt.Errorf("read the copied input: %w", err)
 	}
-	w, err := s.create(ctx, key, creation{bytes: info.Size()})
+	w, err := s.create(ctx, key, creation{bytes: info.Size(), own: true})
 	if err != nil {
 		return err
 	}

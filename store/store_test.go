@@ -34,7 +34,7 @@ func open(t testing.TB, url string, keys Keys) *Store {
 }
 
 func put(t testing.TB, s *Store, key, content string) {
-	w, err := s.Create(t.Context(), key)
+	w, err := s.create(t.Context(), key, creation{own: true})
 	require.NoError(t, err)
 	_, err = io.WriteString(w, content)
 	require.NoError(t, err)

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
+
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // The least size of the parts of a multipart upload, and their most. S3 takes at most 10,000 parts.
@@ -40,6 +43,8 @@ type creation struct {
 	// exclusive makes Close fail with fs.ErrExist when the object is there already.
 	exclusive bool
 	sealing   sealing
+	// own is for an object with a name that no caller may write, see names.Writable.
+	own bool
 	// bytes is how large the object may become, as far as known.
 	bytes int64
 }
@@ -50,8 +55,19 @@ func (s *Store) Create(ctx context.Context, key string) (*Writer, error) {
 	return s.create(ctx, key, creation{})
 }
 
+// CreateResident is Create for a value on its way from one slot to another, whose key begins with contract.ResidentsFolder.
+func (s *Store) CreateResident(ctx context.Context, key string) (*Writer, error) {
+	if !strings.HasPrefix(key, contract.ResidentsFolder) {
+		return s.Create(ctx, key)
+	}
+	return s.create(ctx, key, creation{own: true})
+}
+
 func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, error) {
-	key, err := s.Key(name)
+	key, err := s.Writable(name)
+	if c.own {
+		key, err = s.Key(name)
+	}
 	if err != nil {
 		return nil, err
 	}

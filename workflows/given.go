@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/converter"
@@ -14,26 +15,33 @@ import (
 // decodeInput reads the input of this run of gpumux.Map, with the state that the run before left.
 func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
-		var c contract.Handoff
-		if err := payload.Decode(raw, &c); err == nil {
-			return c.Input, c.Carry, nil
-		} // else a cron schedule starts the map again
+		if in, carry, err := decodeHandoff(raw); err == nil { // else a cron schedule starts the map again
+			return in, carry, nil
+		}
 	}
 	var in gpumux.MapInput
-	err := payload.Decode(raw, &in)
+	err := payload.DecodeMap(raw, &in)
 	return in, nil, err
 }
 
 // decodeSegment reads the input of gpumux.Segment.
 func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	var c contract.Handoff
-	if err := payload.Decode(raw, &c); err != nil {
-		return c.Input, nil, err
-	}
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
-		return c.Input, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
+		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
 	}
-	return c.Input, c.Carry, nil
+	return decodeHandoff(raw)
+}
+
+// decodeHandoff reads what another run of a map left. If that was of a later version, it panics: Temporal tries the task of the workflow
+// again until a worker of that version has it, and shows the error meanwhile.
+func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+	var c contract.Handoff
+	err := payload.Decode(raw, &c)
+	var skew *contract.SkewError
+	if errors.As(err, &skew) {
+		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
+	}
+	return gpumux.MapInput(c.Input), c.Carry, err
 }
 
 // check returns an error if a result cannot be that of a piece on a rung. Anybody may answer an activity, and a false answer must neither keep

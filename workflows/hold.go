@@ -50,13 +50,10 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 	}
 	l := &lease{o: o, rungs: in.Rungs()}
 	for _, rung := range l.rungs {
-		queue, err := names.RungQueue(rung)
-		if err != nil {
-			return nil, invalid(err)
-		}
+		queue, _ := names.RungQueue(rung) // Validate has checked it
 		l.queues = append(l.queues, contract.LeaseQueue(queue))
 	}
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return "gpumux.lease." + newID() }).Get(&l.id)
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }).Get(&l.id)
 	return l, err
 }
 
@@ -71,6 +68,11 @@ func (l *lease) acquire(ctx workflow.Context) error {
 			return err
 		case fault == nil && served:
 			return nil
+		case fault != nil && fault.Kind == gpumux.BadInput && fault.Blameless:
+			workflow.GetLogger(ctx).Warn("a lease waits for a worker of its version", "fault", fault.Error())
+			if err := workflow.Sleep(ctx, contract.HeartbeatTimeout); err != nil {
+				return err
+			}
 		case fault != nil:
 			if l.losses++; !fault.Blameless || l.losses > mostLosses {
 				return faultError(fault.Error(), fault)
@@ -93,7 +95,7 @@ func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPa
 // ask asks for a slot of one pool. It is not served where nobody offers one; the fault is that of the worker that took it.
 func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
 	l.tries++
-	l.queue = fmt.Sprintf("%s.%d", l.id, l.tries)
+	l.queue = contract.QueueOf(l.id, l.tries)
 	left := l.o.TTL
 	if !l.deadline.IsZero() {
 		left = l.deadline.Sub(workflow.Now(ctx))

@@ -68,7 +68,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segmentCount, m.rounds
 			rest.ReduceEdition, rest.Cached = m.reduceEdition, m.cached
-			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: m.in, Carry: rest})
+			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: rest})
 		}
 		summary, done, err := m.finish(ctx)
 		if err != nil || done {

@@ -133,7 +133,7 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		r.items += piece.Len()
 	}
 	m.segmentsOpen[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: m.in, Carry: carry})
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := r.future.Get(ctx, &done)

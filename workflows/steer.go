@@ -37,9 +37,7 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
 		var window width
-		if err := payload.Decode(raw, &window); err != nil {
-			return invalid(err)
-		}
+		_ = payload.Decode(raw, &window) // the validator has read it
 		m.engine.sizer.Fixed, m.engine.changed, m.changed = int(window), true, true
 		m.steerSegments(ctx, steering{Paused: m.engine.paused, Window: int(window)})
 		m.show(ctx)
@@ -58,9 +56,9 @@ type width int
 
 // Validate says what is wrong with it.
 func (w width) Validate() error {
+	bad := gpumux.InputError{What: "window"}
 	if w < 0 || w > gpumux.MaxWindow {
-		return &gpumux.InputError{What: "window", Problems: []gpumux.Problem{{Field: "input",
-			Message: fmt.Sprintf("%d is outside 0 (automatic) to %d", w, gpumux.MaxWindow)}}}
+		bad.Add("input", "%d is outside 0 (automatic) to %d", w, gpumux.MaxWindow)
 	}
-	return nil
+	return bad.Err()
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -11,7 +10,7 @@ import (
 type Carry struct {
 	Source    *gpumux.Source        `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
-	Todo      []Piece               `json:"todo"`
+	Todo      List[Piece]           `json:"todo"`
 	Items     int64                 `json:"items"`
 	Succeeded int64                 `json:"succeeded"`
 	Failed    int64                 `json:"failed"`
@@ -38,8 +37,8 @@ type Carry struct {
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
 	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
-	Editions      []string `json:"editions,omitempty"`
-	ReduceEdition string   `json:"reduceEdition,omitempty"`
+	Editions      List[string] `json:"editions,omitempty"`
+	ReduceEdition string       `json:"reduceEdition,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
 	Passed map[int]bool `json:"passed,omitempty"`
 }
@@ -58,29 +57,13 @@ type Piece struct {
 // Handoff is the input and the state of a map, from one run to the next and to segments. No caller can give it to gpumux.Map, which
 // takes it only if the server says that the run continues another.
 type Handoff struct {
-	Input gpumux.MapInput `json:"input"`
-	Carry *Carry          `json:"carry"`
+	Contract Stamp  `json:"contract"`
+	Input    Input  `json:"input"`
+	Carry    *Carry `json:"carry"`
 }
 
-// Validate names every mistake.
-func (c Handoff) Validate() error {
-	if err := c.Input.Validate(); err != nil {
-		return err
-	}
-	if c.Carry == nil {
-		return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry", Message: "is missing"}}}
-	}
-	if err := c.Carry.Validate(); err != nil {
-		return err
-	}
-	for _, piece := range c.Carry.Todo {
-		if piece.Rung >= len(c.Input.Rungs()) {
-			return &gpumux.InputError{What: "state of a map", Problems: []gpumux.Problem{{Field: "carry.todo",
-				Message: fmt.Sprintf("%s are for rung %d of %d", piece.Describe(), piece.Rung, len(c.Input.Rungs()))}}}
-		}
-	}
-	return nil
-}
+// Input is the input of a map on its way to the next workflow: a field that only a newer worker knows is ignored.
+type Input gpumux.MapInput
 
 // Counts are the results of a map so far.
 type Counts struct {

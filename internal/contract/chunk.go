@@ -16,6 +16,7 @@ const HeartbeatEvery = 2 * time.Second
 
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
+	Contract Stamp `json:"contract"`
 	// Map is the workflow's ID, for logs.
 	Map  string `json:"map"`
 	Task string `json:"task"`
@@ -35,9 +36,9 @@ type Chunk struct {
 	// Work is which items.
 	Work
 	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
-	Items  []json.RawMessage `json:"items,omitempty"`
-	Source *gpumux.Source    `json:"source,omitempty"`
-	Range  *gpumux.Range     `json:"range,omitempty"`
+	Items  List[json.RawMessage] `json:"items,omitempty"`
+	Source *gpumux.Source        `json:"source,omitempty"`
+	Range  *gpumux.Range         `json:"range,omitempty"`
 	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's claim to that folder. A worker whose store is another than the one it was made in refuses the chunk.
@@ -95,7 +96,8 @@ type ChunkResult struct {
 
 // EditionInput is the input of FindEdition.
 type EditionInput struct {
-	Task string `json:"task"`
+	Contract Stamp  `json:"contract"`
+	Task     string `json:"task"`
 }
 
 // Edition is the answer of FindEdition.
@@ -107,7 +109,8 @@ type Edition struct {
 
 // IndexInput is the input of IndexSource.
 type IndexInput struct {
-	Source string `json:"source"`
+	Contract Stamp  `json:"contract"`
+	Source   string `json:"source"`
 	// Index is the key that the index is written to.
 	Index string `json:"index"`
 	// Key is the map's, which the first item must have.
@@ -118,10 +121,11 @@ type IndexInput struct {
 
 // MergeInput is the input of MergeParts.
 type MergeInput struct {
-	Parts  string `json:"parts"`
-	Output string `json:"output"`
-	Items  int64  `json:"items"`
-	Claim  Claim  `json:"claim,omitzero"`
+	Contract Stamp  `json:"contract"`
+	Parts    string `json:"parts"`
+	Output   string `json:"output"`
+	Items    int64  `json:"items"`
+	Claim    Claim  `json:"claim,omitzero"`
 	// Index, if given, is the key that the index of the results file is written to.
 	Index string `json:"index,omitempty"`
 	// Cache, if given, keeps the results for later maps.
@@ -152,9 +156,10 @@ type Merged struct {
 
 // PartsInput is the input of FindParts.
 type PartsInput struct {
-	Parts string `json:"parts"`
-	Items int64  `json:"items"`
-	Owner Owner  `json:"owner"`
+	Contract Stamp  `json:"contract"`
+	Parts    string `json:"parts"`
+	Items    int64  `json:"items"`
+	Owner    Owner  `json:"owner"`
 	// Cache, if given, is where results of items without one may be found.
 	Cache *Cache `json:"cache,omitempty"`
 }
@@ -189,13 +194,15 @@ type Found struct {
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.
 type ListInput struct {
-	Parts string      `json:"parts"`
-	Runs  gpumux.Runs `json:"runs"`
+	Contract Stamp       `json:"contract"`
+	Parts    string      `json:"parts"`
+	Runs     gpumux.Runs `json:"runs"`
 }
 
 // PartInput is the input of WritePart.
 type PartInput struct {
-	Parts   string          `json:"parts"`
-	Claim   Claim           `json:"claim,omitzero"`
-	Results []gpumux.Result `json:"results"`
+	Contract Stamp               `json:"contract"`
+	Parts    string              `json:"parts"`
+	Claim    Claim               `json:"claim,omitzero"`
+	Results  List[gpumux.Result] `json:"results"`
 }

@@ -1,11 +1,15 @@
 package contract
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gpumux/gpumux/internal/names"
+)
 
 // What lies in the folder of a map, beside the parts and the manifest, which are the store's.
 
 // PartsOf is the folder with what belongs to a results file while it is being made.
-func PartsOf(output string) string { return output + ".parts" }
+func PartsOf(output string) string { return names.PartsOf(output) }
 
 // ArraysOutput is the name of a results file in which arrays lie as bytes. Who gives it knows that the file is to be read through
 // package store.

@@ -2,23 +2,27 @@ package contract
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // MaxLease is the longest time to live of a lease.
 const MaxLease = 24 * time.Hour
 
 // ResidentsFolder is the folder of the store for values on their way from one slot to another.
-const ResidentsFolder = "leases/"
+const ResidentsFolder = names.Leases + "/"
 
 // LeaseQueue carries HoldSlot beside the queue of a pool or a device. So calls and leases do not stand in each other's way.
 func LeaseQueue(queue string) string { return queue + ".lease" }
 
 // Lease is the input of the activity HoldSlot.
 type Lease struct {
+	Contract Stamp `json:"contract"`
 	// ID names the lease, whatever slots it has held. Queue is the task queue that its holder is to serve.
 	ID    string `json:"id"`
 	Queue string `json:"queue"`
@@ -50,6 +54,7 @@ type Seat struct {
 
 // SlotCall is the input of the activity CallSlot on the queue of a lease. Exactly one of Task, Save, Load, Drop, Open and Close is given.
 type SlotCall struct {
+	Contract Stamp `json:"contract"`
 	// Task is called with Item.
 	Task     string          `json:"task,omitempty"`
 	Item     json.RawMessage `json:"item,omitempty"`
@@ -60,7 +65,7 @@ type SlotCall struct {
 	Load   *gpumux.Handle `json:"load,omitempty"`
 	Object string         `json:"object,omitempty"`
 	// Drop lets go of residents.
-	Drop []gpumux.Handle `json:"drop,omitempty"`
+	Drop List[gpumux.Handle] `json:"drop,omitempty"`
 	// Open only asks for the seat. Close ends the lease.
 	Open  bool `json:"open,omitempty"`
 	Close bool `json:"close,omitempty"`
@@ -74,17 +79,18 @@ type SlotAnswer struct {
 	Seat   Seat   `json:"seat"`
 }
 
+// leaseQueue is what QueueOf makes.
+var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
+
+// LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to get a slot. No pool has such a queue.
+func LeaseID(random string) string         { return "gpumux.lease." + random }
+func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, try) }
+
 // Validate returns an *InputError that names every mistake, or nil.
 func (l Lease) Validate() error {
 	var bad mistakes
-	for field, name := range map[string]string{"id": l.ID, "queue": l.Queue, "workflow": l.Workflow} {
-		if name == "" {
-			bad.Add(field, "is missing")
-		}
-		bad.name(field, name)
-	}
-	if !strings.HasPrefix(l.Queue, l.ID) {
-		bad.Add("queue", "%.200q is not of the lease %.200q", l.Queue, l.ID)
+	if own := leaseQueue.FindStringSubmatch(l.Queue); own == nil || own[1] != l.ID {
+		bad.Add("queue", "%.200q is no queue of the lease %.200q", l.Queue, l.ID)
 	}
 	if l.TTL <= 0 || time.Duration(l.TTL) > MaxLease {
 		bad.Add("ttl", "%s is outside 0 to %s", l.TTL, MaxLease)
@@ -113,12 +119,12 @@ func (c SlotCall) Validate() error {
 	if c.Save != nil || c.Load != nil {
 		bad.resident(c.Object)
 	}
-	bad.key("object", c.Object)
 	return bad.err("call")
 }
 
 // Moving is a resident on its way between two slots.
 type Moving struct {
+	Contract Stamp `json:"contract"`
 	// Object lies in ResidentsFolder of the store.
 	Object string `json:"object"`
 }
@@ -127,7 +133,6 @@ type Moving struct {
 func (m Moving) Validate() error {
 	var bad mistakes
 	bad.resident(m.Object)
-	bad.key("object", m.Object)
 	return bad.err("move")
 }
 

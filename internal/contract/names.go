@@ -44,16 +44,18 @@ func WatchQueue(queue string) string { return queue + ".watch" }
 
 // WatchInput is the input of WatchPool.
 type WatchInput struct {
+	Contract Stamp `json:"contract"`
 	// Once ends it as soon as there is a worker with a healthy device.
 	Once bool `json:"once,omitempty"`
 }
 
 // OutputInput is the input of ReadOutput: an item of a map, and up to where the caller has read what process PID prints.
 type OutputInput struct {
-	Map  string `json:"map"`
-	Item int64  `json:"item"`
-	PID  int    `json:"pid,omitempty"`
-	From int64  `json:"from,omitempty"`
+	Contract Stamp  `json:"contract"`
+	Map      string `json:"map"`
+	Item     int64  `json:"item"`
+	PID      int    `json:"pid,omitempty"`
+	From     int64  `json:"from,omitempty"`
 }
 
 // Output is the answer of ReadOutput. It is zero where the item does not run there.

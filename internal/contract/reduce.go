@@ -13,8 +13,9 @@ func OwnReduce(name string) bool { return slices.Contains(gpumux.Reduces(), name
 // ReduceInput is the input of the activity Reduce. Exactly one of Source, Results and Partials is given; with none it only
 // checks that the reduce is known.
 type ReduceInput struct {
-	Map    string `json:"map"`
-	Reduce string `json:"reduce"`
+	Contract Stamp  `json:"contract"`
+	Map      string `json:"map"`
+	Reduce   string `json:"reduce"`
 	// Edition is that of the code of a reduce that is a task; a worker that has another refuses. Empty: any.
 	Edition string `json:"edition,omitempty"`
 	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
@@ -25,9 +26,9 @@ type ReduceInput struct {
 	Source *gpumux.Source `json:"source,omitempty"`
 	gpumux.Span
 	// Results are those of a small map.
-	Results []gpumux.Result `json:"results,omitempty"`
+	Results List[gpumux.Result] `json:"results,omitempty"`
 	// Partials are combined in their order.
-	Partials []Partial `json:"partials,omitempty"`
+	Partials List[Partial] `json:"partials,omitempty"`
 	// Folder is where partials lie that are too large for the history.
 	Folder string `json:"folder,omitempty"`
 	// Final asks for the value itself instead of a partial.

@@ -4,17 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
-	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
 )
 
 // MaxSlots is the most slots that a worker may say it has.
 const MaxSlots = 1 << 20
 
-// mistakes gathers what is wrong with an input.
+// mistakes gathers what is wrong with an input. What a Validate of this package leaves out does a worker no harm, or is said where it is
+// used, such as a wrong name.
 type mistakes struct{ gpumux.InputError }
 
 func (p *mistakes) err(what string) error {
@@ -36,22 +36,16 @@ func (p *mistakes) asInMap(in gpumux.MapInput) {
 	}
 }
 
-func (p *mistakes) name(field, name string) {
-	if n := len(name); n > gpumux.MaxName {
-		p.Add(field, "has %d bytes, more than %d", n, gpumux.MaxName)
-	}
-}
-
-func (p *mistakes) key(field, key string) {
-	if n := len(key); n > gpumux.MaxKey {
-		p.Add(field, "has %d bytes, more than %d", n, gpumux.MaxKey)
+// count checks a number that is not negative.
+func (p *mistakes) count(field string, n, most int64) {
+	if n < 0 || n > most {
+		p.Add(field, "%d is outside 0 to %d", n, most)
 	}
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (c Chunk) Validate() error {
 	var bad mistakes
-	bad.name("map", c.Map)
 	bad.asInMap(gpumux.MapInput{Task: c.Task, Edition: c.Edition, Mode: c.Mode, Timeout: c.Timeout, Attempts: c.Attempts, Arg: c.Arg})
 	bad.work("", c.Work)
 	if n := c.Work.Len(); n < 1 || n > gpumux.MaxChunk {
@@ -71,13 +65,9 @@ func (c Chunk) Validate() error {
 	default:
 		bad.Add("items", "give one of items, source and range")
 	}
-	bad.key("parts", c.Parts)
-	bad.name("key", c.Key)
-	if c.Tries < 0 || c.Tries >= gpumux.MaxAttempts {
-		bad.Add("tries", "%d are outside 0 to %d", c.Tries, gpumux.MaxAttempts-1)
-	}
-	if c.MayFail != nil && *c.MayFail < 0 {
-		bad.Add("mayFail", "%d is less than none", *c.MayFail)
+	bad.count("tries", int64(c.Tries), gpumux.MaxAttempts-1)
+	if c.MayFail != nil {
+		bad.count("mayFail", *c.MayFail, gpumux.MaxItems)
 	}
 	if c.Limit < 0 {
 		bad.Add("limit", "%s is negative; 0 means none", c.Limit)
@@ -96,8 +86,6 @@ func (w Work) last() int64 {
 // work checks which items are to run.
 func (p *mistakes) work(prefix string, w Work) {
 	switch {
-	case w.List == nil && (w.Start != 0 || w.End != 0):
-		p.Add(prefix+"start", "%d to %d are places of no list", w.Start, w.End)
 	case w.List != nil && w.Runs != nil:
 		p.Add(prefix+"runs", "give only one of runs and list")
 	case w.List != nil:
@@ -108,37 +96,22 @@ func (p *mistakes) work(prefix string, w Work) {
 	}
 }
 
-// Validate returns an *InputError that names every mistake, or nil.
-func (in ListInput) Validate() error {
-	var bad mistakes
-	bad.given("parts", in.Parts)
-	bad.work("", Work{Runs: in.Runs})
-	if n := in.Runs.Len(); n > mostListed {
-		bad.Add("runs", "%d items are more than the %d of one list", n, int64(mostListed))
-	}
-	return bad.err("input of WriteList")
-}
-
 // mostListed is the most items that a workflow moves into one work list.
 const mostListed = 1 << 31
 
 // Validate returns an *InputError that names every mistake, or nil.
-func (in EditionInput) Validate() error {
+func (in ListInput) Validate() error {
 	var bad mistakes
-	if in.Task == "" {
-		bad.Add("task", "is missing; give the name of a task that the workers know")
-	}
-	bad.name("task", in.Task)
-	return bad.err("input of FindEdition")
+	bad.work("", Work{Runs: in.Runs})
+	bad.count("runs", in.Runs.Len(), mostListed)
+	return bad.err("input of WriteList")
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in IndexInput) Validate() error {
 	var bad mistakes
-	bad.given("source", in.Source)
-	bad.given("index", in.Index)
-	if err := names.Columns(in.Source, in.Columns); err != nil {
-		bad.Add("columns", "%v", err)
+	if in.Source == "" {
+		bad.Add("source", "is missing; give a key of the store")
 	}
 	return bad.err("input of IndexSource")
 }
@@ -146,10 +119,7 @@ func (in IndexInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in PartsInput) Validate() error {
 	var bad mistakes
-	bad.given("parts", in.Parts)
-	if in.Items < 0 || in.Items > gpumux.MaxItems {
-		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
-	}
+	bad.count("items", in.Items, gpumux.MaxItems)
 	bad.cache(in.Cache)
 	return bad.err("input of FindParts")
 }
@@ -157,26 +127,17 @@ func (in PartsInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in PartInput) Validate() error {
 	var bad mistakes
-	bad.given("parts", in.Parts)
-	for i, r := range in.Results {
-		field := fmt.Sprintf("results[%d]", i)
-		bad.result(field, r)
-		if i > 0 && r.Index < in.Results[i-1].Index {
-			bad.Add(field, "item %d comes after item %d; sort results by index", r.Index, in.Results[i-1].Index)
-		}
+	if in.Parts == "" {
+		bad.Add("parts", "is missing; give a key of the store")
 	}
+	bad.results(in.Results)
 	return bad.err("input of WritePart")
 }
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in MergeInput) Validate() error {
 	var bad mistakes
-	bad.given("parts", in.Parts)
-	bad.given("output", in.Output)
-	bad.key("index", in.Index)
-	if in.Items < 0 || in.Items > gpumux.MaxItems {
-		bad.Add("items", "%d is outside 0 to %d", in.Items, int64(gpumux.MaxItems))
-	}
+	bad.count("items", in.Items, gpumux.MaxItems)
 	bad.cache(in.Cache)
 	return bad.err("input of MergeParts")
 }
@@ -184,35 +145,16 @@ func (in MergeInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in ReduceInput) Validate() error {
 	var bad mistakes
-	bad.name("map", in.Map)
-	if strings.TrimSpace(in.Reduce) == "" {
-		bad.Add("reduce", "is missing; use one of %s, or the name of a task", strings.Join(gpumux.Reduces(), ", "))
-	}
 	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg})
-	bad.key("folder", in.Folder)
 	bad.span("", in.Span)
-	given := 0
-	for _, is := range []bool{in.Source != nil, len(in.Results) > 0, len(in.Partials) > 0} {
-		if is {
-			given++
-		}
-	}
-	if given > 1 {
-		bad.Add("source", "give only one of source, results and partials")
-	}
 	if in.Source != nil {
 		bad.source("source.", *in.Source, in.End)
 	}
-	for i, r := range in.Results {
-		bad.result(fmt.Sprintf("results[%d]", i), r)
-	}
+	bad.results(in.Results)
 	for i, p := range in.Partials {
 		field := fmt.Sprintf("partials[%d].", i)
 		bad.span(field, p.Span)
-		if p.Count < 0 || p.Count > gpumux.MaxItems {
-			bad.Add(field+"count", "%d is outside 0 to %d", p.Count, int64(gpumux.MaxItems))
-		}
-		bad.key(field+"key", p.Key)
+		bad.count(field+"count", p.Count, gpumux.MaxItems)
 		if p.Count > 0 && p.Key == "" && p.Value == nil {
 			bad.Add(field+"value", "is missing")
 		}
@@ -220,68 +162,60 @@ func (in ReduceInput) Validate() error {
 	return bad.err("input of Reduce")
 }
 
-// Validate returns an *InputError that names every mistake, or nil. It does not know the ladder: rungs are bounded alone.
-func (c Carry) Validate() error {
+// Validate returns an *InputError that names every mistake, or nil.
+func (in OutputInput) Validate() error {
 	var bad mistakes
-	if c.Source != nil {
-		bad.source("source.", *c.Source, c.Items)
+	bad.count("from", in.From, math.MaxInt64)
+	return bad.err("input of ReadOutput")
+}
+
+// Validate returns an *InputError that names every mistake, or nil.
+func (c Handoff) Validate() error {
+	if err := gpumux.MapInput(c.Input).Validate(); err != nil {
+		return err
 	}
-	if c.Items < 0 || c.Items > gpumux.MaxItems {
-		bad.Add("items", "%d is outside 0 to %d", c.Items, int64(gpumux.MaxItems))
+	var bad mistakes
+	if c.Carry == nil {
+		bad.Add("carry", "is missing")
+		return bad.err("state of a map")
 	}
-	for i, piece := range c.Todo {
-		field := fmt.Sprintf("todo[%d].", i)
-		bad.work(field, piece.Work)
-		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
-			bad.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
-		}
-		if piece.Tries < 0 || piece.Tries >= gpumux.MaxAttempts {
-			bad.Add(field+"tries", "%d are outside 0 to %d", piece.Tries, gpumux.MaxAttempts-1)
-		}
-		if piece.Rung < 0 || piece.Rung >= gpumux.MaxRungs || piece.Pace < 0 {
-			bad.Add(field+"rung", "there is no rung %d at %s per item", piece.Rung, piece.Pace)
-		}
-	}
-	for _, count := range []struct {
-		field string
-		n     int64
-	}{{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"chunks", c.Chunks}, {"largest", c.Largest}, {"beyond", c.Beyond},
-		{"segments", int64(c.Segments)}, {"rounds", int64(c.Rounds)}} {
-		if count.n < 0 || count.n > gpumux.MaxItems {
-			bad.Add(count.field, "%d is outside 0 to %d", count.n, int64(gpumux.MaxItems))
-		}
-	}
-	if c.MayFail != nil && *c.MayFail < 0 {
-		bad.Add("mayFail", "%d is less than none", *c.MayFail)
-	}
-	if len(c.Editions) > gpumux.MaxRungs {
-		bad.Add("editions", "are %d for %d rungs at most", len(c.Editions), gpumux.MaxRungs)
-	}
-	for _, edition := range append(slices.Clip(c.Editions), c.ReduceEdition) {
-		bad.name("editions", edition)
-	}
-	if c.Busy < 0 || c.PerItem < 0 {
-		bad.Add("busy", "%s and %s per item are no times", c.Busy, c.PerItem)
-	}
-	if c.Window < 0 || c.Window > gpumux.MaxWindow {
-		bad.Add("window", "%d is outside 0 to %d", c.Window, gpumux.MaxWindow)
-	}
-	if c.Abreast < 0 || c.Abreast > gpumux.MaxWindow {
-		bad.Add("abreast", "%d is outside 0 to %d", c.Abreast, gpumux.MaxWindow)
-	}
-	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
-		if n := c.Slots[worker]; n < 0 || n > MaxSlots {
-			bad.Add("slots", "%.200s has %d", worker, n)
-		}
-	}
+	bad.carry(*c.Carry, len(gpumux.MapInput(c.Input).Rungs()))
 	return bad.err("state of a map")
 }
 
-func (p *mistakes) given(field, key string) {
-	if key == "" {
-		p.Add(field, "is missing; give a key of the store")
+// carry checks the state of a map with so many rungs.
+func (p *mistakes) carry(c Carry, rungs int) {
+	if c.Source != nil {
+		p.source("source.", *c.Source, c.Items)
 	}
-	p.key(field, key)
+	for i, piece := range c.Todo {
+		field := fmt.Sprintf("todo[%d].", i)
+		p.work(field, piece.Work)
+		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
+			p.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
+		}
+		p.count(field+"tries", int64(piece.Tries), gpumux.MaxAttempts-1)
+		p.count(field+"pace", int64(piece.Pace), math.MaxInt64)
+		p.count(field+"rung", int64(piece.Rung), int64(rungs-1))
+	}
+	for _, n := range []struct {
+		field   string
+		n, most int64
+	}{
+		{"items", c.Items, gpumux.MaxItems}, {"succeeded", c.Succeeded, gpumux.MaxItems}, {"failed", c.Failed, gpumux.MaxItems},
+		{"chunks", c.Chunks, gpumux.MaxItems}, {"largest", c.Largest, gpumux.MaxItems}, {"beyond", c.Beyond, gpumux.MaxItems},
+		{"segments", int64(c.Segments), gpumux.MaxItems}, {"rounds", int64(c.Rounds), gpumux.MaxItems},
+		{"busy", int64(c.Busy), math.MaxInt64}, {"perItem", int64(c.PerItem), math.MaxInt64},
+		{"window", int64(c.Window), gpumux.MaxWindow}, {"abreast", int64(c.Abreast), gpumux.MaxWindow},
+	} {
+		p.count(n.field, n.n, n.most)
+	}
+	if c.MayFail != nil {
+		p.count("mayFail", *c.MayFail, gpumux.MaxItems)
+	}
+	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
+		p.count("slots", int64(c.Slots[worker]), MaxSlots)
+	}
 }
 
 func (p *mistakes) span(prefix string, s gpumux.Span) {
@@ -302,34 +236,18 @@ func (p *mistakes) cache(c *Cache) {
 
 // source checks a file of items, which must have those before end.
 func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
-	p.given(prefix+"url", s.URL)
-	p.given(prefix+"index", s.Index)
-	if s.Items < 0 || s.Items > gpumux.MaxItems || s.Items < end {
+	p.count(prefix+"items", s.Items, gpumux.MaxItems)
+	p.count(prefix+"bytes", s.Bytes, math.MaxInt64)
+	if s.Items < end {
 		p.Add(prefix+"items", "%d has no item %d", s.Items, end-1)
 	}
-	if s.Bytes < 0 {
-		p.Add(prefix+"bytes", "%d is less than none", s.Bytes)
-	}
 }
 
-func (p *mistakes) result(field string, r gpumux.Result) {
-	if r.Index < 0 || r.Index >= gpumux.MaxItems {
-		p.Add(field+".index", "%d is outside 0 to %d", r.Index, int64(gpumux.MaxItems)-1)
-	}
-	if (r.Value == nil) == (r.Fault == nil) {
-		p.Add(field, "has neither a value nor a fault, or both")
+func (p *mistakes) results(all []gpumux.Result) {
+	for i, r := range all {
+		p.count(fmt.Sprintf("results[%d].index", i), r.Index, gpumux.MaxItems-1)
+		if (r.Value == nil) == (r.Fault == nil) {
+			p.Add(fmt.Sprintf("results[%d]", i), "has neither a value nor a fault, or both")
+		}
 	}
 }
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in OutputInput) Validate() error {
-	var bad mistakes
-	bad.name("map", in.Map)
-	if in.Item < 0 || in.From < 0 {
-		bad.Add("item", "%d from %d on is none", in.Item, in.From)
-	}
-	return bad.err("input of ReadOutput")
-}
-
-// Validate finds nothing wrong with it.
-func (WatchInput) Validate() error { return nil }

@@ -4,6 +4,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
@@ -47,14 +48,50 @@ func Key(key string) error {
 	return nil
 }
 
-// Output returns what is wrong with the name of a results file, or nil. It does not ask the store.
+// Own are the names of a store that gpumux fills itself: its identity, the inputs of clients, what is known of finished maps, values on their
+// way from slot to slot. No caller's file has such a name, or lies below one.
+const (
+	Identity = "store.json"
+	Sources  = "sources"
+	Cache    = "cache"
+	Leases   = "leases"
+)
+
+const partsEnding = ".parts"
+
+// PartsOf is the folder with what belongs to a results file while it is being made.
+func PartsOf(output string) string { return output + partsEnding }
+
+// Writable returns why nothing that a caller names may be written under a key, or nil: it is gpumux's own, or lies below the parts of another
+// map. A file system may take upper for lower case.
+func Writable(key string) error {
+	lower := strings.ToLower(key)
+	first, _, _ := strings.Cut(lower, "/")
+	switch strings.TrimSuffix(first, partsEnding) {
+	case Identity, Sources, Cache, Leases:
+		return fmt.Errorf("%.200q is kept for gpumux itself; write it as maps/name.jsonl", key)
+	}
+	if strings.Count(lower+"/", partsEnding+"/") > 1 {
+		return amongParts(key)
+	}
+	return nil
+}
+
+func amongParts(key string) error {
+	return fmt.Errorf("%.200q lies in a folder of parts, which belong to another results file; give another folder", key)
+}
+
+// Output returns what is wrong with the name of a results file, or nil. It does not ask the store, which calls it with the key that a URL
+// stands for.
 func Output(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":/")
 	switch {
+	case strings.Contains(strings.ToLower(name)+"/", partsEnding+"/"):
+		return amongParts(name)
 	case strings.HasPrefix(name, "/"):
 		return fmt.Errorf("%q is a path of a machine; use a key of the workers' store such as folder/name.jsonl, or a URL inside it", name)
 	case !isURL || strings.Contains(scheme, "/"):
-		return Key(name)
+		return cmp.Or(Key(name), Writable(name))
 	}
 	u, err := url.Parse(name)
 	if err != nil {

@@ -6,26 +6,46 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Decode reads an input behind the codecs. The error is a *gpumux.InputError with every mistake; trying again cannot help.
-//
-// Workflows and activities take a converter.RawValue for it: Temporal retries for ever what the SDK itself cannot decode.
-func Decode[In interface{ Validate() error }](raw converter.RawValue, in *In) error {
+// Workflows and activities take a converter.RawValue, because Temporal retries for ever what the SDK itself cannot decode. Trying again
+// cannot help after a *gpumux.InputError.
+
+// DecodeMap reads the input of a map as its caller wrote it. It refuses fields that there are not.
+func DecodeMap(raw converter.RawValue, in *gpumux.MapInput) error {
+	data, err := jsonOf(raw)
+	if err != nil {
+		return err
+	}
+	return gpumux.Decode(data, in)
+}
+
+// Decode reads what one part of gpumux sent to another; see contract.Decode.
+func Decode(raw converter.RawValue, in any) error {
+	data, err := jsonOf(raw)
+	if err != nil {
+		return err
+	}
+	return contract.Decode(data, in)
+}
+
+// jsonOf is the JSON of an input behind the codecs.
+func jsonOf(raw converter.RawValue) ([]byte, error) {
 	payload := raw.Payload()
 	switch encoding := string(payload.GetMetadata()[converter.MetadataEncoding]); encoding {
 	case converter.MetadataEncodingJSON, converter.MetadataEncodingProtoJSON:
-		return gpumux.Decode(payload.GetData(), in)
+		return payload.GetData(), nil
 	case "", converter.MetadataEncodingNil:
-		return wrong("is missing; give one object")
+		return nil, wrong("is missing; give one object")
 	case converter.MetadataEncodingBinary:
-		return wrong("is bytes; give one object as JSON")
+		return nil, wrong("is bytes; give one object as JSON")
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
 			key = fmt.Sprintf(" with the key %.60q", id)
 		}
-		return wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
+		return nil, wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
 			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // absurd are inputs that any client may send to any activity.
 var absurd = []any{
 	"text", 7, nil, []int{1}, []byte("{}"), map[string]any{"start": "a"}, map[string]any{"nothing": true},
-	map[string]any{"runs": []int{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "m/parts"},
-	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "a", "output": "b"},
+	map[string]any{"runs": []int{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "../m/parts"},
+	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "../a", "output": "b"},
 	map[string]any{"parts": "../../etc", "results": []any{map[string]any{"index": 1 << 60, "value": 1}}},
 	json.RawMessage(`{"reduce":"sum","start":0,"end":4611686018427387904,"partials":[{"start":9,"end":1,"count":-1}]}`),
 }
@@ -120,4 +121,32 @@ func TestAbsurd_WorkflowsEnd(t *testing.T) {
 			require.Equal(t, string(gpumux.BadInput), refused.Type())
 		}
 	}
+}
+
+// A worker serves no queue for a stranger's lease but the lease's own, and a map's output is never an object of the store's own.
+func TestAbsurd_NamesOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	for id, queue := range map[string]string{
+		"gpumux.cpu": "gpumux.cpu", "gpumux": "gpumux", "gpumux.lease": "gpumux.lease.1", "gpumux.lease.a": "gpumux.lease.b.1", "": "gpumux.cpu",
+	} {
+		h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
+			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: time.Minute,
+		}, contract.HoldSlot, contract.Lease{ID: id, Queue: queue, Workflow: "w", TTL: gpumux.Duration(time.Minute)})
+		require.NoError(t, err)
+		var refused *temporal.ApplicationError
+		require.ErrorAs(t, h.Get(t.Context(), nil), &refused)
+		require.Equal(t, string(gpumux.BadInput), refused.Type())
+	}
+	for _, output := range []string{"store.json", s.store + "/store.json", s.store + "/sources/" + strings.Repeat("0", 64) + ".jsonl",
+		"maps/a.parts/b.jsonl", s.store + "/maps/a.parts/b.jsonl", s.store + "/maps/a.parts"} {
+		_, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: output})
+		var refused *temporal.ApplicationError
+		require.ErrorAs(t, err, &refused, output)
+		require.Equal(t, string(gpumux.BadInput), refused.Type())
+	}
+	sum, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: "maps/a.jsonl"})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, sum.Succeeded)
 }

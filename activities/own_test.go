@@ -1,0 +1,95 @@
+package activities
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+// No activity writes or deletes an object of the store itself, whoever starts it and however the object is named.
+func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
+	l := newLab(t, untouched{t})
+	l.pool.Register(registry{l, "pool "})
+	l.light.Register(registry{l, "light "})
+	put := func(key string) {
+		w, err := l.store.Create(t.Context(), key)
+		require.NoError(t, err)
+		_, err = io.WriteString(w, "1\n2\n")
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	put("items.jsonl")
+	put("maps/m/r.jsonl.parts/own.jsonl")
+	identity, err := l.store.Identity(t.Context())
+	require.NoError(t, err)
+	spooled, err := store.Spool(strings.NewReader("3\n4\n"), store.SpoolOptions{})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	source, err := l.store.PutSource(t.Context(), spooled)
+	require.NoError(t, err)
+	sourceKey, err := l.store.Key(source.URL)
+	require.NoError(t, err)
+	there := func() (all []string) {
+		for _, key := range []string{sourceKey, source.Index, "maps/m/r.jsonl.parts/own.jsonl"} {
+			o, err := l.store.Read(t.Context(), key, 0, -1)
+			require.NoError(t, err, key)
+			data, err := io.ReadAll(o)
+			require.NoError(t, err)
+			require.NoError(t, o.Close())
+			all = append(all, string(data))
+		}
+		return all
+	}
+	before := there()
+
+	results := []gpumux.Result{{Value: json.RawMessage("1")}}
+	large := json.RawMessage(`"` + strings.Repeat("x", inlinePartial) + `"`)
+	for _, own := range []string{"store.json", sourceKey, source.Index, "cache/a/b.json", "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
+		for _, name := range []string{own, l.store.Locate(own)} {
+			parts := contract.PartsOf(name)
+			for what, in := range map[string]any{
+				"pool gpumux.RunChunk":     contract.Chunk{Task: "t", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: parts},
+				"pool gpumux.Reduce":       contract.ReduceInput{Reduce: "t", Partials: []contract.Partial{{Count: 1, Value: large}}, Folder: contract.ReduceOf(parts)},
+				"light gpumux.IndexSource": contract.IndexInput{Source: "items.jsonl", Index: contract.SourceIndexOf(parts)},
+				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
+				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},
+				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: gpumux.Runs{{End: 3}}},
+				"light gpumux.WritePart":   contract.PartInput{Parts: parts, Results: results},
+				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(own, "leases/", "leases/../leases/", 1)},
+			} {
+				_, err := l.env.ExecuteActivity(what, in)
+				var refused *temporal.ApplicationError
+				require.ErrorAs(t, err, &refused, "%s of %s", what, name)
+				require.Equal(t, string(gpumux.BadInput), refused.Type(), "%s of %s: %v", what, name, err)
+				require.True(t, refused.NonRetryable())
+			}
+			if !strings.HasPrefix(own, contract.ResidentsFolder) {
+				require.Error(t, contract.SlotCall{Save: &gpumux.Handle{}, Object: name}.Validate())
+				require.Error(t, contract.SlotCall{Load: &gpumux.Handle{}, Object: name}.Validate())
+			}
+		}
+	}
+	require.Equal(t, before, there())
+	again, err := l.store.Identity(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, identity, again)
+}
+
+// A worker that is too old for an input hands it on, and says what to do. It is asked again.
+func TestRegister_ALaterVersionIsTriedAgain(t *testing.T) {
+	l := newLab(t, untouched{t})
+	l.pool.Register(registry{l, ""})
+	_, err := l.env.ExecuteActivity(contract.RunChunk, map[string]any{"contract": contract.Version + 1, "runs": map[string]int{"another": 1}})
+	var refused *temporal.ApplicationError
+	require.ErrorAs(t, err, &refused)
+	require.False(t, refused.NonRetryable())
+	require.ErrorContains(t, err, "is of version 2 of gpumux's contract, and this worker reads versions up to 1; upgrade the workers to the gpumux of the workflow")
+}

@@ -1,0 +1,175 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// inputs are all that one part of gpumux sends to another.
+var inputs = map[string]any{
+	"Chunk": contract.Chunk{Task: "f", Work: contract.Work{Runs: gpumux.Runs{{Start: 3, End: 4}}},
+		Items: []json.RawMessage{json.RawMessage(`{"a":[1,"]}\""]}`)}, Parts: "p"},
+	"EditionInput": contract.EditionInput{Task: "f"},
+	"IndexInput":   contract.IndexInput{Source: "a", Index: "b"},
+	"PartsInput":   contract.PartsInput{Parts: "a"},
+	"ListInput":    contract.ListInput{Parts: "a", Runs: gpumux.Runs{{End: 1}}},
+	"PartInput": contract.PartInput{Parts: "a",
+		Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
+	"MergeInput":  contract.MergeInput{Parts: "a", Output: "b"},
+	"ReduceInput": contract.ReduceInput{Reduce: "sum", Span: gpumux.Span{End: 7}, Source: &gpumux.Source{URL: "u", Index: "i", Items: 7}},
+	"WatchInput":  contract.WatchInput{Once: true},
+	"OutputInput": contract.OutputInput{Map: "m", Item: 3},
+	"Lease":       contract.Lease{ID: contract.LeaseID("a"), Queue: contract.QueueOf(contract.LeaseID("a"), 1), TTL: 1e9},
+	"SlotCall":    contract.SlotCall{Open: true},
+	"Moving":      contract.Moving{Object: "leases/a"},
+	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{
+		Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: gpumux.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}},
+}
+
+// decode reads an input of one kind.
+func decode(kind string, data []byte) (any, error) {
+	in := reflect.New(reflect.TypeOf(inputs[kind]))
+	err := contract.Decode(data, in.Interface())
+	return in.Elem().Interface(), err
+}
+
+// Every input says of which version it is, and a later one is refused before its shape is looked at.
+func TestDecode_EveryInputHasAVersion(t *testing.T) {
+	for kind, in := range inputs {
+		data, err := json.Marshal(in)
+		require.NoError(t, err)
+		require.Contains(t, string(data), fmt.Sprintf(`"contract":%d`, contract.Version), kind)
+		same, err := decode(kind, data)
+		require.NoError(t, err, "%s", data)
+		require.Equal(t, in, same)
+
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(data, &fields))
+		delete(fields, "contract")
+		fields["new"] = []any{map[string]any{"from": "a newer release"}}
+		if carried, is := fields["input"].(map[string]any); is {
+			carried["new"] = true
+		}
+		data, _ = json.Marshal(fields)
+		same, err = decode(kind, data)
+		require.NoError(t, err, "a field that is not known is left out: %s", data)
+		require.Equal(t, in, same)
+
+		_, err = decode(kind, fmt.Appendf(nil, `{"runs":"another shape","contract":%d}`, contract.Version+1))
+		var skew *contract.SkewError
+		require.ErrorAs(t, err, &skew, kind)
+		require.Equal(t, contract.Version+1, skew.Version)
+		require.EqualError(t, err, fmt.Sprintf("the input is of version %d of gpumux's contract, and this worker reads versions up to %d",
+			contract.Version+1, contract.Version))
+	}
+}
+
+func TestDecode_RefusesWhatCannotBe(t *testing.T) {
+	for name, c := range map[string]struct{ kind, in, want string }{
+		"a list":          {"Chunk", ` [1]`, "input: JSON array does not belong here"},
+		"no JSON":         {"Chunk", `{"runs":`, "input: is not JSON: byte 8 of 8 makes no sense"},
+		"a wrong type":    {"Chunk", `{"task":5}`, "task: JSON number does not belong here"},
+		"large number":    {"Chunk", `{"end":99999999999999999999}`, "end: JSON number 99999999999999999999 does not belong here"},
+		"endless chunk":   {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, "runs: there is no item 1099511627775; a map has at most 1000000000000; runs: a chunk of 1099511627776 items; it has 1 to 65536"},
+		"backward chunk":  {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":9},"start":5,"end":1}`, "start: items 5 to 1 do not lie within 0 to 1000000000000"},
+		"nothing to run":  {"Chunk", `{"runs":[0,1]}`, "items: give one of items, source and range"},
+		"beyond a range":  {"Chunk", `{"range":{"start":7,"end":9},"runs":[2,1]}`, "range: 7 to 9 has no item 2"},
+		"beyond a source": {"Chunk", `{"source":{"url":"a","index":"b","items":2},"runs":[2,1]}`, "source.items: 2 has no item 2"},
+		"too few items":   {"Chunk", `{"items":[1],"runs":[0,2]}`, "items: a chunk of 2 items carries 1"},
+		"odd runs":        {"Chunk", `{"items":[1],"runs":[0,1,2]}`, "items are a list of numbers"},
+		"no result":       {"PartInput", `{"parts":"a","results":[{"index":-2,"value":1},{"index":3}]}`, "results[0].index: -2 is outside 0 to 999999999999; results[1]: has neither"},
+		"many to merge":   {"MergeInput", `{"parts":"a","output":"b","items":-1}`, "items: -1 is outside 0 to"},
+		"two caches":      {"PartsInput", `{"parts":"a","cache":{}}`, "cache.source: give either source or range"},
+		"no value":        {"ReduceInput", `{"reduce":"sum","partials":[{"start":0,"end":1,"count":1}]}`, "partials[0].value: is missing"},
+		"endless list":    {"ListInput", `{"parts":"a","runs":[0,99999999999]}`, "runs: 99999999999 is outside 0 to"},
+		"a rung":          {"Handoff", `{"input":{"task":"f","items":[1]},"carry":{"todo":[{"runs":[0,1],"rung":1}],"items":1}}`, "todo[0].rung: 1 is outside 0 to 0"},
+		"no state":        {"Handoff", `{"input":{"task":"f","items":[1]}}`, "carry: is missing"},
+		"no source":       {"IndexInput", `{"index":"a/b"}`, "source: is missing"},
+		"no items":        {"Handoff", `{"input":{"task":"f","items":[1]},"carry":{"todo":[{}],"items":1}}`, "todo[0].runs: 0 items up to 0 are none of the 1"},
+		"endless slots":   {"Handoff", `{"input":{"task":"f","items":[1]},"carry":{"slots":{"w":9223372036854775807}}}`, "slots: 9223372036854775807 is outside"},
+		"a pool's queue":  {"Lease", `{"id":"gpumux.cpu","queue":"gpumux.cpu","ttl":"1s"}`, `queue: "gpumux.cpu" is no queue of the lease "gpumux.cpu"`},
+		"a lease's queue": {"Lease", `{"id":"gpumux.lease","queue":"gpumux.lease.lease","ttl":"1s"}`, `"gpumux.lease.lease" is no queue`},
+		"another's queue": {"Lease", `{"id":"gpumux.lease.a","queue":"gpumux.lease.b.1","ttl":"1s"}`, `"gpumux.lease.b.1" is no queue`},
+		"an object":       {"Moving", `{"object":"store.json"}`, "is not in the folder leases/"},
+		"printed before":  {"OutputInput", `{"from":-1}`, "from: -1 is outside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decode(c.kind, []byte(c.in))
+			var bad *gpumux.InputError
+			require.ErrorAs(t, err, &bad)
+			require.ErrorContains(t, err, c.want)
+			require.NotRegexp(t, `json:|Go |unmarshal|struct|int64`, err.Error())
+		})
+	}
+}
+
+const maxInput = 4 << 20
+
+// What an input says costs no memory before it was checked.
+func TestDecode_TakesLittleMemory(t *testing.T) {
+	for name, c := range map[string]struct{ kind, in string }{
+		"long":     {"Chunk", `{"items":["` + strings.Repeat("x", maxInput) + `"]}`},
+		"endless":  {"Chunk", fmt.Sprintf(`{"start":0,"end":%d,"range":{"start":0,"end":%[1]d}}`, int64(math.MaxInt64))},
+		"runs":     {"Chunk", `{"runs":[0` + strings.Repeat(",1", maxInput/2-20) + `]}`},
+		"items":    {"Chunk", `{"items":[0` + strings.Repeat(",0", maxInput/2-20) + `]}`},
+		"results":  {"PartInput", `{"parts":"a","results":[` + strings.Repeat("{},", maxInput/3-20) + `{}]}`},
+		"faults":   {"PartInput", `{"parts":"a","results":[` + strings.Repeat(`{"fault":{}},`, maxInput/13-20) + `{}]}`},
+		"partials": {"ReduceInput", `{"partials":[` + strings.Repeat(`{},`, maxInput/3-20) + `{}]}`},
+		"handles":  {"SlotCall", `{"drop":[` + strings.Repeat(`{},`, maxInput/3-20) + `{}]}`},
+		"unknown":  {"Chunk", `{` + strings.Repeat(`"a":0,`, maxInput/6-20) + `"a":0}`},
+		"pieces":   {"Handoff", `{"carry":{"todo":[` + strings.Repeat(`{},`, maxInput/3-20) + `{}]}}`},
+		"editions": {"Handoff", `{"carry":{"editions":[` + strings.Repeat(`"",`, maxInput/3-20) + `""]}}`},
+		"brackets": {"Chunk", `{"items":` + strings.Repeat(`[`, maxInput/2-20) + strings.Repeat(`]`, maxInput/2-20) + `}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := []byte(c.in)
+			var err error
+			took := taken(func() { _, err = decode(c.kind, data) })
+			require.Error(t, err)
+			require.Less(t, len(err.Error()), 16<<10)
+			require.Less(t, took, bound(data))
+		})
+	}
+}
+
+// taken is how many bytes f allocates.
+func taken(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// bound is the most that reading an input may allocate, thrown away parts included.
+func bound(data []byte) uint64 { return 64<<20 + 16*uint64(len(data)) }
+
+func FuzzDecode(f *testing.F) {
+	for _, in := range inputs {
+		data, err := json.Marshal(in)
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Add([]byte(`{"contract":"x","peak":{"first":3,"counts":[1,2]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for kind := range inputs {
+			var err error
+			if took := taken(func() { _, err = decode(kind, data) }); took > bound(data) {
+				t.Errorf("%s took %d bytes", kind, took)
+			}
+			if err != nil && strings.Contains(err.Error(), "json: ") {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+	})
+}
