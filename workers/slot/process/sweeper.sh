@@ -8,7 +8,7 @@ trap '' TERM INT HUP
 program=$1 own=$2
 
 marked() {
-  grep -lE "^Max file locks +$program[0-9]{6} " /proc/[0-9]*/limits 2>/dev/null
+  grep -lE "^Max file locks +${program}[0-9]{6} " /proc/[0-9]*/limits 2>/dev/null
 }
 
 # Kills a process with its group, so that none gets away by forking. Fails where it has ended already and is not reaped. Some
