@@ -115,17 +115,12 @@ gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
 	$(PYTHON) deploy/devserver/gpucheck/check.py
 
-kernel-check: ## the memory limits that a kernel enforces, on Debian's in a virtual machine, in some minutes; needs Debian and root
-	@mkdir -p .kernel/bin .kernel/share/bin
-	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../.kernel/bin/gpumux ./cmd/gpumux
-	$(GO) build -ldflags '$(LDFLAGS)' -o .kernel/share/bin/gpumux ./cmd/gpumux
-	$(GO) test -c -o .kernel/share/bin/slot.test ./workers/slot
-	$(GO) test -c -o .kernel/share/bin/process.test ./workers/slot/process
-	cd deploy/devserver && $(GO) test -c -o ../../.kernel/share/bin/kernelcheck.test ./kernelcheck
-	$(PYTHON) deploy/devserver/kernelcheck/check.py
+kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
+	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
+	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./e2e
 
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .kernel .wheel dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .wheel dist

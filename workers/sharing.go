@@ -17,7 +17,7 @@ type shareKey struct{ pool, group string }
 
 // shareDevices makes the devices ready for what the pools' sharing says.
 func (w *Worker) shareDevices(ctx context.Context) error {
-	w.sharing = &sharing.Host{Sweeper: w.sweeper, Log: w.log, Status: w.inventory.Status}
+	w.sharing = &sharing.Host{Log: w.log, Status: w.inventory.Status}
 	if !w.inventory.Static() {
 		w.sharing.Probe = w.tryLimit
 	}
@@ -36,7 +36,7 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 
 // tryLimit probes a device with a slot's environment.
 func (w *Worker) tryLimit(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
-	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper, Env: env}
+	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}
 	found := prober.Try(ctx, uuid)
 	return found.Free, found.Untried
 }
@@ -46,7 +46,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if w.inventory.Static() {
 		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
 	}
-	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Sweeper: w.sweeper}
+	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home}
 	for _, p := range w.placements {
 		for _, g := range p.Groups {
 			if !slices.ContainsFunc(g.Devices, func(d gpu.Device) bool { return d.UUID == uuid }) {

@@ -32,7 +32,7 @@ func (w *Worker) shutdown() error {
 	w.starting.Lock() // Start has returned
 	defer w.starting.Unlock()
 	err := w.drain()
-	err = errors.Join(err, w.endProcesses(err == nil))
+	err = errors.Join(err, w.endProcesses())
 	if w.metrics != nil {
 		ctx, cancel := w.patience()
 		defer cancel()
@@ -82,7 +82,7 @@ func (w *Worker) drain() error {
 }
 
 // endProcesses returns when no process is left. The sweeper ends the others after this program has ended.
-func (w *Worker) endProcesses(well bool) error {
+func (w *Worker) endProcesses() error {
 	ctx, cancel := w.patience()
 	defer cancel()
 	errs := make([]error, len(w.pools))
@@ -101,10 +101,7 @@ func (w *Worker) endProcesses(well bool) error {
 			errs = append(errs, <-closed)
 		}
 	}
-	if err := errors.Join(errs...); err != nil || !well || w.sweeper == nil {
-		return err
-	}
-	return w.await("the sweeper has not ended", w.sweeper.Close)
+	return errors.Join(errs...)
 }
 
 // patience is how long Stop waits for a process or a driver.

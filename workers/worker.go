@@ -99,7 +99,6 @@ type Worker struct {
 	direct    map[string]*activities.Pool // by pool
 	memory    *memory.Enforcer
 	templates *template.Set
-	sweeper   *process.Sweeper
 	sharing   *sharing.Host
 	shares    map[shareKey]sharing.Share
 	suppliers []*supplier
@@ -175,7 +174,9 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.sweeper = process.NewSweeper(w.log)
+	if err := process.Sweep(w.log); err != nil {
+		return err
+	}
 	w.metrics = metrics.New(w.log, w.o.Version, w.health)
 	if err := w.connect(ctx); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	guarding, cancel := context.WithCancel(context.Background())
 	w.guarding = cancel
-	w.memory = memory.New(w.placements, w.inventory, w.sweeper, w.log)
+	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Prove(ctx)
 	w.contact = contact.New(func(ctx context.Context) error {
@@ -289,7 +290,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
-		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Templates: w.templates, Sweeper: w.sweeper, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {

@@ -21,7 +21,7 @@ type Reason string
 // What a machine lacks, or a run was not asked for.
 const (
 	Minutes   Reason = "takes minutes"              // make soak has them
-	Own       Reason = "needs a machine of its own" // make kernel-check has it
+	Own       Reason = "needs a machine of its own" // make kernel-check sets it up
 	StandIn   Reason = "not in the rehearsal"
 	Staged    Reason = "cannot be staged"
 	GPU       Reason = "no NVIDIA GPU"

@@ -89,8 +89,7 @@ type Prober struct {
 	// User is whom they run as; nil is the worker's.
 	User *process.User
 	// Home is their HOME. Default: the worker's.
-	Home    string
-	Sweeper *process.Sweeper
+	Home string
 	// Env is what a process on the device needs in its environment beside the device's name, Ending what comes before it is killed: see
 	// slot.Options.
 	Env    map[string]string
@@ -125,7 +124,7 @@ func silent(uuid string, limit time.Duration) Probe {
 func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
 	env := map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 	maps.Copy(env, p.Env)
-	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Sweeper: p.Sweeper, Grace: time.Second, Env: env,
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env,
 		Ending: p.Ending})
 	defer func() {
 		now, cancel := context.WithCancel(context.Background())

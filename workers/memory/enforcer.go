@@ -23,7 +23,6 @@ type Enforcer struct {
 	log        *zap.Logger
 	// hostPIDs says that the driver's process numbers are this namespace's.
 	hostPIDs   bool
-	sweeper    *process.Sweeper
 	watch      *watch
 	cgroups    *process.Cgroups // nil where there are none
 	allowances *allowances
@@ -34,10 +33,10 @@ type Enforcer struct {
 	unseen   map[string]bool  // devices whose processes the driver does not list
 }
 
-// New is for the pools on these devices. The sweeper ends what probes leave. Call Run and Prove next.
-func New(placements []config.Placement, devices *gpu.Inventory, sweeper *process.Sweeper, log *zap.Logger) *Enforcer {
+// New is for the pools on these devices. Call Run and Prove next.
+func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
 	e := &Enforcer{
-		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), sweeper: sweeper, allowances: newAllowances(log),
+		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), allowances: newAllowances(log),
 		enforced: map[string]means{}, unseen: map[string]bool{},
 	}
 	e.watch = newWatch(devices, e.hostPIDs, log)

@@ -25,7 +25,7 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	}.Plan(inventory)
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
-	e := New(placements, inventory, nil, zap.New(core))
+	e := New(placements, inventory, zap.New(core))
 	e.hostPIDs, e.cgroups = true, nil
 	return e, seen
 }

@@ -34,9 +34,9 @@ func (e *Enforcer) prove(ctx context.Context) map[string]error {
 	if !e.budgetsOnCPU() {
 		return broken
 	}
-	tries := map[string]slot.Options{meansWatch: {Watch: e.watch, Sweeper: e.sweeper}}
+	tries := map[string]slot.Options{meansWatch: {Watch: e.watch}}
 	if e.cgroups != nil {
-		tries[meansCgroup] = slot.Options{Cgroups: e.cgroups, Sweeper: e.sweeper}
+		tries[meansCgroup] = slot.Options{Cgroups: e.cgroups}
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex

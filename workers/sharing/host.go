@@ -29,8 +29,7 @@ const (
 
 // Host is what the strategies of one worker run on. Close ends what they have started.
 type Host struct {
-	Sweeper *process.Sweeper
-	Log     *zap.Logger
+	Log *zap.Logger
 	// Status is the driver's word about a device.
 	Status func(uuid string) (gpu.Status, error)
 	// Probe tries a device in a process with such an environment: how much memory it may still take there, 0 where it failed, and why
@@ -109,7 +108,7 @@ func (h *Host) makeFolder() (err error) {
 		return fmt.Errorf("make a folder for MPS daemons: %w; let TMPDIR name one of at most %d bytes that the worker can write to",
 			err, mps.LongestPipe-len(name)-len(rest))
 	}
-	return h.Sweeper.Remove(h.folder)
+	return process.Sweep(h.Log, h.folder)
 }
 
 // Close ends the daemons that were started, whose clients have ended, and returns when nothing of them is left.
@@ -139,7 +138,7 @@ func (s *server) start(ctx context.Context) error {
 			return fmt.Errorf("make a folder for an MPS daemon: %w", err)
 		}
 	}
-	p, err := process.New(process.Options{Sweeper: s.host.Sweeper, Log: s.log})
+	p, err := process.New(process.Options{Log: s.log})
 	if err != nil {
 		return fmt.Errorf("start an MPS daemon: %w", err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/gpumux/gpumux/gpu/mps"
 	"github.com/gpumux/gpumux/gpu/mps/mpstest"
 	"github.com/gpumux/gpumux/internal/wait"
-	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 const uuid = "GPU-00000000-0000-0000-0000-000000000000"
@@ -40,9 +39,7 @@ func onMachine(t *testing.T) (*Host, mpstest.Host) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
 	t.Setenv("TMPDIR", folder)
-	sweeper := process.NewSweeper(nil)
-	t.Cleanup(sweeper.Close)
-	h := &Host{Sweeper: sweeper, Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
+	h := &Host{Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return h, mpstest.Host{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
 }

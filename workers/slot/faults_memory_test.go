@@ -1,21 +1,17 @@
 package slot_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process in a cgroup that the slot does not know.
@@ -61,24 +57,4 @@ func limitedCgroup(t *testing.T, limit int) string {
 	}
 	skip.Because(t, skip.Cgroups, "none with a limit on memory can be made")
 	return ""
-}
-
-// With a limit of the kernel, the kernel ends at once what passes the budget. No watch is needed.
-func TestSlot_TheKernelEndsWhatPassesItsBudget(t *testing.T) {
-	cgroups, err := process.OpenCgroups()
-	if err != nil {
-		skip.Because(t, skip.Cgroups, "they must be of version 2, with a memory controller, and handed over to this process: ", err)
-	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Memory: 64 << 20, Cgroups: cgroups, Grace: time.Second})
-	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
-	take := launch.Task{Name: "take", Text: true, Command: []string{"/bin/sh", "-c", `head -c 134217728 /dev/zero | tail`}}
-	_, err = run(t, s, slot.Call{Task: take, Items: values(nil)})
-	f := fault(t, err)
-	require.Equal(t, gpumux.Budget, f.Kind)
-	require.EqualValues(t, 64<<20, f.Budget)
-	require.InDelta(t, 64<<20, f.Peak, 4<<20)
-	little := launch.Task{Name: "little", Text: true, Command: []string{"echo", "fine"}}
-	got, err := run(t, s, slot.Call{Task: little, Items: values(nil)})
-	require.NoError(t, err)
-	require.JSONEq(t, `"fine"`, string(got[0].Value))
 }

@@ -107,21 +107,23 @@ func (f *forge) pid() int {
 }
 
 const forked = `
+import resource
 with open(os.environ["DIR"] + "/imports", "a") as file: file.write("x")
 state = []
 def item(x):
     state.append(x)
-    return [x, len(state), os.getpid(), "gpumux.template" in sys.modules, gpumux.slot().name, os.environ["GPUMUX_PROCESS"]]
+    return [x, len(state), os.getpid(), "gpumux.template" in sys.modules, gpumux.slot().name, resource.getrlimit(10)[0]]
 `
 
 type seen struct {
 	x, state, pid int
 	forked        bool
-	slot, token   string
+	slot          string
+	mark          uint64
 }
 
 func (s *seen) UnmarshalJSON(data []byte) error {
-	return json.Unmarshal(data, &[]any{&s.x, &s.state, &s.pid, &s.forked, &s.slot, &s.token})
+	return json.Unmarshal(data, &[]any{&s.x, &s.state, &s.pid, &s.forked, &s.slot, &s.mark})
 }
 
 func (f *forge) seen(values []string) []seen {
@@ -140,15 +142,15 @@ func (f *forge) imports() int {
 
 func TestFork_ItemsAreApart(t *testing.T) {
 	f := newForge(t, forked)
-	var pids, tokens []any
+	var pids, marks []any
 	for i, v := range f.seen(f.run(f.slot("cpu/0", nil), "item", ints(8)...)) {
 		require.Equal(t, i, v.x)
 		require.Equal(t, 1, v.state, "what an item leaves behind is not there for the next")
 		require.True(t, v.forked)
 		require.Equal(t, "cpu/0", v.slot)
 		require.NotContains(t, pids, v.pid)
-		require.NotContains(t, tokens, v.token)
-		pids, tokens = append(pids, v.pid), append(tokens, v.token)
+		require.NotContains(t, marks, v.mark)
+		pids, marks = append(pids, v.pid), append(marks, v.mark)
 	}
 	require.Equal(t, 1, f.imports())
 	require.Positive(t, f.log.FilterMessageSnippet("template ready").Len())

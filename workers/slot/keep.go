@@ -37,7 +37,7 @@ func (s *Slot) makeFolder(p *occupant) (string, error) {
 			return "", err
 		}
 		s.scratch = scratch
-		if err := s.o.Sweeper.Remove(scratch); err != nil {
+		if err := process.Sweep(s.log, scratch); err != nil {
 			return "", err
 		}
 		if err := os.Chmod(scratch, 0o711); err != nil { // tasks may run as another user

@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
@@ -34,8 +33,7 @@ func starved() {
 			fmt.Println(err)
 		}
 	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: template.NewSet(nil),
-		Sweeper: process.NewSweeper(nil)})
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: template.NewSet(nil)})
 	calls := []slot.Call{
 		{Task: launch.Task{Name: "command", Command: []string{"cat"}}},
 		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},

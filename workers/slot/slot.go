@@ -52,8 +52,6 @@ type Options struct {
 	Ending func(ours func(pid int) bool)
 	// Templates are shared with other slots. Default: the slot's own.
 	Templates *template.Set
-	// Sweeper ends what is left of its processes when this program is gone. Default: one that all slots without one share.
-	Sweeper *process.Sweeper
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a process's start, imports included. Default 5 min.
@@ -131,9 +129,6 @@ func New(o Options) *Slot {
 	}
 	if o.patience == 0 {
 		o.patience = lingerLimit
-	}
-	if o.Sweeper == nil {
-		o.Sweeper = process.SharedSweeper()
 	}
 	s := &Slot{
 		o: o, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,

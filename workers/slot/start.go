@@ -76,7 +76,7 @@ func (s *Slot) granted(call Call) session.Options {
 	o := session.Options{
 		Slot: s.o.Name, Device: s.o.Device, Memory: s.budget(call), Room: cmp.Or(call.Room, s.o.Room), Mode: call.mode(s.o.Mode),
 		Env: s.o.Env, Home: s.o.Home, Runtime: s.o.Runtime, RRuntime: s.o.RRuntime, Watch: s.o.Watch, Cgroups: s.o.Cgroups, Capped: s.o.Capped,
-		Ending: s.o.Ending, Sweeper: s.o.Sweeper, StartLimit: s.o.StartLimit, Patience: s.o.patience, Log: s.o.Log,
+		Ending: s.o.Ending, StartLimit: s.o.StartLimit, Patience: s.o.patience, Log: s.o.Log,
 	}
 	if call.Env != nil {
 		o.Env = call.Env

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type shell struct {
 	t   testing.TB
 	dir string
 	env []string
+	// attr starts its commands; nil is as others start.
+	attr *syscall.SysProcAttr
 }
 
 func newShell(t *testing.T) *shell {
@@ -70,7 +73,7 @@ func (s *shell) begin(args ...string) *program {
 	path, err := programtest.Binary()
 	require.NoError(s.t, err)
 	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
-	p.Dir, p.Env, p.Stdout, p.Stderr = s.dir, s.env, &p.stdout, &p.stderr
+	p.Dir, p.Env, p.Stdout, p.Stderr, p.SysProcAttr = s.dir, s.env, &p.stdout, &p.stderr, s.attr
 	require.NoError(s.t, p.Start())
 	go func() {
 		defer close(p.ended)

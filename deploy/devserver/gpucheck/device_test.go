@@ -21,7 +21,6 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
@@ -72,7 +71,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 		Tasks: map[string]config.Task{function: {Python: m.tasks + ":" + function}},
 	}.Plan(m.inventory)
 	require.NoError(m.t, err)
-	keeper := memory.New(placements, m.inventory, process.NewSweeper(zap.NewNop()), zap.NewNop())
+	keeper := memory.New(placements, m.inventory, zap.NewNop())
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { keeper.Run(ctx) })

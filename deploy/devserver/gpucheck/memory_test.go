@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
@@ -108,7 +107,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 		Tasks: map[string]config.Task{"wander": {Python: m.tasks + ":wander"}},
 	}.Plan(m.inventory)
 	require.NoError(t, err)
-	keeper := memory.New(placements, m.inventory, process.NewSweeper(zap.NewNop()), zap.NewNop())
+	keeper := memory.New(placements, m.inventory, zap.NewNop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { keeper.Run(ctx) })

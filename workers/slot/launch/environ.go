@@ -60,7 +60,7 @@ func (t Task) homes(env map[string]string, own string) {
 	}
 }
 
-// Environ is the environment of the task's process, without its marks: the allow-list, then the task's names, then the device's, so that no
+// Environ is the environment of the task's process: the allow-list, then the task's names, then the device's, so that no
 // task's env chooses another device. Home is what ~ stands for, unless the task has a user of its own.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}

@@ -11,17 +11,14 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// Adopt makes a process that another one has forked this one, with the group that it leads. It kills one that is not the worker's
-// child or does not show its token, by which its descendants are found.
+// Adopt makes a process that another one has forked this one, with the group that it leads.
+// It refuses one that is not the worker's child, and kills one that does not have the mark.
 func (p *Process) Adopt(pid int) error {
 	if err := p.verify(pid); err != nil {
 		return err
 	}
 	p.PID = pid
 	p.process, _ = os.FindProcess(pid)
-	if !p.setNumbers() {
-		p.mark.number = 0 // it keeps the template's
-	}
 	if err := p.cgroup.add(pid); err != nil {
 		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
 	}
@@ -30,14 +27,13 @@ func (p *Process) Adopt(pid int) error {
 }
 
 func (p *Process) verify(pid int) error {
-	env, err := os.ReadFile(fmt.Sprintf("%s/%d/environ", proc, pid)) // not under the lock, since it may wait for the process
 	childLock.RLock()
 	defer childLock.RUnlock()
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
 		return fmt.Errorf("the forked process %d does not belong to the worker: %w", pid, err)
 	}
-	if err != nil || !carries(env, p.mark) || groupOf(pid) != pid {
+	if p.mark != 0 && markOf(pid) != p.mark || groupOf(pid) != pid {
 		syscall.Kill(pid, syscall.SIGKILL)
 		return fmt.Errorf("the forked process %d does not carry its mark", pid)
 	}
@@ -45,9 +41,9 @@ func (p *Process) verify(pid int) error {
 	return nil
 }
 
-// Disown kills and releases a process that was forked and not adopted. It may show its token, and has the template's number.
+// Disown kills and releases a process that was forked and not adopted. One without the mark
+// yet has the template's, and ends with that.
 func (p *Process) Disown() {
-	p.mark.number = 0
-	killStrays(p.mark)
+	p.killStrays()
 	p.release()
 }

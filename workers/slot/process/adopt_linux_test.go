@@ -15,7 +15,7 @@ import (
 func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	dead := exec.Command("sleep", "600")
 	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, startLeader(dead, taskSpawner()))
+	require.NoError(t, startLeader(dead, taskSpawner(), 0))
 	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
 	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
 	out, err := newOutput()
@@ -25,18 +25,18 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 		told := make(chan bool, 1)
 		go func() { told <- c.Leaves() }()
 		time.Sleep(10 * time.Second)
-		await(dead.Process)
+		await(dead.Process, nil)
 		close(c.Exited)
 		require.True(t, <-told)
 	})
 }
 
-// Only a child of the worker's own that shows its token is taken for a task process.
+// Only a child of the worker's own that has the mark is taken for a task process.
 func TestAdopt_ItsOwnOnly(t *testing.T) {
-	require.ErrorContains(t, (&Process{mark: mark{token: "x"}}).Adopt(os.Getpid()), "does not belong to the worker")
+	require.ErrorContains(t, (&Process{mark: 1}).Adopt(os.Getpid()), "does not belong to the worker")
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
-	require.ErrorContains(t, (&Process{mark: mark{token: "x"}}).Adopt(cmd.Process.Pid), "does not carry its mark")
+	require.ErrorContains(t, (&Process{mark: 1}).Adopt(cmd.Process.Pid), "does not carry its mark")
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.False(t, leads(cmd.Process.Pid))
 }

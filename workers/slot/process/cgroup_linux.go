@@ -49,10 +49,10 @@ func (c *Cgroups) probe() error {
 	defer g.close()
 	cmd := exec.Command("/bin/sh", "-c", "exit 0")
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	if err := spawn(cmd, g, nil); err != nil {
+	if err := spawn(cmd, g, nil, 0); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}
-	if state := await(cmd.Process); !state.Success() {
+	if state := await(cmd.Process, nil); !state.Success() {
 		return fmt.Errorf("run a process in a cgroup: %s", state)
 	}
 	return nil
@@ -212,6 +212,13 @@ func (g *cgroup) close() {
 		g.file.Close()
 	}
 	for end := time.Now().Add(closeLimit); unix.Rmdir(g.dir) == unix.EBUSY && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		g.kill()
+	}
+}
+
+// kill kills all processes in the cgroup, where the kernel can (Linux 5.14).
+func (g *cgroup) kill() {
+	if g != nil {
 		_ = g.write("cgroup.kill", 1)
 	}
 }

@@ -172,11 +172,11 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(g.dir) })
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, nil, nil))
+	require.NoError(t, spawn(cmd, nil, nil, 0))
 	require.NoError(t, g.add(cmd.Process.Pid))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, g.dir, "cgroup.procs"))
 	waited := make(chan error, 1)
-	go func() { await(cmd.Process); waited <- nil }()
+	go func() { await(cmd.Process, nil); waited <- nil }()
 	g.close()
 	<-waited
 	require.NoDirExists(t, g.dir)
@@ -202,10 +202,10 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	g.file, err = os.Open(dir)
 	require.NoError(t, err)
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, g, nil))
+	require.NoError(t, spawn(cmd, g, nil, 0))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, dir, "cgroup.procs"))
 	waited := make(chan error, 1)
-	go func() { await(cmd.Process); waited <- nil }()
+	go func() { await(cmd.Process, nil); waited <- nil }()
 	g.close()
 	<-waited
 	require.NoDirExists(t, dir, "what was left in it is gone")

@@ -23,4 +23,6 @@ type cgroup struct{}
 func (*cgroup) kills() Kills { return Kills{} }
 func (*cgroup) close()       {}
 
+func (*cgroup) kill() {}
+
 func MemoryKills() int { return 0 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// Process is one operating-system process with all its descendants, from its start, which gives it marks, a cgroup and an output
+// Process is one operating-system process with all its descendants, from its start, which gives it a mark, a cgroup and an output
 // file, until nothing of it is left. Its methods are for one goroutine; Signal and Exited are for any.
 type Process struct {
 	o Options
@@ -33,14 +33,13 @@ type Process struct {
 	Lingers  func()
 
 	ending  sync.Once
-	mark    mark
+	mark    uint64 // see mark_linux.go
 	process *os.Process
 	killed  time.Time // when a wait for its end began
 }
 
 // Options say what a process gets.
 type Options struct {
-	Sweeper *Sweeper
 	// Cgroups makes its cgroup, limited to Memory; nil makes none.
 	Cgroups *Cgroups
 	Memory  gpumux.Size
@@ -56,15 +55,14 @@ type Options struct {
 
 // New prepares a process, which Start or Adopt makes real, or Disown releases.
 func New(o Options) (*Process, error) {
-	m, err := o.Sweeper.newMark()
-	if err != nil {
+	if err := Sweep(o.Log); err != nil {
 		return nil, err
 	}
 	out, err := newOutput()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{o: o, mark: m, Out: out, Exited: make(chan struct{})}
+	p := &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}
 	if o.Cgroups != nil {
 		if p.cgroup, err = o.Cgroups.create(o.Memory); err != nil {
 			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
@@ -73,13 +71,13 @@ func New(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Token is the mark in its environment.
-func (p *Process) Token() string { return p.mark.token }
+// Mark is the number that a process to adopt sets as its soft limit on file locks; 0 is none.
+func (p *Process) Mark() uint64 { return p.mark }
 
 // Command is what a process is to run.
 type Command struct {
 	Argv []string
-	// Dir is its folder, Env its environment without its marks, Files its descriptors from 3 on. Standard output goes to Stdout where
+	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard output goes to Stdout where
 	// that is given, all else that it prints to its output file.
 	Dir           string
 	Env           []string
@@ -97,10 +95,7 @@ func (p *Process) Start(run Command) error {
 			cmd.Path = abs
 		}
 	}
-	if p.o.User != nil && cmd.Err == nil {
-		restrain(cmd, p.mark)
-	}
-	cmd.Env = append(run.Env, workerToken+"="+p.o.Sweeper.token, processToken+"="+p.mark.token)
+	cmd.Env = append([]string{}, run.Env...) // never the worker's
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = run.Files, p.Out.File, p.Out.File
 	if run.Stdin != nil {
 		cmd.Stdin = run.Stdin
@@ -108,23 +103,13 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.cgroup, p.o.User); err != nil {
+	if err := spawn(cmd, p.cgroup, p.o.User, p.mark); err != nil {
 		p.release()
 		return &ProgramError{run.Argv[0], p.o.User, err}
 	}
 	p.Program, p.process, p.PID = run.Argv[0], cmd.Process, cmd.Process.Pid
-	p.setNumbers()
 	p.expose()
 	return nil
-}
-
-// setNumbers reports whether the process got its numbers. A process of another user sets them itself, too.
-func (p *Process) setNumbers() bool {
-	err := setNumbers(p.PID, p.o.Sweeper.number, p.mark.number)
-	if err != nil {
-		p.o.Log.Debug("a task process is marked in its environment alone", zap.String(logkey.Why, err.Error()))
-	}
-	return err == nil
 }
 
 func (p *Process) expose() {
@@ -154,8 +139,7 @@ func (p *Process) Kills() Kills { return p.cgroup.kills() }
 // Follow reaps the process in the background when it ends. It calls gone before it closes Exited.
 func (p *Process) Follow(gone func()) {
 	go func() {
-		p.Status = await(p.process)
-		killStrays(p.mark)
+		p.Status = await(p.process, p.killStrays)
 		gone()
 		close(p.Exited)
 	}()
@@ -196,7 +180,7 @@ func (p *Process) Leaves() bool {
 			if lives(p.PID) {
 				return false
 			}
-			killStrays(p.mark) // a descendant that traces it keeps it from being reaped
+			p.killStrays() // a descendant that traces it keeps it from being reaped
 			p.linger()
 		}
 	}
@@ -219,7 +203,7 @@ func (p *Process) Destroy() {
 		case <-p.Exited:
 			return
 		case <-held.C:
-			killStrays(p.mark)
+			p.killStrays()
 			p.linger()
 		}
 	}

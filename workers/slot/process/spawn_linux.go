@@ -45,22 +45,26 @@ func newSpawner(prepare func()) chan<- func() {
 	return work
 }
 
-// spawn starts the command as the leader of its own process group, as the user if there is one. The kernel kills it when the worker
-// dies.
-func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
+// spawn starts the command as the leader of its own process group, with the mark, and as the
+// user if there is one. The kernel kills it when the worker dies.
+func spawn(cmd *exec.Cmd, group *cgroup, user *User, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.file.Fd())
 	}
 	if user == nil {
-		return startLeader(cmd, taskSpawner())
+		return startLeader(cmd, taskSpawner(), mark)
+	}
+	if err := restrain(cmd, mark); err != nil {
+		return err
 	}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
-	return startLeader(cmd, userSpawner())
+	return startLeader(cmd, userSpawner(), 0)
 }
 
-// startLeader starts a command that leads a group of its own. The caller must await it.
-func startLeader(cmd *exec.Cmd, spawner chan<- func()) error {
+// startLeader starts a command that leads a group of its own, and marks it unless mark is 0.
+// The caller must await it.
+func startLeader(cmd *exec.Cmd, spawner chan<- func(), mark uint64) error {
 	started := make(chan error)
 	spawner <- func() {
 		childLock.RLock()
@@ -69,46 +73,32 @@ func startLeader(cmd *exec.Cmd, spawner chan<- func()) error {
 		if err == nil {
 			leaders.Store(cmd.Process.Pid, true)
 		}
+		if err == nil && mark != 0 {
+			setMark(cmd.Process.Pid, mark) // fails where the program has another user's rights, such as sudo
+		}
 		started <- err
 	}
 	return <-started
 }
 
-// leaders are the processes that await reaps. Every other child of the worker outside their groups is an orphan.
+// leaders are the processes that await reaps.
 var leaders sync.Map
 
-// await waits until the process has ended, then kills the rest of its group, then reaps it. In this order the group's number is not
-// in use again.
-func await(child *os.Process) *os.ProcessState {
+// await waits until the process has ended, then kills the rest of its group and calls rest,
+// if set, then reaps it. In this order the group's number is not in use again.
+func await(child *os.Process, rest func()) *os.ProcessState {
 	var info unix.Siginfo
 	for unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	killGroup(child.Pid, syscall.SIGKILL)
+	if rest != nil {
+		rest()
+	}
 	childLock.RLock()
+	defer childLock.RUnlock()
 	ended, _ := child.Wait()
 	leaders.Delete(child.Pid)
-	childLock.RUnlock()
-	reap(child.Pid)
 	return ended
-}
-
-// reapLimit is how long reap waits. Only a process that hangs in the kernel takes that long.
-const reapLimit = 5 * time.Second
-
-// reap waits for the members of a group, which the worker adopted when their parents ended. Their memory is free when they are gone,
-// not when they are killed.
-func reap(group int) {
-	for end := time.Now().Add(reapLimit); time.Now().Before(end); {
-		childLock.RLock()
-		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
-		childLock.RUnlock()
-		if err != nil && err != syscall.EINTR {
-			return
-		}
-		if pid == 0 {
-			time.Sleep(time.Millisecond)
-		}
-	}
 }
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-func spawn(cmd *exec.Cmd, group *cgroup, user *User) error {
+func spawn(cmd *exec.Cmd, _ *cgroup, _ *User, _ uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }
 
-func await(child *os.Process) *os.ProcessState {
+func await(child *os.Process, _ func()) *os.ProcessState {
 	ended, _ := child.Wait()
 	killGroup(child.Pid, syscall.SIGKILL)
 	return ended
@@ -39,6 +39,6 @@ func outputFile() (*os.File, error) {
 
 func release(*os.File, int64, int64) {}
 
-func killStrays(mark) {}
+func (*Process) killStrays() {}
 
 func (p *Process) owns(pid int) bool { return pid == p.PID }

@@ -2,18 +2,13 @@
 # Kills every descendant of a worker's task processes once the worker is gone, however it died. The kernel kills the task
 # processes themselves at that moment. Standard input ends with the worker; its lines are folders to remove then.
 #
-# Arguments: the mark in the environment (NAME=value), the mark in the hard limit on file locks (0 for none), the worker's own
-# process group.
+# Arguments: the digits that the marks of these processes begin with (see mark_linux.go), 0 for none; the worker's own process
+# group.
 trap '' TERM INT HUP
-token=$1 number=$2 own=$3
+program=$1 own=$2
 
-# The limit is preferred: it survives a cleared environment, and reading it waits for nobody.
 marked() {
-  if [ "$number" != 0 ]; then
-    grep -lE "^Max file locks +[0-9]+ +$number " /proc/[0-9]*/limits
-  else
-    grep -lzxF "$token" /proc/[0-9]*/environ
-  fi 2>/dev/null
+  grep -lE "^Max file locks +${program}[0-9]{6} " /proc/[0-9]*/limits 2>/dev/null
 }
 
 # Kills a process with its group, so that none gets away by forking. Fails where it has ended already and is not reaped. Some

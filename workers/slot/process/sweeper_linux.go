@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,78 +18,66 @@ import (
 //go:embed sweeper.sh
 var sweeperScript string
 
-// shellPause is the backoff between the starts of two shells.
-const shellPause = time.Second
+// sweeperPause is the least time between the starts of two sweepers.
+const sweeperPause = time.Second
 
-// shell is a running sweeper.sh.
-type shell struct {
-	pid     int
-	started time.Time
-	// pipe is its standard input. The kernel closes it when this program is gone.
-	pipe *os.File
+// sweeper is the shell that runs sweeper.sh; it is replaced when it ends.
+var sweeper struct {
+	sync.Mutex
+	// pipe is its standard input, which the kernel closes when this program is gone. It is
+	// nil while none runs.
+	pipe    *os.File
+	folders []string
 }
 
-// start starts the shell; the caller holds the lock.
-func (s *Sweeper) start() error {
+// Sweep lets descendants of task processes be killed and the folders be removed when this
+// program is gone, however it ended.
+func Sweep(log *zap.Logger, folders ...string) error {
+	sweeper.Lock()
+	defer sweeper.Unlock()
+	sweeper.folders = append(sweeper.folders, folders...)
+	if sweeper.pipe == nil {
+		folders = sweeper.folders
+		if err := startSweeper(log); err != nil {
+			return fmt.Errorf("start the sweeper, which needs /bin/sh: %w", err)
+		}
+	}
+	for _, folder := range folders {
+		fmt.Fprintln(sweeper.pipe, folder) // if the shell has ended, its successor is told
+	}
+	return nil
+}
+
+func startSweeper(log *zap.Logger) error {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("pipe to the sweeper: %w", err)
+		return err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", workerToken+"="+s.token,
-		strconv.FormatUint(s.number, 10), strconv.Itoa(syscall.Getpgrp()))
+	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", strconv.FormatUint(program(), 10), strconv.Itoa(syscall.Getpgrp()))
 	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, r, &syscall.SysProcAttr{Setsid: true}
-	if err := startLeader(cmd, sweeperSpawner()); err != nil {
+	if err := startLeader(cmd, sweeperSpawner(), 0); err != nil {
 		w.Close()
-		return fmt.Errorf("start the sweeper, which needs /bin/sh: %w", err)
+		return err
 	}
-	now := &shell{pid: cmd.Process.Pid, started: time.Now(), pipe: w}
-	s.shell = now
-	for _, folder := range s.folders {
-		_ = now.tell(folder) // a shell that has ended already is replaced
+	if program() == 0 {
+		log.Warn("a process that leaves its task's process group lives on, since this worker may not mark its processes",
+			zap.String(logkey.Advice, "give the worker an unlimited hard limit on file locks (ulimit -H -x), or a cgroup of its own"))
 	}
-	s.done.Go(func() {
-		state := await(cmd.Process)
-		s.ended(now, state)
-	})
-	return nil
-}
-
-// ended replaces a shell that was not told to end.
-func (s *Sweeper) ended(was *shell, state *os.ProcessState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was.pipe.Close()
-	if s.shell != was {
-		return
-	}
-	s.shell = nil
-	s.log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
-		zap.Int(logkey.PID, was.pid), zap.String(logkey.Why, state.String()))
-	time.AfterFunc(shellPause-time.Since(was.started), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.shell != nil || s.closed {
-			return
+	sweeper.pipe = w
+	began := time.Now()
+	go func() {
+		state := await(cmd.Process, nil)
+		log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
+			zap.Int(logkey.PID, cmd.Process.Pid), zap.String(logkey.Why, state.String()))
+		time.Sleep(sweeperPause - time.Since(began))
+		sweeper.Lock()
+		w.Close()
+		sweeper.pipe = nil
+		sweeper.Unlock()
+		if err := Sweep(log); err != nil {
+			log.Warn("no sweeper could be started; the next task process tries again", zap.String(logkey.Why, err.Error()))
 		}
-		if err := s.start(); err != nil {
-			s.log.Warn("no sweeper could be started; the next task process tries again", zap.String(logkey.Why, err.Error()))
-		}
-	})
-}
-
-// tell names a folder to remove.
-func (s *shell) tell(folder string) error {
-	if _, err := fmt.Fprintln(s.pipe, folder); err != nil {
-		return fmt.Errorf("tell the sweeper of %s: %w", folder, err)
-	}
+	}()
 	return nil
-}
-
-func (s *shell) kill() {
-	childLock.Lock() // nothing reaps a leader meanwhile
-	defer childLock.Unlock()
-	if leads(s.pid) {
-		killGroup(s.pid, syscall.SIGKILL)
-	}
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,31 +25,32 @@ func dropPrivileges() {
 	unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// restrainScript lowers limits, sets the numbers of mark_linux.go and becomes the program. The worker, which is another user, would
-// need one more capability for it. Shells have different letters for the same limit. The limit on processes and threads, which
-// counts all of that user, protects the host from endless forks; libraries with a thread per processor stay far below it.
+// restrainScript lowers limits, marks itself as in mark_linux.go and becomes the program. The
+// worker, which is another user, would need one more capability for it. Shells have different
+// letters for the same limit. The limit on processes and threads, which counts all of that
+// user, protects the host from endless forks; libraries with a thread per processor stay far
+// below it.
 const restrainScript = `{
   ulimit -c 0
   ulimit -r 0
   ulimit -u 32768 || ulimit -p 32768
-  [ "$1" = 0 ] || { ulimit -S -w "$1" && ulimit -H -w "$2"; } || { ulimit -S -x "$1" && ulimit -H -x "$2"; }
+  [ "$1" = 0 ] || ulimit -S -w "$1" || ulimit -S -x "$1"
 } 2>/dev/null
-shift 2
+shift
 exec "$@"`
 
 // restrain makes the process of another user lower its limits, which its descendants inherit, before it becomes the program.
-func restrain(cmd *exec.Cmd, m mark) {
+func restrain(cmd *exec.Cmd, mark uint64) error {
 	path, err := exec.LookPath(cmd.Path) // the shell's own message is less clear
-	if err != nil {
-		cmd.Err = err
-		return
+	if err := cmp.Or(cmd.Err, err); err != nil {
+		return err
 	}
-	number, worker := strconv.FormatUint(m.number, 10), strconv.FormatUint(m.worker, 10)
-	cmd.Args = append([]string{"sh", "-c", restrainScript, "gpumux", number, worker, path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{"sh", "-c", restrainScript, "gpumux", strconv.FormatUint(mark, 10), path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
+	return nil
 }
 
-// needed are the capabilities to start, find and end processes of other users.
+// needed are the capabilities to start, measure and end processes of other users.
 var needed = []struct {
 	number int
 	name   string
@@ -56,8 +58,8 @@ var needed = []struct {
 	{unix.CAP_SETUID, "SETUID"}, {unix.CAP_SETGID, "SETGID"}, {unix.CAP_KILL, "KILL"}, {unix.CAP_SYS_PTRACE, "SYS_PTRACE"},
 }
 
-// CheckUsers says why this program cannot run tasks as other users, or nil. It must not only start them, but also find and end their
-// descendants, even when the worker is gone.
+// CheckUsers says why this program cannot run tasks as other users, or nil. It must not only
+// start them, but also measure and end their descendants, even when the worker is gone.
 func CheckUsers() error {
 	field := "CapEff:"
 	if os.Geteuid() != 0 {

@@ -7,10 +7,10 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// Adopt is Start for a process that fork makes: it is to show the token, with output for what it prints and with files as its
+// Adopt is Start for a process that fork makes: it is to take the mark, with output for what it prints and with files as its
 // descriptors from 3 on, which fork closes when it has handed them on. Gone is closed when nobody has the other end of the wire then.
 func Adopt(
-	task launch.Task, o Options, fork func(token string, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
+	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
 ) (*Session, error) {
 	p, files, err := connected(task, o)
 	if err != nil {
@@ -22,7 +22,7 @@ func Adopt(
 		return nil, err
 	}
 	go p.listen()
-	pid, err := fork(p.Token(), p.Out.File, files, p.hungUp)
+	pid, err := fork(p.Mark(), p.Out.File, files, p.hungUp)
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}

@@ -37,7 +37,6 @@ type Options struct {
 	Cgroups *process.Cgroups
 	Capped  func(Cap)
 	Ending  func(ours func(pid int) bool)
-	Sweeper *process.Sweeper
 	// StartLimit bounds the start, imports included.
 	StartLimit time.Duration
 	// Patience is how long a template may take to end that was killed, until somebody is told.
@@ -171,7 +170,7 @@ func (p *Session) start(run process.Command, exposure int) error {
 // options are what a process gets of the system. A budget of the host's memory is a cgroup's limit too, where there are any.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
-		Sweeper: p.o.Sweeper, Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Slot)),
+		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Slot)),
 	}
 	if p.o.Memory > 0 && p.o.Device == "CPU" {
 		c.Cgroups = p.o.Cgroups

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T, o session.Options) *session.Session {
 	t.Helper()
-	o.Slot, o.Device, o.StartLimit, o.Sweeper, o.Log = "cpu/0", "CPU", time.Minute, process.SharedSweeper(), zap.NewNop()
+	o.Slot, o.Device, o.StartLimit, o.Log = "cpu/0", "CPU", time.Minute, zap.NewNop()
 	task := launch.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
 	p, err := session.Start(t.Context(), task, o, nil)
 	require.NoError(t, err)

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
@@ -130,7 +129,7 @@ func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 		}
 		taken <- err
 	}()
-	_, err = session.Adopt(launch.Task{}, session.Options{Single: true, Sweeper: process.SharedSweeper(), Log: zap.NewNop()}, tmp.request)
+	_, err = session.Adopt(launch.Task{}, session.Options{Single: true, Log: zap.NewNop()}, tmp.request)
 	require.ErrorIs(t, err, errChildLost)
 	require.NoError(t, <-taken)
 }
@@ -152,7 +151,7 @@ func TestTemplate_Answers(t *testing.T) {
 			conn.Read(request[:])
 			conn.Write([]byte(answer))
 		}()
-		pid, err := tmp.request("token", os.Stderr, nil, nil)
+		pid, err := tmp.request(1, os.Stderr, nil, nil)
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, 7, pid)
@@ -160,11 +159,11 @@ func TestTemplate_Answers(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		conn.Close()
-		_, err = tmp.request("token", os.Stderr, nil, nil)
+		_, err = tmp.request(1, os.Stderr, nil, nil)
 		require.ErrorContains(t, err, "the template ended while it forked")
 		ours.Close()
 		tmp.stop()
-		_, err = tmp.request("token", os.Stderr, nil, nil)
+		_, err = tmp.request(1, os.Stderr, nil, nil)
 		require.ErrorIs(t, err, errStopped)
 	}
 }

@@ -196,14 +196,14 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 
 // request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
 // Gone tells that it lives no more.
-func (t *template) request(token string, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
+func (t *template) request(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
 	}
 	limit := min(forkLimit, t.o.StartLimit)
 	t.channel.SetDeadline(time.Now().Add(limit))
-	_, _, err = t.channel.WriteMsgUnix([]byte(token), unix.UnixRights(fds...), nil)
+	_, _, err = t.channel.WriteMsgUnix(strconv.AppendUint(nil, mark, 10), unix.UnixRights(fds...), nil)
 	runtime.KeepAlive(output)
 	for _, file := range files {
 		file.Close()

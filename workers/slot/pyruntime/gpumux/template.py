@@ -1,6 +1,6 @@
 """A process that has imported the task and forks children, each of which serves the wire as a task process.
 
-Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its marks, its random state.
+Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its mark, its random state.
 Never runs an item. Stops when the worker closes the channel. One child always waits; it receives the request itself, and the template
 forks the next.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -25,7 +26,8 @@ _RESERVED = 5
 _PR_SET_PDEATHSIG = 1
 # How long a trial fork may take, in seconds, and its exit status on success.
 _TRY, _FINE = 3, 77
-_MARK = b"GPUMUX_PROCESS="
+# The limit on file locks, which gpumux finds descendants by.
+_RLIMIT_LOCKS = 10
 
 
 class Template:
@@ -67,7 +69,7 @@ class Template:
         why = self._why
         try:
             self._prctl, self._split = _system()
-            self._mark, self._title = _memory()
+            self._title = _title()
             self._chance.settle()
             now = {number: signal.getsignal(number) for number in self._handlers}
             self._handlers = {number: now[number] for number in now if now[number] not in (None, self._handlers[number])}
@@ -121,18 +123,18 @@ class Template:
     def _wait(self, writer: int) -> Wire:
         """Wait for a request and serve it."""
         self._end_with_worker()
-        token, fds, _, _ = socket.recv_fds(self._channel, 64, _RESERVED + 1)
+        mark, fds, _, _ = socket.recv_fds(self._channel, 64, _RESERVED + 1)
         try:
-            os.write(writer, b"t" if token else b"e")
+            os.write(writer, b"t" if mark else b"e")
         except BrokenPipeError:
             # The template is gone.
             pass
         os.close(writer)
-        if not token:
+        if not mark:
             os._exit(0)
         os.setpgid(0, 0)
         try:
-            self._become(token, fds)
+            self._become(int(mark), fds)
             _forget_exits()
             self._chance.renew()
             wire = Wire(inherit(), self._output)
@@ -158,8 +160,10 @@ class Template:
         if os.getppid() != self._worker:
             os._exit(1)
 
-    def _become(self, token: bytes, fds: list[int]) -> None:
-        """Install the child's descriptors, and set its marker variable where the system shows the environment."""
+    def _become(self, mark: int, fds: list[int]) -> None:
+        """Set the child's mark, install its descriptors, and remove the arguments that only a template has."""
+        if mark:
+            resource.setrlimit(_RLIMIT_LOCKS, (mark, resource.getrlimit(_RLIMIT_LOCKS)[1]))
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 30) for fd in fds]
         for fd in fds:
             os.close(fd)
@@ -171,9 +175,7 @@ class Template:
             os.close(fd)
         for fd in range(DESCRIPTOR + len(high) - 1, DESCRIPTOR + _RESERVED):
             os.close(fd)
-        os.environ[_MARK[:-1].decode()] = token.decode()
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
-        os.pwrite(memory, token, self._mark)
         os.pwrite(memory, bytes(self._title[1] - self._title[0]), self._title[0])
         os.close(memory)
 
@@ -276,20 +278,18 @@ def _system() -> tuple[Callable[..., int], Callable[[], int]]:
     return library.prctl, library.fork
 
 
-def _memory() -> tuple[int, tuple[int, int]]:
-    """The addresses of this process's marker value and of the arguments that only a template has."""
+def _title() -> tuple[int, int]:
+    """The addresses of the arguments that only a template has."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
-    arguments, end_arguments, environment, end = map(int, fields[45:49])
+    start, end = map(int, fields[45:47])
     memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
-        text = b"\0" + os.pread(memory, end - environment, environment)
-        at = text.find(b"\0" + _MARK)
-        title = os.pread(memory, end_arguments - arguments, arguments).rfind(b"\0template\0")
-        if at < 0 or title < 0:
-            raise OSError("the mark of this process is not where the kernel shows it")
+        title = os.pread(memory, end - start, start).rfind(b"\0template\0")
+        if title < 0:
+            raise OSError("the arguments of this process are not where the kernel shows them")
         # A write that fails now would fail in a child.
-        os.pwrite(memory, text[at + 1 : at + 1 + len(_MARK)], environment + at)
+        os.pwrite(memory, b"t", start + title + 1)
     finally:
         os.close(memory)
-    return environment + at + len(_MARK), (arguments + title + 1, end_arguments)
+    return start + title + 1, end
