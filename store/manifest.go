@@ -110,6 +110,9 @@ func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
 		"namespace the same one", s.url, claim.StoreURL)}
 }
 
+// identityKey is the object that says which store this is.
+const identityKey = "store.json"
+
 // Identity is the ID of the store, the same for all URLs that open it.
 func (s *Store) Identity(ctx context.Context) (string, error) {
 	s.mu.Lock()
@@ -118,7 +121,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if id != "" {
 		return id, nil
 	}
-	text, err := s.putOnce(ctx, "store.json", fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
+	text, err := s.putOnce(ctx, identityKey, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), asItLies)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +130,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
 		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs",
-			s.Locate("store.json"), text)}
+			s.Locate(identityKey), text)}
 	}
 	s.mu.Lock()
 	s.identity = identity.ID
