@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkSource measures the processor time that an item costs on its way into the store and out of it.
+// BenchmarkSource measures the processor time that an item costs on its way into the
+// store and out of it.
 func BenchmarkSource(b *testing.B) {
 	const n = 1 << 18
 	for name, width := range map[string]int{"Short": 4, "Long": 400} {

@@ -16,10 +16,11 @@ import (
 //
 //	magic "gpumuxi" 0x02 | stride u64 | marks of item 0, stride, 2·stride … and of the source's end | items u64 | check u64 | magic
 //
-// A mark is the byte offset u64 | CRC-32C of all bytes before it u32 | CRC-32C of the mark's number u64 and what the mark says u32.
-// So two neighbours tell whether the bytes between them are those that were indexed, and a mark that was changed or moved is noticed.
-// The check is the CRC-32C of stride and items.
-// The stride is 128, or less where items are large, so that reaching an item skips at most about a megabyte.
+// A mark is the byte offset u64 | CRC-32C of all bytes before it u32 | CRC-32C of the
+// mark's number u64 and what the mark says u32. So two neighbours tell whether the bytes
+// between them are those that were indexed, and a mark that was changed or moved is
+// noticed. The check is the CRC-32C of stride and items. The stride is 128, or less where
+// items are large, so that reaching an item skips at most about a megabyte.
 const (
 	indexMagic   = "gpumuxi\x02"
 	indexHead    = 16
@@ -32,7 +33,8 @@ const (
 	skipBytes   = 1 << 20
 )
 
-// position is a place in a source: its byte offset and the CRC-32C of all bytes before it.
+// position is a place in a source: its byte offset and the CRC-32C of all bytes before
+// it.
 type position struct {
 	offset int64
 	sum    uint32
@@ -76,7 +78,8 @@ func checkOf(numbers ...int64) (sum uint32) {
 	return sum
 }
 
-// indexWriter writes an index as the items go by. It holds the first marks until it knows how large items are.
+// indexWriter writes an index as the items go by. It holds the first marks until it knows
+// how large items are.
 type indexWriter struct {
 	w      *bufio.Writer
 	stride int64
@@ -91,7 +94,8 @@ func newIndexWriter(w io.Writer) *indexWriter { return &indexWriter{w: bufio.New
 // due reports whether the index needs the position of the next item.
 func (x *indexWriter) due() bool { return x.stride == 0 || x.items%x.stride == 0 }
 
-// mark takes the position of the next item, which may be any where it is not due. The writer keeps its first error for finish.
+// mark takes the position of the next item, which may be any where it is not due. The
+// writer keeps its first error for finish.
 func (x *indexWriter) mark(at position) {
 	due := x.due()
 	x.items++
@@ -199,7 +203,8 @@ func (s *Store) forgetIndex(src gpumux.Source) {
 	s.mu.Unlock()
 }
 
-// readMarks reads the marks around the items from start to end. The first one is of the item first, which is start or a little before.
+// readMarks reads the marks around the items from start to end. The first one is of the
+// item first, which is start or a little before.
 func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
 	data, err := s.readBytes(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
@@ -217,7 +222,8 @@ func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, s
 	return marks, low * x.stride, nil
 }
 
-// readBytes reads exactly length bytes of an object. Where the object ends too early, the error is errBeyond.
+// readBytes reads exactly length bytes of an object. Where the object ends too early, the
+// error is errBeyond.
 func (s *Store) readBytes(ctx context.Context, name string, offset, length int64) ([]byte, error) {
 	o, err := s.open(ctx, name, offset, length)
 	if err != nil {

@@ -17,12 +17,13 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// heldBytes is how large a stretch of a source may be that is held in memory while it is checked. A larger one is read twice. Only
-// tests change it.
+// heldBytes is how large a stretch of a source may be that is held in memory while it is
+// checked. A larger one is read twice. Only tests change it.
 var heldBytes = int64(16 << 20)
 
-// Items streams the items start up to but not including end, as Unwrap takes them. Each is the caller's to keep. After an error
-// nothing follows. What is damaged is a *SourceError, and no item of it is given.
+// Items streams the items start up to but not including end, as Unwrap takes them. Each
+// is the caller's to keep. After an error nothing follows. What is damaged is a
+// *SourceError, and no item of it is given.
 func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
@@ -84,7 +85,8 @@ func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int6
 	return nil
 }
 
-// stretchReader reads the items of a source from one mark of its index to the next. It checks the bytes before it gives any item.
+// stretchReader reads the items of a source from one mark of its index to the next. It
+// checks the bytes before it gives any item.
 type stretchReader struct {
 	s   *Store
 	src gpumux.Source
@@ -150,7 +152,8 @@ func (s *Store) pass(ctx context.Context, src gpumux.Source, at *position, size 
 	return err
 }
 
-// blame is an error of reading an object of a source. It is a *SourceError where the object is to blame, and not the store.
+// blame is an error of reading an object of a source. It is a *SourceError where the
+// object is to blame, and not the store.
 func (s *Store) blame(ctx context.Context, src gpumux.Source, name string, err error) error {
 	var mistake *SourceError
 	switch {
@@ -169,7 +172,8 @@ func (s *Store) blame(ctx context.Context, src gpumux.Source, name string, err e
 	return err
 }
 
-// damageOf is the part of an error of reading an object that blames the object itself, or nil.
+// damageOf is the part of an error of reading an object that blames the object itself, or
+// nil.
 func damageOf(err error) error {
 	for _, damage := range []error{errBeyond, errSealBroken} {
 		if errors.Is(err, damage) {
@@ -179,8 +183,9 @@ func damageOf(err error) error {
 	return nil
 }
 
-// changed is damaged where neither the size nor the ends of the index show it. It deletes the index of a source that a client put
-// here, so that neither a client nor a worker takes the source over as it is.
+// changed is damaged where neither the size nor the ends of the index show it. It deletes
+// the index of a source that a client put here, so that neither a client nor a worker
+// takes the source over as it is.
 func (s *Store) changed(ctx context.Context, src gpumux.Source, name, problem string) error {
 	if _, put := s.putHash(src.URL); put && s.ours(src) {
 		if err := s.Delete(ctx, src.Index); err != nil {
@@ -190,7 +195,8 @@ func (s *Store) changed(ctx context.Context, src gpumux.Source, name, problem st
 	return s.damaged(src, name, problem)
 }
 
-// damaged is the error about an object of a source, the lines or the index, that is not as it was.
+// damaged is the error about an object of a source, the lines or the index, that is not
+// as it was.
 func (s *Store) damaged(src gpumux.Source, name, problem string) error {
 	_, put := s.putHash(src.URL)
 	hint := "leave a map's source alone until it is done; start the map anew"

@@ -46,7 +46,8 @@ var sourceDamages = map[string]func([]byte) []byte{
 	"gone": nil,
 }
 
-// Damage to the lines or the index never changes an item. The next one to put the same items there heals it.
+// Damage to the lines or the index never changes an item. The next one to put the same
+// items there heals it.
 func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 	for name, keys := range map[string]Keys{"plain": nil, "encrypted": oldRing} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// Source is IndexSource, except that a source which PutSource put here is known by its index and not read again. Where its index or its
-// size is wrong it is read, and its hash must be the one of its name.
+// Source is IndexSource, except that a source which PutSource put here is known by its
+// index and not read again. Where its index or its size is wrong it is read, and its hash
+// must be the one of its name.
 func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
 	file, values := names.CutValues(name)
 	hash, put := s.putHash(file)

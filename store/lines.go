@@ -48,7 +48,8 @@ func (e *SourceError) Error() string {
 
 // itemReader walks over the items of a source. An item is valid until the next call; the end is io.EOF.
 type itemReader interface {
-	// next returns an item as one line of JSON, and where its line begins. At the end that is where the source ends.
+	// next returns an item as one line of JSON, and where its line begins. At the end
+	// that is where the source ends.
 	next() (item []byte, at position, err error)
 }
 

@@ -18,9 +18,11 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The store holds the same items
-// once, however often they are put. Where the size of the lines, or any byte of the index, is not that of the input, both are put anew.
-// The lines there are not read for it: whoever reads them checks them against the index, and deletes it if they differ.
+// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index
+// beside it. The store holds the same items once, however often they are put. Where the
+// size of the lines, or any byte of the index, is not that of the input, both are put
+// anew. The lines there are not read for it: whoever reads them checks them against the
+// index, and deletes it if they differ.
 func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 	key := "sources/" + in.Hash
 	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
@@ -38,8 +40,8 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 	return src, nil
 }
 
-// holdsSource reports whether a spooled input is in the store. Objects whose key is gone, or that are not encrypted although the store
-// has keys, do not count.
+// holdsSource reports whether a spooled input is in the store. Objects whose key is gone,
+// or that are not encrypted although the store has keys, do not count.
 func (s *Store) holdsSource(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
 	same := false
 	lines, err := s.open(ctx, src.URL, 0, int64(len(sealMagic)))

@@ -132,7 +132,8 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	return s, nil
 }
 
-// copyItems writes every item on a line of its own, and their index. Failed words a failure to write.
+// copyItems writes every item on a line of its own, and their index. Failed words a
+// failure to write.
 func copyItems(
 	from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter,
 ) (count, size int64, err error) {

@@ -69,8 +69,10 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) err
 	return nil
 }
 
-// wantColumns says where the columns lie. Row groups that need too much memory are refused, as their metadata says. Columns with LZ4 are refused: parquet-go takes other bytes for the decompressed ones where these
-// are many, and never ends where they are damaged.
+// wantColumns says where the columns lie. Row groups that need too much memory are
+// refused, as their metadata says. Columns with LZ4 are refused: parquet-go takes other
+// bytes for the decompressed ones where these are many, and never ends where they are
+// damaged.
 func (t parquetTable) wantColumns(at []int) error {
 	wanted := map[int]bool{}
 	for _, i := range at {

@@ -9,13 +9,15 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// A row group or a batch may take so many bytes of memory, and more if that is less than mostGrowth times what it takes in the file: a
-// file of some hundred bytes can stand for gigabytes. Only tests change it.
+// A row group or a batch may take so many bytes of memory, and more if that is less than
+// mostGrowth times what it takes in the file: a file of some hundred bytes can stand for
+// gigabytes. Only tests change it.
 var mostUnpacked = int64(1 << 30)
 
 const mostGrowth = 64
 
-// tooLarge is the error about a row group or a batch of so many bytes that needs too much memory, or nil.
+// tooLarge is the error about a row group or a batch of so many bytes that needs too much
+// memory, or nil.
 func tooLarge(what string, stored, unpacked int64) error {
 	if unpacked <= max(mostUnpacked, mostGrowth*stored) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// harms are what can happen to an object of an input in the store, the lines or their index. Those that leave its size show only when
-// items are read.
+// harms are what can happen to an object of an input in the store, the lines or their
+// index. Those that leave its size show only when items are read.
 var harms = []struct {
 	name, ending string
 	change       func([]byte) []byte
@@ -91,7 +91,8 @@ func TestTrust_ADamagedInputIsPutAgain(t *testing.T) {
 	}
 }
 
-// A map whose input no client puts there ends, with what to delete, or has the right values.
+// A map whose input no client puts there ends, with what to delete, or has the right
+// values.
 func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
