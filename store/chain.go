@@ -55,16 +55,16 @@ func (c *chain) names() string {
 	return strings.Join(names, ", ")
 }
 
-func (c *chain) next() ([]byte, int64, error) {
+func (c *chain) next() ([]byte, position, error) {
 	for {
-		item, offset, err := c.from.next()
+		item, at, err := c.from.next()
 		if err != io.EOF {
-			return item, offset, err
+			return item, at, err
 		}
 		c.close()
 		c.at++
 		if err := c.openNext(); err != nil {
-			return nil, 0, err
+			return nil, at, err
 		}
 	}
 }

@@ -94,18 +94,18 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 	return c, nil
 }
 
-func (c *csvRows) next() ([]byte, int64, error) {
+func (c *csvRows) next() ([]byte, position, error) {
 	c.guard.left = maxLine
 	cells, err := c.r.Read()
 	if err == io.EOF {
-		return nil, 0, io.EOF
+		return nil, position{}, io.EOF
 	}
 	if err != nil {
-		return nil, 0, c.rowError(err)
+		return nil, position{}, c.rowError(err)
 	}
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
-		return nil, 0, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
+		return nil, position{}, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
 			excerpt([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
@@ -116,11 +116,11 @@ func (c *csvRows) next() ([]byte, int64, error) {
 	for i, cell := range cells {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
-			return nil, 0, &SourceError{c.name, line, "not UTF-8", excerpt([]byte(cell)), "convert the file with iconv"}
+			return nil, position{}, &SourceError{c.name, line, "not UTF-8", excerpt([]byte(cell)), "convert the file with iconv"}
 		}
 		if strings.IndexByte(cell, 0) >= 0 {
 			line, _ := c.r.FieldPos(i)
-			return nil, 0, &SourceError{c.name, line, "a NUL byte", excerpt([]byte(cell)), nulHint}
+			return nil, position{}, &SourceError{c.name, line, "a NUL byte", excerpt([]byte(cell)), nulHint}
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
@@ -130,7 +130,7 @@ func (c *csvRows) next() ([]byte, int64, error) {
 		}
 	}
 	c.row = append(c.row, '}')
-	return c.row, -1, nil
+	return c.row, position{}, nil
 }
 
 func (c *csvRows) rowError(err error) error {

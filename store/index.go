@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 
@@ -13,14 +14,18 @@ import (
 
 // The index of a source, all numbers little-endian:
 //
-//	magic "gpumuxi" 0x01 | stride u64 | byte offset u64 of item 0, stride, 2·stride … | items u64 | bytes u64 | modified u64 | magic
+//	magic "gpumuxi" 0x02 | stride u64 | marks of item 0, stride, 2·stride … and of the source's end | items u64 | check u64 | magic
 //
-// Bytes is the size of the object that the offsets point into and modified its time in seconds, 0 when it never changes.
-// The stride is 128, or less where items are large, so that reaching an item skips at most about a megabyte.
+// A mark is the byte offset u64 | CRC-32C of all bytes before it u32 | CRC-32C of the
+// mark's number u64 and what the mark says u32. So two neighbours tell whether the bytes
+// between them are those that were indexed, and a mark that was changed or moved is
+// noticed. The check is the CRC-32C of stride and items. The stride is 128, or less where
+// items are large, so that reaching an item skips at most about a megabyte.
 const (
-	indexMagic   = "gpumuxi\x01"
+	indexMagic   = "gpumuxi\x02"
 	indexHead    = 16
-	indexTail    = 32
+	markBytes    = 16
+	indexTail    = 24
 	widestStride = 128
 	// A stride is settled once this many items or bytes were seen.
 	sampleItems = 4096
@@ -28,28 +33,81 @@ const (
 	skipBytes   = 1 << 20
 )
 
-// indexWriter writes an index as the items go by. It holds the offsets of the first items until it knows how large items are.
+// position is a place in a source: its byte offset and the CRC-32C of all bytes before
+// it.
+type position struct {
+	offset int64
+	sum    uint32
+}
+
+// pass moves the position behind data.
+func (p *position) pass(data []byte) {
+	p.offset += int64(len(data))
+	p.sum = crc32.Update(p.sum, castagnoli, data)
+}
+
+// Write is io.Writer's.
+func (p *position) Write(data []byte) (int, error) {
+	p.pass(data)
+	return len(data), nil
+}
+
+// appendMark adds a mark of an index.
+func (p position) appendMark(b []byte, number int64) []byte {
+	begin := len(b)
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.offset))
+	b = binary.LittleEndian.AppendUint32(b, p.sum)
+	sum := crc32.Update(checkOf(number), castagnoli, b[begin:])
+	return binary.LittleEndian.AppendUint32(b, sum)
+}
+
+// parseMark is false for a mark that was changed, or stands in the place of another.
+func parseMark(mark []byte, number int64) (p position, ok bool) {
+	p.offset, p.sum = int64(binary.LittleEndian.Uint64(mark)), binary.LittleEndian.Uint32(mark[8:])
+	sum := crc32.Update(checkOf(number), castagnoli, mark[:12])
+	return p, sum == binary.LittleEndian.Uint32(mark[12:])
+}
+
+// checkOf is the CRC-32C of numbers.
+func checkOf(numbers ...int64) (sum uint32) {
+	var b [8]byte
+	for _, n := range numbers {
+		binary.LittleEndian.PutUint64(b[:], uint64(n))
+		sum = crc32.Update(sum, castagnoli, b[:])
+	}
+	return sum
+}
+
+// indexWriter writes an index as the items go by. It holds the first marks until it knows
+// how large items are.
 type indexWriter struct {
 	w      *bufio.Writer
 	stride int64
-	early  []int64
+	early  []position
 	items  int64
+	marks  int64
+	b      []byte
 }
 
 func newIndexWriter(w io.Writer) *indexWriter { return &indexWriter{w: bufio.NewWriter(w)} }
 
-// mark takes the byte offset of the next item. The writer keeps its first error for finish.
-func (x *indexWriter) mark(offset int64) {
+// due reports whether the index needs the position of the next item.
+func (x *indexWriter) due() bool { return x.stride == 0 || x.items%x.stride == 0 }
+
+// mark takes the position of the next item, which may be any where it is not due. The
+// writer keeps its first error for finish.
+func (x *indexWriter) mark(at position) {
+	due := x.due()
 	x.items++
 	if x.stride > 0 {
-		if (x.items-1)%x.stride == 0 {
-			x.writeNumber(offset)
+		if due {
+			x.write(at)
 		}
 		return
 	}
-	x.early = append(x.early, offset)
-	if len(x.early) == sampleItems || offset-x.early[0] >= sampleBytes {
-		x.settle(offset, max(1, int64(len(x.early))-1))
+	x.early = append(x.early, at)
+	if len(x.early) == sampleItems || at.offset-x.early[0].offset >= sampleBytes {
+		x.settle(at.offset, max(1, int64(len(x.early))-1))
 	}
 }
 
@@ -57,26 +115,32 @@ func (x *indexWriter) mark(offset int64) {
 func (x *indexWriter) settle(end, items int64) {
 	x.stride = widestStride
 	if items > 0 {
-		for mean := (end - x.early[0]) / items; x.stride > 1 && x.stride*mean > skipBytes; {
+		for mean := (end - x.early[0].offset) / items; x.stride > 1 && x.stride*mean > skipBytes; {
 			x.stride /= 2
 		}
 	}
 	x.w.WriteString(indexMagic)
 	x.writeNumber(x.stride)
 	for i := int64(0); i < int64(len(x.early)); i += x.stride {
-		x.writeNumber(x.early[i])
+		x.write(x.early[i])
 	}
 	x.early = nil
 }
 
-// finish ends the index of an object of so many bytes. Modified is 0 for an object that never changes.
-func (x *indexWriter) finish(bytes, modified int64) error {
+func (x *indexWriter) write(at position) {
+	x.b = at.appendMark(x.b[:0], x.marks)
+	x.w.Write(x.b)
+	x.marks++
+}
+
+// finish ends the index of a source that ends there.
+func (x *indexWriter) finish(end position) error {
 	if x.stride == 0 {
-		x.settle(bytes, int64(len(x.early)))
+		x.settle(end.offset, int64(len(x.early)))
 	}
-	for _, n := range []int64{x.items, bytes, modified} {
-		x.writeNumber(n)
-	}
+	x.write(end)
+	x.writeNumber(x.items)
+	x.writeNumber(int64(checkOf(x.stride, x.items)))
 	x.w.WriteString(indexMagic)
 	return x.w.Flush()
 }
@@ -86,7 +150,13 @@ func (x *indexWriter) writeNumber(n int64) {
 }
 
 // indexInfo is what the two ends of an index say.
-type indexInfo struct{ stride, items, bytes, modified int64 }
+type indexInfo struct {
+	stride, items int64
+	end           position
+}
+
+// stretches is the number of the mark of the source's end.
+func (x indexInfo) stretches() int64 { return (x.items + x.stride - 1) / x.stride }
 
 // loadIndex reads the ends of a source's index, once per source.
 func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
@@ -98,25 +168,23 @@ func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, er
 	}
 	head, err := s.readBytes(ctx, src.Index, 0, indexHead)
 	if err != nil {
-		return indexInfo{}, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
+		return x, s.blame(ctx, src, src.Index, err)
 	}
-	x.stride = int64(binary.LittleEndian.Uint64(head[8:]))
+	x = indexInfo{stride: int64(binary.LittleEndian.Uint64(head[8:])), items: src.Items}
 	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > widestStride {
-		return indexInfo{}, indexDamaged(src, "it does not begin like an index of this version")
+		return x, s.damaged(src, src.Index, "it does not begin like an index of this version")
 	}
-	marks := (src.Items + x.stride - 1) / x.stride
-	tail, err := s.readBytes(ctx, src.Index, indexHead+8*marks, indexTail)
+	tail, err := s.readBytes(ctx, src.Index, indexHead+markBytes*x.stretches(), markBytes+indexTail)
 	if err != nil {
-		return indexInfo{}, indexDamaged(src, "it does not end where an index of %d items does: %w", src.Items, err)
+		return x, s.blame(ctx, src, src.Index, err)
 	}
-	if string(tail[24:]) != indexMagic {
-		return indexInfo{}, indexDamaged(src, "it does not end where an index of %d items does", src.Items)
-	}
-	for i, to := range []*int64{&x.items, &x.bytes, &x.modified} {
-		*to = int64(binary.LittleEndian.Uint64(tail[8*i:]))
-	}
-	if x.items != src.Items {
-		return indexInfo{}, indexDamaged(src, "it is of %d items, not %d", x.items, src.Items)
+	var ok bool
+	x.end, ok = parseMark(tail, x.stretches())
+	want := x.end.appendMark(nil, x.stretches())
+	want = binary.LittleEndian.AppendUint64(want, uint64(x.items))
+	want = binary.LittleEndian.AppendUint64(want, uint64(checkOf(x.stride, x.items)))
+	if !ok || string(tail) != string(want)+indexMagic {
+		return x, s.damaged(src, src.Index, fmt.Sprintf("it does not end like an index of %d items", src.Items))
 	}
 	const kept = 256
 	s.mu.Lock()
@@ -135,29 +203,27 @@ func (s *Store) forgetIndex(src gpumux.Source) {
 	s.mu.Unlock()
 }
 
-// readMarks reads the offsets of the items from start to end: one per stride, and where the last stride ends. The first offset is
-// that of the item first, which is start or a little before.
-func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []int64, first int64, err error) {
+// readMarks reads the marks around the items from start to end. The first one is of the
+// item first, which is start or a little before.
+func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
-	all := (x.items + x.stride - 1) / x.stride
-	data, err := s.readBytes(ctx, src.Index, indexHead+8*low, 8*(min(high+1, all)-low))
+	data, err := s.readBytes(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {
-		return nil, 0, fmt.Errorf("index %s of %s: %w", src.Index, src.URL, err)
+		return nil, 0, s.blame(ctx, src, src.Index, err)
 	}
-	for ; len(data) > 0; data = data[8:] {
-		marks = append(marks, int64(binary.LittleEndian.Uint64(data)))
-	}
-	if high >= all {
-		marks = append(marks, x.bytes)
-	}
-	from, to := marks[0], marks[len(marks)-1]
-	if from < 0 || to <= from || to > x.bytes || !slices.IsSorted(marks) {
-		return nil, 0, indexDamaged(src, "items %d-%d would be bytes %d-%d of %d", start, end-1, from, to, x.bytes)
+	for mark := range slices.Chunk(data, markBytes) {
+		number := low + int64(len(marks))
+		at, ok := parseMark(mark, number)
+		if !ok || at.offset < 0 || len(marks) > 0 && at.offset <= marks[len(marks)-1].offset {
+			return nil, 0, s.changed(ctx, src, src.Index, fmt.Sprintf("its mark %d was changed", number))
+		}
+		marks = append(marks, at)
 	}
 	return marks, low * x.stride, nil
 }
 
-// readBytes reads exactly length bytes of an object.
+// readBytes reads exactly length bytes of an object. Where the object ends too early, the
+// error is errBeyond.
 func (s *Store) readBytes(ctx context.Context, name string, offset, length int64) ([]byte, error) {
 	o, err := s.open(ctx, name, offset, length)
 	if err != nil {
@@ -165,13 +231,11 @@ func (s *Store) readBytes(ctx context.Context, name string, offset, length int64
 	}
 	defer o.Close()
 	data := make([]byte, length)
+	if o.body.Size() < offset+length {
+		return nil, errBeyond
+	}
 	if n, err := io.ReadFull(o, data); err != nil {
 		return nil, fmt.Errorf("read %s: %d of %d bytes from byte %d: %w", o.url, n, length, offset, err)
 	}
 	return data, nil
-}
-
-func indexDamaged(src gpumux.Source, format string, args ...any) error {
-	return fmt.Errorf("index %s of %s is damaged: %w; start the map anew to index the source again",
-		src.Index, src.URL, fmt.Errorf(format, args...))
 }

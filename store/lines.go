@@ -48,8 +48,9 @@ func (e *SourceError) Error() string {
 
 // itemReader walks over the items of a source. An item is valid until the next call; the end is io.EOF.
 type itemReader interface {
-	// next returns an item as one line of JSON, and where its line begins.
-	next() (item []byte, offset int64, err error)
+	// next returns an item as one line of JSON, and where its line begins. At the end
+	// that is where the source ends.
+	next() (item []byte, at position, err error)
 }
 
 var errLongLine = errors.New("line too long")
@@ -118,33 +119,33 @@ type jsonLines struct {
 	lineReader
 	name   string
 	number int
-	offset int64
+	at     position
 }
 
 // readLine returns the next line, blank or not, and where it begins.
-func (l *jsonLines) readLine(large string) (line []byte, begin int64, err error) {
-	begin = l.offset
+func (l *jsonLines) readLine(large string) (line []byte, begin position, err error) {
+	begin = l.at
 	line, err = l.read()
 	l.number++
-	l.offset += int64(len(line))
+	l.at.pass(line)
 	if err == errLongLine {
-		return nil, 0, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), excerpt(line),
+		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), excerpt(line),
 			"put large " + large + " into files and let the items be their paths"}
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, begin, err
 	}
-	if begin == 0 {
+	if begin.offset == 0 {
 		line = bytes.TrimPrefix(line, []byte(bom))
 	}
 	return line, begin, nil
 }
 
-func (l *jsonLines) next() ([]byte, int64, error) {
+func (l *jsonLines) next() ([]byte, position, error) {
 	for {
 		line, begin, err := l.readLine("values")
 		if err != nil {
-			return nil, 0, err
+			return nil, begin, err
 		}
 		if item := bytes.Trim(line, " \t\r\n"); len(item) > 0 {
 			return item, begin, nil
@@ -155,18 +156,18 @@ func (l *jsonLines) next() ([]byte, int64, error) {
 // checkedLines are jsonLines that check that every item is JSON.
 type checkedLines struct{ jsonLines }
 
-func (l *checkedLines) next() ([]byte, int64, error) {
-	item, offset, err := l.jsonLines.next()
+func (l *checkedLines) next() ([]byte, position, error) {
+	item, at, err := l.jsonLines.next()
 	if err != nil {
-		return nil, 0, err
+		return nil, at, err
 	}
 	if !utf8.Valid(item) {
-		return nil, 0, &SourceError{l.name, l.number, "not UTF-8", excerpt(item), "convert the file with iconv"}
+		return nil, at, &SourceError{l.name, l.number, "not UTF-8", excerpt(item), "convert the file with iconv"}
 	}
 	if !json.Valid(item) {
-		return nil, 0, l.invalid(item)
+		return nil, at, l.invalid(item)
 	}
-	return item, offset, nil
+	return item, at, nil
 }
 
 func (l *checkedLines) invalid(item []byte) error {

@@ -60,6 +60,7 @@ type merger struct {
 
 	to       *bufio.Writer
 	marks    *indexWriter
+	at       position
 	merged   contract.Merged
 	outcomes tally
 }
@@ -91,7 +92,7 @@ func (m *merger) run(ctx context.Context, output string) (contract.Merged, error
 		return contract.Merged{}, err
 	}
 	if m.marks != nil {
-		if err := errors.Join(m.marks.finish(m.merged.Bytes, 0), index.Close()); err != nil {
+		if err := errors.Join(m.marks.finish(m.at), index.Close()); err != nil {
 			return contract.Merged{}, err
 		}
 	}
@@ -117,7 +118,8 @@ func (m *merger) writeLines() error {
 				c.index, m.in.Items)}
 		}
 		if m.marks != nil {
-			m.marks.mark(m.merged.Bytes)
+			m.marks.mark(m.at)
+			m.at.pass(c.line)
 		}
 		m.outcomes.count(c.outcome)
 		m.merged.Bytes += int64(len(c.line))

@@ -56,7 +56,7 @@ func (s *Store) openAs(ctx context.Context, name string, offset, length int64, h
 	}
 	o := &object{ctx: ctx, s: s, key: key, url: s.Locate(key), from: offset, length: length, sealing: how}
 	if o.body, err = o.openContent(); err != nil {
-		return nil, absent("read", o.url, err)
+		return nil, o.failed(err)
 	}
 	return o, nil
 }
@@ -77,7 +77,7 @@ func (o *object) Read(data []byte) (int, error) {
 			return n, err
 		}
 		if o.broken++; o.broken > reopenings || o.ctx.Err() != nil {
-			return n, fmt.Errorf("read %s at byte %d: %w", o.url, o.from, err)
+			return n, o.failed(fmt.Errorf("at byte %d: %w", o.from, err))
 		}
 		if err := o.reopen(); err != nil {
 			return n, err
@@ -88,7 +88,7 @@ func (o *object) Read(data []byte) (int, error) {
 func (o *object) reopen() error {
 	again, err := o.openContent()
 	if err != nil {
-		return absent("read", o.url, err)
+		return o.failed(err)
 	}
 	if again.Size() != o.body.Size() || !again.ModTime().Equal(o.body.ModTime()) {
 		again.Close()
@@ -97,6 +97,14 @@ func (o *object) reopen() error {
 	o.body.Close()
 	o.body = again
 	return nil
+}
+
+// failed is an error of reading the object. Reading a damaged source again cannot help.
+func (o *object) failed(err error) error {
+	if damage := damageOf(err); damage != nil && o.sealing == sealedOrPlain {
+		return &SourceError{Name: o.url, Problem: damage.Error(), Hint: "delete it, and put it there again"}
+	}
+	return absent("read", o.url, err)
 }
 
 // Close is io.Closer's.

@@ -152,8 +152,7 @@ func (s *Store) readHeads(ctx context.Context, folder string, names []partName, 
 
 func (s *Store) readHead(ctx context.Context, key string) (partHead, error) {
 	o, err := s.open(ctx, key, 0, headBytes)
-	var refusal interface{ ErrorCode() string }
-	if errors.As(err, &refusal) && refusal.ErrorCode() == "InvalidRange" {
+	if errors.Is(err, errBeyond) {
 		return partHead{}, &DamagedError{s.Locate(key), "it is empty", key}
 	}
 	if err != nil {

@@ -2,16 +2,15 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"strings"
 
@@ -19,42 +18,80 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index beside it. The store holds the same items
-// once, however often they are put.
+// PutSource puts a spooled input into the store as sources/<hash>.jsonl with its index
+// beside it. The store holds the same items once, however often they are put. Where the
+// size of the lines, or any byte of the index, is not that of the input, both are put
+// anew. The lines there are not read for it: whoever reads them checks them against the
+// index, and deletes it if they differ.
 func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 	key := names.Sources + "/" + in.Hash
 	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
+	there, err := s.holdsSource(ctx, in, src)
+	if err != nil || there {
+		return src, err
+	}
 	// The index comes last: where it is, the lines are whole.
-	for _, file := range []struct{ path, key string }{{in.lines, key + ".jsonl"}, {in.index, key + ".index"}} {
-		there, err := s.readable(ctx, file.key)
-		if err != nil {
-			return gpumux.Source{}, err
-		}
-		if there {
-			continue
-		}
+	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
 		if err := s.upload(ctx, file.path, file.key); err != nil {
 			return gpumux.Source{}, err
 		}
 	}
+	s.forgetIndex(src)
 	return src, nil
 }
 
-// readable reports whether there is an object that this store can read. An object whose key is gone, or that is not encrypted
-// although the store has keys, has to be written anew.
-func (s *Store) readable(ctx context.Context, key string) (bool, error) {
-	o, err := s.open(ctx, key, 0, int64(len(sealMagic)))
-	var wrong *KeyError
-	switch {
-	case errors.Is(err, fs.ErrNotExist), s.keys != nil && (errors.As(err, &wrong) || errors.Is(err, errSealBroken)):
-		return false, nil
-	case err != nil:
-		return false, err
+// holdsSource reports whether a spooled input is in the store. Objects whose key is gone,
+// or that are not encrypted although the store has keys, do not count.
+func (s *Store) holdsSource(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+	same := false
+	lines, err := s.open(ctx, src.URL, 0, int64(len(sealMagic)))
+	if err == nil {
+		same = lines.body.Size() == in.Bytes
+		lines.Close()
 	}
-	return true, o.Close()
+	if same {
+		same, err = s.sameIndex(ctx, in, src)
+	}
+	var wrong *KeyError
+	if errors.Is(err, fs.ErrNotExist) || damageOf(err) != nil || s.keys != nil && errors.As(err, &wrong) {
+		return false, nil
+	}
+	return same, err
 }
 
-func (s *Store) upload(ctx context.Context, path, key string) error {
+func (s *Store) sameIndex(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+	own, err := os.Open(in.index)
+	if err != nil {
+		return false, fmt.Errorf("read the index of the copied input: %w", err)
+	}
+	defer own.Close()
+	there, err := s.open(ctx, src.Index, 0, -1)
+	if err != nil {
+		return false, err
+	}
+	defer there.Close()
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, end := io.ReadFull(own, a)
+		m, err := io.ReadFull(there, b)
+		switch {
+		case end != nil && end != io.EOF && end != io.ErrUnexpectedEOF:
+			return false, fmt.Errorf("read the index of the copied input: %w", end)
+		case err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF):
+			return false, err
+		case !bytes.Equal(a[:n], b[:m]):
+			return false, nil
+		case end != nil:
+			return true, nil
+		}
+	}
+}
+
+func (s *Store) upload(ctx context.Context, path, name string) error {
+	key, err := s.Key(name)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("read the copied input: %w", err)
@@ -106,7 +143,7 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 		return gpumux.Source{}, err
 	}
 	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
-	x := indexing{from: from, name: in.url, hash: hash, modified: in.body.ModTime().Unix()}
+	x := indexing{from: from, name: in.url, hash: hash}
 	if format != JSONLines && format != Values || packed {
 		x.growth = csvGrowth
 		if packed {
@@ -133,8 +170,6 @@ type indexing struct {
 	from itemReader
 	name string
 	hash hash.Hash
-	// modified is when the file was changed, in seconds.
-	modified int64
 	// growth is how much larger its items may become as JSON lines, or 0 if they are read where they lie.
 	growth int64
 }
@@ -151,15 +186,14 @@ func (s *Store) index(ctx context.Context, x indexing, src gpumux.Source) (_ gpu
 	defer indexFile.Abort()
 	marks := newIndexWriter(indexFile)
 	if x.growth > 0 {
-		x.modified = 0
 		src, err = s.putLines(ctx, x, src, marks)
 	} else {
-		src.Items, err = markItems(x.from, marks)
+		src.Items, src.Bytes, err = markItems(x.from, marks)
 	}
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	if err := errors.Join(marks.finish(src.Bytes, x.modified), indexFile.Close()); err != nil {
+	if err := indexFile.Close(); err != nil {
 		return gpumux.Source{}, err
 	}
 	src.Hash = hex.EncodeToString(x.hash.Sum(nil)[:16])
@@ -191,79 +225,17 @@ func storeFailed(name string, err error) error {
 	return fmt.Errorf("copy %s into the store: %w; make room there", name, err)
 }
 
-func markItems(from itemReader, marks *indexWriter) (count int64, err error) {
+// markItems writes the index of items that are read where they lie.
+func markItems(from itemReader, marks *indexWriter) (count, size int64, err error) {
 	for {
-		_, offset, err := from.next()
+		_, at, err := from.next()
 		if err == io.EOF {
-			return count, nil
+			return count, at.offset, marks.finish(at)
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		marks.mark(offset)
+		marks.mark(at)
 		count++
 	}
-}
-
-// Items streams the items start up to but not including end, as Unwrap takes them. Each is the caller's to keep. After an error nothing follows.
-func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
-	return func(yield func(json.RawMessage, error) bool) {
-		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
-			s.forgetIndex(src)
-			yield(nil, err)
-		}
-	}
-}
-
-// eachItem calls f with each item, which f may keep, until f returns false.
-func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) error {
-	if start < 0 || end < start || end > src.Items {
-		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
-	}
-	if start == end {
-		return nil
-	}
-	x, err := s.loadIndex(ctx, src)
-	if err != nil {
-		return err
-	}
-	marks, first, err := s.readMarks(ctx, src, x, start, end)
-	if err != nil {
-		return err
-	}
-	from, to := marks[0], marks[len(marks)-1]
-	o, err := s.openSource(ctx, src.URL, from, to-from)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	if o.body.Size() != x.bytes || x.modified != 0 && o.body.ModTime().Unix() != x.modified {
-		return fmt.Errorf("source %s changed after it was indexed; leave a map's source alone until it is done, or start anew",
-			src.URL)
-	}
-	buffer := int(min(to-from, 256<<10))
-	lines := &jsonLines{lineReader: lineReader{r: bufio.NewReaderSize(o, buffer)}, name: src.URL, offset: from}
-	next := lines.next
-	if src.Values {
-		next = valueLines{lines}.next
-	}
-	for at := first; at < end; at++ {
-		if n := at - first; n%x.stride == 0 {
-			lines.left = marks[n/x.stride+1] - marks[n/x.stride]
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		item, _, err := next()
-		if err == io.EOF {
-			return indexDamaged(src, "item %d is not where it says", at)
-		}
-		if err != nil {
-			return err
-		}
-		if at >= start && !f(lines.detach(item)) {
-			return nil
-		}
-	}
-	return nil
 }

@@ -125,24 +125,33 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	if s.Items, s.Bytes, err = copyItems(from, name, spoolFailed, to, marks); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(marks.finish(s.Bytes, 0), lines.Close(), indexFile.Close()); err != nil {
+	if err := errors.Join(lines.Close(), indexFile.Close()); err != nil {
 		return nil, spoolFailed(name, err)
 	}
 	s.Hash = hex.EncodeToString(hash.Sum(nil))
 	return s, nil
 }
 
-// copyItems writes every item on a line of its own and marks where it begins. Failed words a failure to write.
+// copyItems writes every item on a line of its own, and their index. Failed words a
+// failure to write.
 func copyItems(
 	from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter,
 ) (count, size int64, err error) {
+	var at position
+	block := make([]byte, 0, 64<<10)
+	flush := func() error {
+		at.pass(block)
+		_, err := to.Write(block)
+		block = block[:0]
+		return err
+	}
 	for {
 		item, _, err := from.next()
 		if err == io.EOF {
-			if err := to.Flush(); err != nil {
+			if err := errors.Join(flush(), to.Flush(), marks.finish(at)); err != nil {
 				return 0, 0, failed(name, err)
 			}
-			return count, size, nil
+			return count, at.offset, nil
 		}
 		if err != nil {
 			var mistake *SourceError
@@ -151,13 +160,20 @@ func copyItems(
 			}
 			return 0, 0, fmt.Errorf("read %s: %w", name, err)
 		}
-		marks.mark(size)
-		to.Write(item) // an error comes back from every later write
-		if err := to.WriteByte('\n'); err != nil {
-			return 0, 0, failed(name, err)
+		if marks.due() || len(block)+len(item) >= cap(block) {
+			if err := flush(); err != nil {
+				return 0, 0, failed(name, err)
+			}
 		}
+		marks.mark(at)
 		count++
-		size += int64(len(item)) + 1
+		if len(item) >= cap(block) {
+			at.pass(item)
+			to.Write(item) // an error comes back from every later write
+		} else {
+			block = append(block, item...)
+		}
+		block = append(block, '\n')
 	}
 }
 

@@ -11,14 +11,14 @@ type textLines struct {
 	item []byte
 }
 
-func (l *textLines) next() ([]byte, int64, error) {
+func (l *textLines) next() ([]byte, position, error) {
 	line, begin, err := l.readLine("texts")
 	if err != nil {
-		return nil, 0, err
+		return nil, begin, err
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
 	if !utf8.ValidString(text) {
-		return nil, 0, &SourceError{l.name, l.number, "not UTF-8", excerpt(line), "convert the file with iconv"}
+		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", excerpt(line), "convert the file with iconv"}
 	}
 	l.item = appendString(l.item[:0], text)
 	return l.item, begin, nil

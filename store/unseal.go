@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -160,9 +161,15 @@ func (o *object) openContent() (content, error) {
 	return nil, errors.New("it was replaced while it was read; try again")
 }
 
+var errBeyond = errors.New("it is cut off")
+
 // openRaw opens a stretch of the object as it lies in the store.
 func (o *object) openRaw(from, length int64) (content, error) {
 	body, err := o.s.home.bucket.NewRangeReader(o.ctx, o.key, from, length, nil)
+	var refusal interface{ HTTPStatusCode() int }
+	if errors.As(err, &refusal) && refusal.HTTPStatusCode() == http.StatusRequestedRangeNotSatisfiable {
+		return nil, errBeyond
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,15 +10,15 @@ import (
 // valueLines are the lines of a results file that have a value.
 type valueLines struct{ *jsonLines }
 
-func (l valueLines) next() ([]byte, int64, error) {
+func (l valueLines) next() ([]byte, position, error) {
 	for {
 		line, begin, err := l.readLine("values")
 		if err != nil {
-			return nil, 0, err
+			return nil, begin, err
 		}
 		of, err := parseOutcome(line)
 		if err != nil {
-			return nil, 0, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
+			return nil, begin, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
 		}
 		if of.kind == "" {
 			return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil

@@ -20,6 +20,7 @@ type listWriter struct {
 	index  *Writer
 	to     *bufio.Writer
 	marks  *indexWriter
+	at     position
 	number []byte
 }
 
@@ -40,19 +41,20 @@ func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error)
 
 func (l *listWriter) add(run gpumux.Span) error {
 	for i := run.Start; i < run.End; i++ {
-		l.marks.mark(l.source.Bytes)
+		l.marks.mark(l.at)
 		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
 		if _, err := l.to.Write(l.number); err != nil {
 			return err
 		}
 		l.source.Items++
-		l.source.Bytes += int64(len(l.number))
+		l.at.pass(l.number)
 	}
 	return nil
 }
 
 func (l *listWriter) finish() (contract.Work, error) {
-	if err := errors.Join(l.to.Flush(), l.marks.finish(l.source.Bytes, 0)); err != nil {
+	l.source.Bytes = l.at.offset
+	if err := errors.Join(l.to.Flush(), l.marks.finish(l.at)); err != nil {
 		return contract.Work{}, err
 	}
 	if err := errors.Join(l.file.Close(), l.index.Close()); err != nil {
@@ -98,7 +100,7 @@ func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, e
 		}
 		index, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil || index <= last {
-			return nil, fmt.Errorf("work list %s: %.40q is out of order or no index", work.List.URL, text)
+			return nil, &SourceError{Name: work.List.URL, Problem: "this is no work list", Text: excerpt(text), Hint: "give the same command again"}
 		}
 		last = index
 		runs.Add(index)

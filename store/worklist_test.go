@@ -123,7 +123,7 @@ func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
 		src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")
 		require.NoError(t, err)
 		_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 2})
-		require.ErrorContains(t, err, "work list mem:///list.jsonl: ", text)
+		require.ErrorContains(t, err, "mem:///list.jsonl: this is no work list: ", text)
 	}
 	put(t, s, "list.jsonl", "1\n2\n3\n")
 	src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/gpumux/gpumux/internal/arrays"
 )
@@ -20,7 +21,8 @@ import (
 type arrowTable struct{ *ipc.FileReader }
 
 func openArrow(file *ranged) (table, error) {
-	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size))
+	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, file: file.size}
+	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size), ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -17,6 +18,8 @@ type parquetTable struct {
 	from *ranged
 	// halves are the leaves that are floats of 16 bits, which parquet-go takes for bytes.
 	halves map[int]bool
+	// widths are the bytes that a value of each leaf takes in memory at least.
+	widths []int64
 }
 
 func openParquet(file *ranged) (table, error) {
@@ -25,12 +28,11 @@ func openParquet(file *ranged) (table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := parquetTable{f, file, map[int]bool{}}
-	leaf := 0
+	t := parquetTable{File: f, from: file, halves: map[int]bool{}}
 	for _, e := range f.Metadata().Schema {
 		if !e.NumChildren.Valid || e.NumChildren.V == 0 {
-			_, t.halves[leaf] = e.LogicalType.Value.(*format.Float16Type)
-			leaf++
+			_, t.halves[len(t.widths)] = e.LogicalType.Value.(*format.Float16Type)
+			t.widths = append(t.widths, max(8, int64(e.TypeLength.V)))
 		}
 	}
 	return t, nil
@@ -67,15 +69,18 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(row []byte) err
 	return nil
 }
 
-// wantColumns says where the columns lie. Those with LZ4 are refused: parquet-go takes other bytes for the decompressed ones where these
-// are many, and never ends where they are damaged.
+// wantColumns says where the columns lie. Row groups that need too much memory are
+// refused, as their metadata says. Columns with LZ4 are refused: parquet-go takes other
+// bytes for the decompressed ones where these are many, and never ends where they are
+// damaged.
 func (t parquetTable) wantColumns(at []int) error {
 	wanted := map[int]bool{}
 	for _, i := range at {
 		t.node(t.Root().Columns()[i], 0, 0, func(leaf int) { wanted[leaf] = true })
 	}
 	var all []stretch
-	for _, group := range t.Metadata().RowGroups {
+	for number, group := range t.Metadata().RowGroups {
+		stored, unpacked := int64(0), 0.0
 		for leaf, chunk := range group.Columns {
 			if data := chunk.MetaData; wanted[leaf] {
 				if data.Codec == format.Lz4 || data.Codec == format.Lz4Raw {
@@ -86,7 +91,13 @@ func (t parquetTable) wantColumns(at []int) error {
 					start = data.DictionaryPageOffset
 				}
 				all = append(all, stretch{start, start + data.TotalCompressedSize})
+				stored += data.TotalCompressedSize
+				// Many equal values take few bytes in a page of any kind.
+				unpacked += max(float64(data.TotalUncompressedSize), float64(data.NumValues)*float64(t.widths[leaf]))
 			}
+		}
+		if err := tooLarge(fmt.Sprintf("row group %d", number), min(stored, t.from.size), int64(min(unpacked, math.MaxInt64/2))); err != nil {
+			return err
 		}
 	}
 	t.from.want(all, len(wanted))

@@ -150,7 +150,10 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 		}
 		var mistake *store.SourceError
 		switch {
-		case err == nil || errors.As(err, &mistake):
+		case err == nil:
+		case errors.As(err, &mistake):
+			mistake.Name = cmp.Or(mistake.Name, name)
+			err = mistake
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case r.err != nil:

@@ -60,7 +60,8 @@ func newVault(t *testing.T, sealed bool) *vault {
 	v := &vault{shell: newShell(t), port: freePort(t)}
 	v.write("secret.py", secretPy)
 	file := "store: file://" + v.path("store") + "\npools: [{name: host, devices: cpu, slots: 2}]\n" +
-		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}}\n"
+		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}, " +
+		"double: {python: \"step.py:double\"}}\n"
 	if sealed {
 		require.NoError(t, os.Mkdir(v.path("keys"), 0o700))
 		require.NoError(t, os.WriteFile(v.path("keys/main.key"), []byte(strings.Repeat("0f", 32)), 0o600))

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// harms are what can happen to an object of an input in the store, the lines or their
+// index. Those that leave its size show only when items are read.
+var harms = []struct {
+	name, ending string
+	change       func([]byte) []byte
+}{
+	{"a line of the same length", ".jsonl", func(b []byte) []byte { return otherByte(b, len(b)/2) }},
+	{"the lines cut off", ".jsonl", func(b []byte) []byte { return b[:len(b)/2] }},
+	{"no lines", ".jsonl", func([]byte) []byte { return nil }},
+	{"a mark", ".index", func(b []byte) []byte { return otherByte(b, len(b)/2) }},
+	{"the end of the index", ".index", func(b []byte) []byte { return otherByte(b, len(b)-20) }},
+	{"the index cut off", ".index", func(b []byte) []byte { return b[:len(b)/2] }},
+	{"no index", ".index", func([]byte) []byte { return nil }},
+}
+
+// otherByte changes a byte that ends no line.
+func otherByte(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	for b[at] == '\n' {
+		at++
+	}
+	b[at] ^= 1
+	return b
+}
+
+// harm changes the one source of a store, and returns the file.
+func harm(t *testing.T, store, ending string, change func([]byte) []byte) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(store, "sources", "*"+ending))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	data, err := os.ReadFile(found[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(found[0], change(data), 0o600))
+	return found[0]
+}
+
+// The same command again puts the input there anew. It never gives another item's value.
+func TestTrust_ADamagedInputIsPutAgain(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"plain", "encrypted", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var s *shell
+			store, args := "data/store", []string{"map", "step.py:double", "--in", "items.jsonl", "--local", "--data", "data", "--out", "r.jsonl"}
+			if kind == "local" {
+				s = newShell(t)
+			} else {
+				v := newVault(t, kind == "encrypted")
+				v.worker()
+				s, store = v.shell, "store"
+				args = append([]string{"map", "double", "--in", "items.jsonl", "--pool", "host", "--out", "r.jsonl"}, v.keys...)
+			}
+			s.write("items.jsonl", numbers(3000))
+			right := func() {
+				for i, line := range s.lines(s.file("r.jsonl")) {
+					require.Equal(t, strconv.Itoa(2*i), string(line["value"]))
+				}
+				require.NoError(t, os.Remove(s.path("r.jsonl")))
+			}
+			s.run(0, args...)
+			right()
+			for _, h := range harms {
+				file := harm(t, s.path(store), h.ending, h.change)
+				p := s.begin(args...)
+				if p.code() != 0 {
+					require.Equal(t, "a line of the same length", h.name, "what is put is compared: %s", &p.stderr)
+					require.Contains(t, p.stderr.String(), file+": damaged, or changed since it was indexed: ")
+					require.Contains(t, p.stderr.String(), "give the same command again")
+					s.run(0, args...)
+				}
+				right()
+			}
+		})
+	}
+}
+
+// A map whose input no client puts there ends, with what to delete, or has the right
+// values.
+func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	for i, h := range harms {
+		in := gpumux.MapInput{Task: "double", Source: s.source(numbers(3000)), Ladder: []string{"cpu"}, Output: fmt.Sprintf("d/%d.jsonl", i)}
+		_, err := s.run(in)
+		require.NoError(t, err, h.name)
+		file := harm(t, filepath.Join(s.dir, "store"), h.ending, h.change)
+		in.Output = fmt.Sprintf("e/%d.jsonl", i)
+		for round := range 2 { // the second time its index is gone
+			sum, err := s.run(in)
+			if err == nil {
+				require.Equal(t, ".index", h.ending, "the lines tell what the index lacks: %s", h.name)
+				for at, r := range s.results(sum) {
+					require.Equal(t, strconv.Itoa(2*at), string(r.Value))
+				}
+				break
+			}
+			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
+			require.ErrorContains(t, err, file, h.name)
+			if round == 1 {
+				require.ErrorContains(t, err, "delete it, and give the command again that put it there")
+			}
+		}
+		s.source(numbers(3000))
+		sum, err := s.run(in)
+		require.NoError(t, err, h.name)
+		for at, r := range s.results(sum) {
+			require.Equal(t, strconv.Itoa(2*at), string(r.Value), h.name)
+		}
+	}
+}
