@@ -192,7 +192,7 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 		return none, nil
 	}
 	defer heartbeat(ctx)()
-	if err := l.Store.Holds(ctx, in.Claim); err != nil {
+	if err := l.Store.Holds(ctx, in.Parts, in.Claim); err != nil {
 		return none, classify(err)
 	}
 	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {

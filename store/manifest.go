@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -97,14 +98,32 @@ func describe(o contract.Owner) string {
 	return text
 }
 
-// Holds returns an *OwnerError if a claim was made in another store.
-func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
+// Holds returns an *OwnerError if the claim to a folder was made in another store. The folder's manifest proves as well as the identity
+// that it was made in this one: workers disagree about the identity when store.json was lost and made anew while they ran.
+func (s *Store) Holds(ctx context.Context, parts string, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}
 	own, err := s.Identity(ctx)
-	if err != nil || own == claim.Store {
-		return err
+	if err == nil && own == claim.Store {
+		return nil
+	}
+	folder, wrong := s.Key(parts)
+	if wrong != nil {
+		return wrong
+	}
+	text, missing := s.readSmall(ctx, folder+"/manifest.json", sealedOnly)
+	var m manifest
+	if missing == nil && json.Unmarshal(text, &m) == nil && m.ID == claim.ID {
+		return nil
+	}
+	if err != nil || missing != nil && !errors.Is(missing, fs.ErrNotExist) {
+		return cmp.Or(err, missing)
+	}
+	if s.url == claim.StoreURL {
+		return &OwnerError{fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+
+			"either it is not shared, such as a folder that each host has for itself, or %s was deleted; give all workers of a namespace "+
+			"one store, and start the map again", s.url, s.Locate(folder))}
 	}
 	return &OwnerError{fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
 		"namespace the same one", s.url, claim.StoreURL)}
@@ -126,7 +145,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs",
+		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
 			s.Locate("store.json"), text)}
 	}
 	s.mu.Lock()
