@@ -112,19 +112,28 @@ func (s *Starter) Schedules(ctx context.Context) ([]Scheduled, error) {
 // ScheduleOf is a schedule with the input of its maps.
 func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
 	var in gpumux.MapInput
-	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	d, input, err := s.describeSchedule(ctx, name)
 	if err != nil {
-		return Scheduled{}, in, aboutSchedule("look up", name, err)
+		return Scheduled{}, in, err
 	}
-	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
-	if !ok || action.Workflow != gpumux.MapWorkflow || len(action.Args) != 1 {
-		return Scheduled{}, in, &ScheduleError{fmt.Sprintf("schedule %s starts something else than maps", name)}
-	}
-	payload, _ := action.Args[0].(*commonpb.Payload)
-	if err := s.converter().FromPayload(payload, &in); err != nil {
+	if err := s.converter().FromPayloads(input, &in); err != nil {
 		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.WithKeysHint(err))
 	}
 	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
+}
+
+// describeSchedule is a schedule with the input of its maps as the server has it.
+func (s *Starter) describeSchedule(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
+	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	if err != nil {
+		return nil, nil, aboutSchedule("look up", name, err)
+	}
+	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
+	if !ok || action.Workflow != gpumux.MapWorkflow || len(action.Args) != 1 {
+		return nil, nil, &ScheduleError{fmt.Sprintf("schedule %s starts something else than maps", name)}
+	}
+	payload, _ := action.Args[0].(*commonpb.Payload)
+	return d, &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, nil
 }
 
 func (s *Starter) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
@@ -174,20 +183,22 @@ func aboutSchedule(verb, name string, err error) error {
 }
 
 // eachScheduled calls f with the input of every schedule's maps.
-func (s *Starter) eachScheduled(ctx context.Context, f func(gpumux.MapInput)) error {
+func (s *Starter) eachScheduled(ctx context.Context, f func(name string, input *commonpb.Payloads) error) error {
 	all, err := s.Schedules(ctx)
 	if err != nil {
 		return err
 	}
 	for _, one := range all {
-		_, in, err := s.ScheduleOf(ctx, one.Name)
+		_, input, err := s.describeSchedule(ctx, one.Name)
 		if errors.As(err, new(*ScheduleError)) {
 			continue // it has gone meanwhile
+		}
+		if err == nil {
+			err = f(one.Name, input)
 		}
 		if err != nil {
 			return err
 		}
-		f(in)
 	}
 	return nil
 }

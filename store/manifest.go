@@ -38,13 +38,9 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 	}
 	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
 	there, err := s.putOnce(ctx, folder+"/manifest.json", text, sealedOnly)
+	m, err := s.parseManifest(folder, there, err)
 	if err != nil {
 		return claim, err
-	}
-	var m manifest
-	if err := json.Unmarshal(there, &m); err != nil || m.Version != 1 {
-		return claim, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output",
-			s.Locate(folder+"/manifest.json"), there)}
 	}
 	if m.Kept && m.Owner.Input != owner.Input {
 		return claim, &OwnerError{fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
@@ -63,6 +59,24 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 	}
 	claim.ID = m.ID
 	return claim, nil
+}
+
+// parseManifest decodes the manifest of a folder as it was read, with the error of that. What is no manifest is an *OwnerError.
+func (s *Store) parseManifest(folder string, text []byte, err error) (m manifest, _ error) {
+	if err != nil && !errors.Is(err, errSealBroken) {
+		return m, err
+	}
+	if err != nil || json.Unmarshal(text, &m) != nil || m.Version != 1 {
+		return m, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output, or delete that folder",
+			s.Locate(folder+"/manifest.json"), text)}
+	}
+	return m, nil
+}
+
+// readManifest reads the manifest of a folder.
+func (s *Store) readManifest(ctx context.Context, folder string) (manifest, error) {
+	text, err := s.readSmall(ctx, folder+"/manifest.json", sealedOnly)
+	return s.parseManifest(folder, text, err)
 }
 
 // KeepOwner notes in a folder to which results are copied whose they were, so that none are added over other items.
@@ -112,9 +126,8 @@ func (s *Store) Holds(ctx context.Context, parts string, claim contract.Claim) e
 	if wrong != nil {
 		return wrong
 	}
-	text, missing := s.readSmall(ctx, folder+"/manifest.json", sealedOnly)
-	var m manifest
-	if missing == nil && json.Unmarshal(text, &m) == nil && m.ID == claim.ID {
+	m, missing := s.readManifest(ctx, folder)
+	if missing == nil && m.ID == claim.ID {
 		return nil
 	}
 	if err != nil || missing != nil && !errors.Is(missing, fs.ErrNotExist) {
