@@ -154,6 +154,9 @@ func classify(err error) error {
 		errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
 	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return badInput(err, "an object lies where a folder is to be; name another output")
+	}
 	return err
 }
 

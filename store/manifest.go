@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -32,6 +35,11 @@ func (e *OwnerError) Error() string { return e.Problem }
 // claim writes the manifest of a folder, or checks that the one there has the same owner.
 func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) (contract.Claim, error) {
 	claim := contract.Claim{StoreURL: s.url}
+	if output, beside := strings.CutSuffix(folder, contract.PartsOf("")); beside && s.home.dir != "" {
+		if info, err := os.Stat(filepath.Join(s.home.dir, filepath.FromSlash(output))); err == nil && info.IsDir() {
+			return claim, &OwnerError{fmt.Sprintf("the output %s is a folder of the store; name a file in it", s.Locate(output))}
+		}
+	}
 	var err error
 	if claim.Store, err = s.Identity(ctx); err != nil {
 		return claim, err

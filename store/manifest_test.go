@@ -58,6 +58,21 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 	})
 }
 
+// A file cannot replace a folder, which would be noticed only when all items have run.
+func TestClaim_OfAFolder(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), nil)
+	put(t, s, "done/results.jsonl", "")
+	in := nine
+	in.Parts = contract.PartsOf("done")
+	_, err := s.Find(t.Context(), in)
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+	require.ErrorContains(t, err, "/done is a folder of the store; name a file in it")
+	in.Parts = contract.PartsOf("done/results.jsonl")
+	_, err = s.Find(t.Context(), in)
+	require.NoError(t, err)
+}
+
 func TestClaim_ThatIsNoManifest(t *testing.T) {
 	s := open(t, "mem://", nil)
 	for _, text := range []string{"", "x", "{}", `{"manifest":2}`, "null"} {
