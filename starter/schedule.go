@@ -1,9 +1,11 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,11 +16,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Times say when a schedule starts its map.
 type Times struct {
-	// Cron are expressions of cron, such as "0 2 * * *", or @every 6h.
+	// Cron are expressions of cron with five fields, such as "0 2 * * *", or @every 6h.
 	Cron []string `json:"cron"`
 	// Zone is the time zone that they are in, such as Europe/Berlin. Default UTC.
 	Zone string `json:"zone"`
@@ -54,7 +57,16 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
 	}
+	for _, cron := range at.Cron {
+		if n := len(strings.Fields(cron)); n != 5 && !strings.HasPrefix(cron, "@") {
+			return &ScheduleError{fmt.Sprintf("--cron %.80q has %d fields; give five: minute, hour, day of the month, month, day of the week, or "+
+				"@daily or '@every 6h'; there are no seconds and no years", cron, n)}
+		}
+	}
 	if err := m.validate(); err != nil {
+		return err
+	}
+	if err := s.knows(ctx, m.Input); err != nil {
 		return err
 	}
 	_, fingerprint := m.identify()
@@ -87,7 +99,33 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
-	return nil
+	d, _, err := s.describeSchedule(ctx, name)
+	if err == nil && len(d.Info.NextActionTimes) == 0 {
+		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
+		return cmp.Or(s.DeleteSchedule(ctx, name), err)
+	}
+	return err
+}
+
+// knows returns an error if workers answer, and none of them has the tasks of an input.
+func (s *Starter) knows(ctx context.Context, in gpumux.MapInput) error {
+	workers, err := s.Fleet().Workers(ctx)
+	if errors.As(err, new(*fleet.NoWorker)) {
+		return nil // there is nobody to ask
+	}
+	var known []string
+	for _, w := range workers {
+		if w.Offer != nil {
+			known = append(known, w.Offer.Tasks...)
+		}
+	}
+	for _, task := range []string{in.Task, in.Reduce} {
+		if err == nil && len(known) > 0 && task != "" && !slices.Contains(gpumux.Reduces(), task) && fleet.PoolsOf(workers, task) == nil {
+			slices.Sort(known)
+			return &ScheduleError{fmt.Sprintf("no worker knows the task %s; they have %.500s", task, strings.Join(slices.Compact(known), ", "))}
+		}
+	}
+	return err
 }
 
 // Schedules are those of this namespace that start maps.
