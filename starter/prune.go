@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,9 +8,7 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/connect"
@@ -45,30 +42,32 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 	const most = 8
 	errs := make([]error, len(live))
 	fleet.Abreast(len(live), most, func(i int) { errs[i] = s.addMap(ctx, used, live[i]) })
-	return cmp.Or(errors.Join(errs...), s.eachScheduled(ctx, func(name string, input *commonpb.Payloads) error {
-		return s.addInput(used, "schedule "+name, input, true)
-	}))
+	schedules, err := s.Schedules(ctx)
+	for _, one := range schedules {
+		_, input, wrong := s.describeSchedule(ctx, one.Name)
+		switch {
+		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
+		case wrong == nil:
+			errs = append(errs, s.addInput(used, "schedule "+one.Name, input, true))
+		default:
+			errs = append(errs, wrong)
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // addMap notes what a run names. Its own history has the input, which the server keeps for longer than that of the map's first run.
 func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
-	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: r.ID, RunId: r.RunID},
-		MaximumPageSize: 1, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
-	})
+	began, err := s.began(ctx, r.ID, r.RunID)
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return nil // it has gone since it was listed, so it has ended
 	}
-	if err == nil && len(page.GetHistory().GetEvents()) == 0 {
-		err = errors.New("its history is empty")
-	}
 	if err != nil {
-		return fmt.Errorf("read the input of map %s: %w", r.ID, err)
+		return err
 	}
-	started := page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
-	used.AddRun(started.GetFirstExecutionRunId())
+	used.AddRun(began.GetFirstExecutionRunId())
 	used.Add(r.Memo.Output)
-	return s.addInput(used, "map "+r.ID, started.GetInput(), r.Closed.IsZero())
+	return s.addInput(used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
 }
 
 // addInput notes what the input of a map or a schedule names. An input that is not understood may be of a later release. One that is

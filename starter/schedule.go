@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/connect"
-	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Times say when a schedule starts its map.
@@ -66,7 +64,7 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	if err := m.validate(); err != nil {
 		return err
 	}
-	if err := s.knows(ctx, m.Input); err != nil {
+	if err := s.Fleet().Know(ctx, m.Input); err != nil {
 		return err
 	}
 	_, fingerprint := m.identify()
@@ -103,27 +101,6 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	if err == nil && len(d.Info.NextActionTimes) == 0 {
 		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
 		return cmp.Or(s.DeleteSchedule(ctx, name), err)
-	}
-	return err
-}
-
-// knows returns an error if workers answer, and none of them has the tasks of an input.
-func (s *Starter) knows(ctx context.Context, in gpumux.MapInput) error {
-	workers, err := s.Fleet().Workers(ctx)
-	if errors.As(err, new(*fleet.NoWorker)) {
-		return nil // there is nobody to ask
-	}
-	var known []string
-	for _, w := range workers {
-		if w.Offer != nil {
-			known = append(known, w.Offer.Tasks...)
-		}
-	}
-	for _, task := range []string{in.Task, in.Reduce} {
-		if err == nil && len(known) > 0 && task != "" && !slices.Contains(gpumux.Reduces(), task) && fleet.PoolsOf(workers, task) == nil {
-			slices.Sort(known)
-			return &ScheduleError{fmt.Sprintf("no worker knows the task %s; they have %.500s", task, strings.Join(slices.Compact(known), ", "))}
-		}
 	}
 	return err
 }
@@ -218,25 +195,4 @@ func aboutSchedule(verb, name string, err error) error {
 		return &ScheduleError{fmt.Sprintf("there is no schedule %q; `gpumux schedule list` lists them", name)}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, err)
-}
-
-// eachScheduled calls f with the input of every schedule's maps.
-func (s *Starter) eachScheduled(ctx context.Context, f func(name string, input *commonpb.Payloads) error) error {
-	all, err := s.Schedules(ctx)
-	if err != nil {
-		return err
-	}
-	for _, one := range all {
-		_, input, err := s.describeSchedule(ctx, one.Name)
-		if errors.As(err, new(*ScheduleError)) {
-			continue // it has gone meanwhile
-		}
-		if err == nil {
-			err = f(one.Name, input)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -24,12 +24,12 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	for says, in := range map[string]gpumux.MapInput{
-		"no worker knows the task step:duble; they have": {Task: "step:duble"}, "no worker knows the task som;": {Task: "step:double", Reduce: "som"},
+		`task: no worker has "step:duble"; they have`: {Task: "step:duble"}, `reduce: no worker has "som"`: {Task: "step:double", Reduce: "som"},
 	} {
 		m := s.over("double", 3)
 		m.Input.Task, m.Input.Reduce = in.Task, in.Reduce
 		err := s.Schedule(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
-		require.ErrorAs(t, err, new(*starter.ScheduleError))
+		require.ErrorAs(t, err, new(*gpumux.InputError))
 		require.ErrorContains(t, err, says)
 	}
 	_, _, err := s.ScheduleOf(t.Context(), "wrong")
