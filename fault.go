@@ -25,7 +25,8 @@ const (
 	DeviceLost Kind = "device_lost"
 	// TaskError: the user's code raised.
 	TaskError Kind = "task_error"
-	// BadInput: the call can never work as it was given: unknown task, module that does not import, impossible budget.
+	// BadInput: the call can never work as it was given: unknown task, module that does not import, impossible budget, a line of a stream
+	// that is no item.
 	BadInput Kind = "bad_input"
 	// Canceled: the map was cancelled while the item ran.
 	Canceled Kind = "canceled"
@@ -51,7 +52,7 @@ type Fault struct {
 	// Result has no Index: the Result has it.
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
-	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item.
+	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item, "read" when a stream's line was none.
 	Op string `json:"op,omitempty"`
 	// Message is what happened in one line, in the framework's own words where there are any.
 	Message string `json:"message"`

@@ -124,7 +124,7 @@ func (a *attempt) restore() error {
 			return classify(err)
 		}
 	}
-	if err := a.Store.Holds(a.ctx, c.Claim); err != nil {
+	if err := a.Store.Holds(a.ctx, c.Parts, c.Claim); err != nil {
 		return classify(err)
 	}
 	var m memo

@@ -154,6 +154,9 @@ func classify(err error) error {
 		errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
 	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return badInput(err, "an object lies where a folder is to be; name another output")
+	}
 	return err
 }
 
@@ -189,7 +192,7 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	defer heartbeat(ctx)()
-	if err := l.Store.Holds(ctx, in.Claim); err != nil {
+	if err := l.Store.Holds(ctx, in.Parts, in.Claim); err != nil {
 		return none, classify(err)
 	}
 	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
@@ -27,11 +28,19 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	(&Light{Store: st}).Register(env)
-	for output, same := range map[string]bool{"a/x.jsonl": true, st.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false} {
+	for output, same := range map[string]bool{"a/x.jsonl": true, st.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false,
+		"a/x.jsonl/y.jsonl": false} {
 		for _, source := range []string{"a/x.jsonl", st.Locate("a/x.jsonl")} {
 			got, err := env.ExecuteActivity(contract.IndexSource, contract.IndexInput{Source: source, Index: contract.PartsOf(output) + "/source.index"})
 			if same {
 				require.ErrorContains(t, err, "is the source itself, which would be overwritten", output)
+				continue
+			}
+			if output == "a/x.jsonl/y.jsonl" {
+				var final *temporal.ApplicationError
+				require.ErrorAs(t, err, &final)
+				require.True(t, final.NonRetryable())
+				require.ErrorContains(t, err, "an object lies where a folder is to be")
 				continue
 			}
 			require.NoError(t, err, output)

@@ -1,16 +1,14 @@
 package starter
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/connect"
@@ -19,8 +17,9 @@ import (
 )
 
 // Prune deletes from the workers' store what maps have left there that ended before a time: folders below maps/ and inputs below
-// sources/. It keeps what a running or a younger map, or a schedule, names as its results or its input. A map that the server does not know
-// has ended when something was last written to its folder. When it cannot be sure of one map it deletes nothing.
+// sources/. It keeps what a running or a younger map, or a schedule, names as its results or its input, also where it can read only the
+// text of them. A map that the server does not know has ended when something was last written to its folder. It deletes nothing when it
+// lacks the key to a running map or a schedule.
 func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Group, error) {
 	st, err := s.store(ctx)
 	if err != nil {
@@ -33,52 +32,69 @@ func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Group, er
 func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Used) error {
 	var live []*run
 	for r, err := range s.newestRuns(ctx, "") {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case r.Unread != nil:
-			return fmt.Errorf("look up map %s: %w", r.ID, r.Unread)
-		case r.Closed.IsZero() || !r.Closed.Before(since):
+		}
+		if r.Closed.IsZero() || !r.Closed.Before(since) {
 			live = append(live, r)
 		}
 	}
 	const most = 8
 	errs := make([]error, len(live))
-	fleet.Abreast(len(live), most, func(i int) {
-		first, in, err := s.current(ctx, live[i])
-		errs[i] = err
-		used.AddRun(first)
-		used.Add(live[i].Memo.Output, in.Output, in.Source)
-	})
-	return cmp.Or(errors.Join(errs...), s.eachScheduled(ctx, func(in gpumux.MapInput) { used.Add(in.Output, in.Source) }))
+	fleet.Abreast(len(live), most, func(i int) { errs[i] = s.addMap(ctx, used, live[i]) })
+	schedules, err := s.Schedules(ctx)
+	for _, one := range schedules {
+		_, input, wrong := s.describeSchedule(ctx, one.Name)
+		switch {
+		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
+		case wrong == nil:
+			errs = append(errs, s.addInput(used, "schedule "+one.Name, input, true))
+		default:
+			errs = append(errs, wrong)
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
-// current reads from the history of a run which run of its map was the first, and its own input: the server keeps it for longer than that
-// of the first run.
-func (s *Starter) current(ctx context.Context, r *run) (first string, in gpumux.MapInput, err error) {
-	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: r.ID, RunId: r.RunID},
-		MaximumPageSize: 1, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
-	})
+// addMap notes what a run names. Its own history has the input, which the server keeps for longer than that of the map's first run.
+func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
+	began, err := s.began(ctx, r.ID, r.RunID)
 	if errors.As(err, new(*serviceerror.NotFound)) {
-		return "", in, nil // it has gone since it was listed, so it has ended
-	}
-	if err == nil && len(page.GetHistory().GetEvents()) == 0 {
-		err = errors.New("its history is empty")
+		return nil // it has gone since it was listed, so it has ended
 	}
 	if err != nil {
-		return "", in, fmt.Errorf("read the input of map %s: %w", r.ID, err)
+		return err
 	}
-	started := page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
+	used.AddRun(began.GetFirstExecutionRunId())
+	used.Add(r.Memo.Output)
+	return s.addInput(used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
+}
+
+// addInput notes what the input of a map or a schedule names. An input that is not understood may be of a later release. One that is
+// encrypted with another key may name anything; what runs with it may need all that there is.
+func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
+	var in gpumux.MapInput
 	var continued struct {
 		Input *gpumux.MapInput `json:"input"`
 	}
-	first = started.GetFirstExecutionRunId()
-	if err := s.converter().FromPayloads(started.GetInput(), &continued); err == nil && continued.Input != nil {
-		return first, *continued.Input, nil
+	err := s.converter().FromPayloads(input, &continued)
+	if err == nil && continued.Input != nil {
+		in = *continued.Input
+	} else {
+		err = s.converter().FromPayloads(input, &in)
 	}
-	if err := s.converter().FromPayloads(started.GetInput(), &in); err != nil {
-		return first, in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.WithKeysHint(err))
+	used.Add(in.Output, in.Source)
+	if err == nil && in.Validate() == nil {
+		return nil
 	}
-	return first, in, nil
+	if err != nil {
+		err = fmt.Errorf("read the input of %s: %w", of, connect.WithKeysHint(err))
+	}
+	if connect.Sealed(err) && runs {
+		return err
+	}
+	var text json.RawMessage
+	_ = s.converter().FromPayloads(input, &text) // empty where it cannot be read at all
+	used.Unread(err, string(text))
+	return nil
 }

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
@@ -107,22 +110,31 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 	return r
 }
 
-// given reads the input that a run was started with from the first event of its history.
+// given reads the input that a run was started with.
 func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	var in gpumux.MapInput
-	events := s.Client.GetWorkflowHistory(ctx, r.ID, r.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	if !events.HasNext() {
-		return in, fmt.Errorf("read the input of map %s: its history is empty", r.ID)
-	}
-	first, err := events.Next()
+	began, err := s.began(ctx, r.ID, r.FirstRunID)
 	if err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w; when the server no longer keeps its first run, start the map anew", r.ID, err)
+		return in, fmt.Errorf("%w; when the server no longer keeps its first run, start the map anew", err)
 	}
-	payloads := first.GetWorkflowExecutionStartedEventAttributes().GetInput()
-	if err := s.converter().FromPayloads(payloads, &in); err != nil {
+	if err := s.converter().FromPayloads(began.GetInput(), &in); err != nil {
 		return in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.WithKeysHint(err))
 	}
 	return in, nil
+}
+
+// began is the first event of a run's history.
+func (s *Starter) began(ctx context.Context, id, runID string) (*historypb.WorkflowExecutionStartedEventAttributes, error) {
+	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID}, MaximumPageSize: 1,
+	})
+	if err == nil && len(page.GetHistory().GetEvents()) == 0 {
+		err = errors.New("its history is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the input of map %s: %w", id, err)
+	}
+	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes(), nil
 }
 
 func (s *Starter) converter() converter.DataConverter {

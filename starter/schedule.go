@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 // Times say when a schedule starts its map.
 type Times struct {
-	// Cron are expressions of cron, such as "0 2 * * *", or @every 6h.
+	// Cron are expressions of cron with five fields, such as "0 2 * * *", or @every 6h.
 	Cron []string `json:"cron"`
 	// Zone is the time zone that they are in, such as Europe/Berlin. Default UTC.
 	Zone string `json:"zone"`
@@ -54,7 +55,16 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
 	}
+	for _, cron := range at.Cron {
+		if n := len(strings.Fields(cron)); n != 5 && !strings.HasPrefix(cron, "@") {
+			return &ScheduleError{fmt.Sprintf("--cron %.80q has %d fields; give five: minute, hour, day of the month, month, day of the week, or "+
+				"@daily or '@every 6h'; there are no seconds and no years", cron, n)}
+		}
+	}
 	if err := m.validate(); err != nil {
+		return err
+	}
+	if err := s.Fleet().Know(ctx, m.Input); err != nil {
 		return err
 	}
 	_, fingerprint := m.identify()
@@ -87,7 +97,12 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
-	return nil
+	d, _, err := s.describeSchedule(ctx, name)
+	if err == nil && len(d.Info.NextActionTimes) == 0 {
+		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
+		return cmp.Or(s.DeleteSchedule(ctx, name), err)
+	}
+	return err
 }
 
 // Schedules are those of this namespace that start maps.
@@ -112,19 +127,28 @@ func (s *Starter) Schedules(ctx context.Context) ([]Scheduled, error) {
 // ScheduleOf is a schedule with the input of its maps.
 func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
 	var in gpumux.MapInput
-	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	d, input, err := s.describeSchedule(ctx, name)
 	if err != nil {
-		return Scheduled{}, in, aboutSchedule("look up", name, err)
+		return Scheduled{}, in, err
 	}
-	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
-	if !ok || action.Workflow != gpumux.MapWorkflow || len(action.Args) != 1 {
-		return Scheduled{}, in, &ScheduleError{fmt.Sprintf("schedule %s starts something else than maps", name)}
-	}
-	payload, _ := action.Args[0].(*commonpb.Payload)
-	if err := s.converter().FromPayload(payload, &in); err != nil {
+	if err := s.converter().FromPayloads(input, &in); err != nil {
 		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.WithKeysHint(err))
 	}
 	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
+}
+
+// describeSchedule is a schedule with the input of its maps as the server has it.
+func (s *Starter) describeSchedule(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
+	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+	if err != nil {
+		return nil, nil, aboutSchedule("look up", name, err)
+	}
+	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
+	if !ok || action.Workflow != gpumux.MapWorkflow || len(action.Args) != 1 {
+		return nil, nil, &ScheduleError{fmt.Sprintf("schedule %s starts something else than maps", name)}
+	}
+	payload, _ := action.Args[0].(*commonpb.Payload)
+	return d, &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, nil
 }
 
 func (s *Starter) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
@@ -171,23 +195,4 @@ func aboutSchedule(verb, name string, err error) error {
 		return &ScheduleError{fmt.Sprintf("there is no schedule %q; `gpumux schedule list` lists them", name)}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, err)
-}
-
-// eachScheduled calls f with the input of every schedule's maps.
-func (s *Starter) eachScheduled(ctx context.Context, f func(gpumux.MapInput)) error {
-	all, err := s.Schedules(ctx)
-	if err != nil {
-		return err
-	}
-	for _, one := range all {
-		_, in, err := s.ScheduleOf(ctx, one.Name)
-		if errors.As(err, new(*ScheduleError)) {
-			continue // it has gone meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		f(in)
-	}
-	return nil
 }

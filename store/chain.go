@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"io"
 	"strings"
 )
@@ -70,15 +71,21 @@ func (c *chain) next() ([]byte, position, error) {
 }
 
 // EachItem calls f with every item of the inputs, one after the other, each as soon as it has come. An item is valid until f returns; an
-// error of f ends the walk. Mistakes in an input are a *SourceError.
-func EachItem(inputs []Input, f func(item []byte) error) error {
+// error of f ends the walk. In the place of an item whose line is wrong f gets the mistake, and the walk goes on with the next line.
+// Where no line is to blame, such as in a damaged archive, nothing tells where the next item begins: the walk ends with a *SourceError.
+func EachItem(inputs []Input, f func(item []byte, wrong *SourceError) error) error {
 	from := &chain{inputs: inputs}
 	defer from.close()
 	err := from.openNext()
 	for err == nil {
 		var item []byte
-		if item, _, err = from.next(); err == nil {
-			err = f(item)
+		var wrong *SourceError
+		input := from.at
+		if item, _, err = from.next(); errors.As(err, &wrong) && wrong.Line > 0 && input == from.at {
+			err = nil
+		}
+		if err == nil {
+			err = f(item, wrong)
 		}
 	}
 	if err == io.EOF {

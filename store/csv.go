@@ -143,11 +143,11 @@ func (c *csvRows) rowError(err error) error {
 		return &SourceError{c.name, 0, "a row is longer than " + gpumux.Size(maxLine).String(), "",
 			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}
 	case errors.As(err, &parse):
-		problem := parse.Err.Error()
-		if parse.StartLine != parse.Line {
-			problem += fmt.Sprintf(" (the row begins at line %d)", parse.StartLine)
+		wrong := &SourceError{c.name, parse.Line, parse.Err.Error(), "", "put the cell in double quotes and double each quote inside it"}
+		if parse.StartLine != parse.Line { // a quote was opened, and nobody knows where it was to end
+			wrong.Line, wrong.Problem = 0, fmt.Sprintf("the row from line %d to %d: %s", parse.StartLine, parse.Line, wrong.Problem)
 		}
-		return &SourceError{c.name, parse.Line, problem, "", "put the cell in double quotes and double each quote inside it"}
+		return wrong
 	}
 	return fmt.Errorf("read %s: %w", c.name, err)
 }

@@ -22,7 +22,7 @@ const mostLineBuffer = 16 << 20
 
 // SourceError is a mistake in an input file: trying again cannot help.
 type SourceError struct {
-	// Name is the file's name or URL, Line the line in it from 1, or 0 when no line is to blame.
+	// Name is the file's name or URL, Line the line in it from 1, or 0 when no line alone is to blame.
 	Name string
 	Line int
 	// Problem is what is wrong, Text the start of the offending text, Hint what to do.
@@ -61,11 +61,16 @@ type lineReader struct {
 	long []byte
 	// left is how many bytes there can still be, so that a long line takes no more memory than it needs; 0 is unknown.
 	left int64
+	// cut says that the last line was too long, and its rest is still to come.
+	cut bool
 }
 
 // read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
 func (l *lineReader) read() ([]byte, error) {
 	line, err := l.slice()
+	for ; l.cut; line, err = l.slice() {
+		l.cut = err == bufio.ErrBufferFull
+	}
 	if err == nil {
 		return line, nil
 	}
@@ -76,6 +81,7 @@ func (l *lineReader) read() ([]byte, error) {
 	l.append(line)
 	for err == bufio.ErrBufferFull {
 		if len(l.long) > maxLine {
+			l.cut = true
 			return l.long, errLongLine
 		}
 		line, err = l.slice()
@@ -171,11 +177,12 @@ func (l *checkedLines) next() ([]byte, position, error) {
 }
 
 func (l *checkedLines) invalid(item []byte) error {
-	var value json.RawMessage
-	err := json.Unmarshal(item, &value)
+	problem := fmt.Sprintf("not JSON: %v", json.Unmarshal(item, new(json.RawMessage)))
 	hint := "write one JSON value per line; text goes in double quotes"
 	text := string(item)
 	switch {
+	case strings.HasSuffix(problem, "exceeded max depth"):
+		problem, hint = "nested more than 10,000 levels deep", "put such a value into a file and let the item be its path"
 	case strings.ContainsRune(text, 0):
 		hint = nulHint
 	case strings.Contains(text, "\r"):
@@ -188,7 +195,7 @@ func (l *checkedLines) invalid(item []byte) error {
 	case strings.HasPrefix(text, "{") && !strings.Contains(text, "}"):
 		hint = "the value goes on over several lines; put each on one line with jq -c ."
 	}
-	return &SourceError{l.name, l.number, fmt.Sprintf("not JSON: %v", err), excerpt(item), hint}
+	return &SourceError{l.name, l.number, problem, excerpt(item), hint}
 }
 
 // What is wrong with the whole file when a line has one of these bytes.

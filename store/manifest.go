@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
@@ -32,19 +36,20 @@ func (e *OwnerError) Error() string { return e.Problem }
 // claim writes the manifest of a folder, or checks that the one there has the same owner.
 func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) (contract.Claim, error) {
 	claim := contract.Claim{StoreURL: s.url}
+	if output, beside := strings.CutSuffix(folder, contract.PartsOf("")); beside && s.home.dir != "" {
+		if info, err := os.Stat(filepath.Join(s.home.dir, filepath.FromSlash(output))); err == nil && info.IsDir() {
+			return claim, &OwnerError{fmt.Sprintf("the output %s is a folder of the store; name a file in it", s.Locate(output))}
+		}
+	}
 	var err error
 	if claim.Store, err = s.Identity(ctx); err != nil {
 		return claim, err
 	}
 	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
 	there, err := s.putOnce(ctx, folder+"/manifest.json", text, creation{sealing: sealedOnly})
+	m, err := s.parseManifest(folder, there, err)
 	if err != nil {
 		return claim, err
-	}
-	var m manifest
-	if err := json.Unmarshal(there, &m); err != nil || m.Version != 1 {
-		return claim, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output",
-			s.Locate(folder+"/manifest.json"), there)}
 	}
 	if m.Kept && m.Owner.Input != owner.Input {
 		return claim, &OwnerError{fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
@@ -63,6 +68,24 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 	}
 	claim.ID = m.ID
 	return claim, nil
+}
+
+// parseManifest decodes the manifest of a folder as it was read, with the error of that. What is no manifest is an *OwnerError.
+func (s *Store) parseManifest(folder string, text []byte, err error) (m manifest, _ error) {
+	if err != nil && !errors.Is(err, errSealBroken) {
+		return m, err
+	}
+	if err != nil || json.Unmarshal(text, &m) != nil || m.Version != 1 {
+		return m, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output, or delete that folder",
+			s.Locate(folder+"/manifest.json"), text)}
+	}
+	return m, nil
+}
+
+// readManifest reads the manifest of a folder.
+func (s *Store) readManifest(ctx context.Context, folder string) (manifest, error) {
+	text, err := s.readSmall(ctx, folder+"/manifest.json", sealedOnly)
+	return s.parseManifest(folder, text, err)
 }
 
 // KeepOwner notes in a folder to which results are copied whose they were, so that none are added over other items.
@@ -98,14 +121,31 @@ func describe(o contract.Owner) string {
 	return text
 }
 
-// Holds returns an *OwnerError if a claim was made in another store.
-func (s *Store) Holds(ctx context.Context, claim contract.Claim) error {
+// Holds returns an *OwnerError if the claim to a folder was made in another store. The folder's manifest proves as well as the identity
+// that it was made in this one: workers disagree about the identity when store.json was lost and made anew while they ran.
+func (s *Store) Holds(ctx context.Context, parts string, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}
 	own, err := s.Identity(ctx)
-	if err != nil || own == claim.Store {
-		return err
+	if err == nil && own == claim.Store {
+		return nil
+	}
+	folder, wrong := s.Key(parts)
+	if wrong != nil {
+		return wrong
+	}
+	m, missing := s.readManifest(ctx, folder)
+	if missing == nil && m.ID == claim.ID {
+		return nil
+	}
+	if err != nil || missing != nil && !errors.Is(missing, fs.ErrNotExist) {
+		return cmp.Or(err, missing)
+	}
+	if s.url == claim.StoreURL {
+		return &OwnerError{fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+
+			"either it is not shared, such as a folder that each host has for itself, or %s was deleted; give all workers of a namespace "+
+			"one store, and start the map again", s.url, s.Locate(folder))}
 	}
 	return &OwnerError{fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
 		"namespace the same one", s.url, claim.StoreURL)}
@@ -127,7 +167,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it when no map runs",
+		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
 			s.Locate(names.Identity), text)}
 	}
 	s.mu.Lock()

@@ -20,7 +20,7 @@ func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
 		require.NotEmpty(t, first.Claim.ID)
 		require.NotEmpty(t, first.Claim.Store)
 		require.Equal(t, s.URL(), first.Claim.StoreURL)
-		require.NoError(t, s.Holds(t.Context(), first.Claim))
+		require.NoError(t, s.Holds(t.Context(), "p", first.Claim))
 
 		other := nine
 		other.Parts = "q"
@@ -56,6 +56,21 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, found.Succeeded, "nothing was lost")
 	})
+}
+
+// A file cannot replace a folder, which would be noticed only when all items have run.
+func TestClaim_OfAFolder(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), nil)
+	put(t, s, "done/results.jsonl", "")
+	in := nine
+	in.Parts = contract.PartsOf("done")
+	_, err := s.Find(t.Context(), in)
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+	require.ErrorContains(t, err, "/done is a folder of the store; name a file in it")
+	in.Parts = contract.PartsOf("done/results.jsonl")
+	_, err = s.Find(t.Context(), in)
+	require.NoError(t, err)
 }
 
 func TestClaim_ThatIsNoManifest(t *testing.T) {
@@ -125,9 +140,9 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, err)
 	renamed := open(t, server.URL("&use_path_style=true"), nil)
 	require.NotEqual(t, s.URL(), renamed.URL())
-	require.NoError(t, renamed.Holds(t.Context(), found.Claim))
+	require.NoError(t, renamed.Holds(t.Context(), "p", found.Claim))
 	for _, other := range []*Store{open(t, server.URL("&prefix=a"), nil), open(t, "file://"+t.TempDir(), nil), open(t, "mem://", nil)} {
-		err := other.Holds(t.Context(), found.Claim)
+		err := other.Holds(t.Context(), "p", found.Claim)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner)
 		require.ErrorContains(t, err, "this worker keeps results in "+other.URL())
@@ -135,7 +150,47 @@ func TestIdentity(t *testing.T) {
 		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim})
 		require.ErrorAs(t, err, &owner)
 	}
-	require.NoError(t, s.Holds(t.Context(), contract.Claim{}), "a chunk without a claim")
+	require.NoError(t, s.Holds(t.Context(), "p", contract.Claim{}), "a chunk without a claim")
+}
+
+// Without store.json, or with another one, workers that run and workers that start go on with each other's maps.
+func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
+	server := s3test.New(t)
+	for _, url := range []string{server.URL(""), "file://" + t.TempDir()} {
+		runs := open(t, url, nil)
+		before, err := runs.Find(t.Context(), nine)
+		require.NoError(t, err)
+		require.NoError(t, runs.Delete(t.Context(), "store.json"))
+		starts := open(t, url, nil)
+		require.NoError(t, starts.Holds(t.Context(), nine.Parts, before.Claim))
+		later := nine
+		later.Parts = "q"
+		after, err := starts.Find(t.Context(), later)
+		require.NoError(t, err)
+		require.NotEqual(t, before.Claim.Store, after.Claim.Store)
+		require.NoError(t, runs.Holds(t.Context(), later.Parts, after.Claim))
+		put(t, runs, "store.json", "{}")
+		require.NoError(t, open(t, url, nil).Holds(t.Context(), nine.Parts, before.Claim))
+
+		require.NoError(t, runs.Delete(t.Context(), "q/manifest.json"))
+		require.NoError(t, runs.Delete(t.Context(), "store.json"))
+		var owner *OwnerError
+		for _, claim := range []contract.Claim{before.Claim, after.Claim} { // the other map's does not prove it either
+			require.ErrorAs(t, open(t, url, nil).Holds(t.Context(), later.Parts, claim), &owner)
+		}
+	}
+}
+
+// Two hosts with a folder each, which have the same URL, are told apart, and the message says what differs.
+func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
+	first, second := open(t, "mem://", nil), open(t, "mem://", nil)
+	found, err := first.Find(t.Context(), nine)
+	require.NoError(t, err)
+	err = second.Holds(t.Context(), nine.Parts, found.Claim)
+	var owner *OwnerError
+	require.ErrorAs(t, err, &owner)
+	require.ErrorContains(t, err, "this worker finds nothing of the map in its store mem://")
+	require.ErrorContains(t, err, "a folder that each host has for itself")
 }
 
 func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {

@@ -34,7 +34,7 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contr
 	if in.Items < 0 {
 		return merged, fmt.Errorf("%d items are less than none", in.Items)
 	}
-	if err := s.Holds(ctx, in.Claim); err != nil {
+	if err := s.Holds(ctx, in.Parts, in.Claim); err != nil {
 		return merged, err
 	}
 	var damage []string

@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -109,18 +107,15 @@ func (s *Store) DeleteAll(ctx context.Context, name string) error {
 	return deletes.Wait()
 }
 
-// SourceOf is the name of the source whose results a folder of parts holds, or "" when the items came with the map.
+// SourceOf is the name of the source whose results a folder of parts holds, or "" when the items came with the map. What is no manifest is
+// an *OwnerError.
 func (s *Store) SourceOf(ctx context.Context, parts string) (string, error) {
-	text, err := s.readSmall(ctx, path.Join(parts, "manifest.json"), sealedOnly)
+	m, err := s.readManifest(ctx, parts)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
-	}
-	var m manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return "", fmt.Errorf("read %s: %w", s.Locate(path.Join(parts, "manifest.json")), err)
 	}
 	source, _, named := strings.Cut(m.Owner.Input, contentMark)
 	if !named {

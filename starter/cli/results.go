@@ -29,6 +29,8 @@ map with --local left, in no order; the exit code is 1 then.
 
 --files writes what items kept with gpumux.save too, as DIR/<index>/<name>.
 
+An ID of a map with --local is looked for on this machine first; its command need not run any more.
+
 The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Example: `  gpumux results embed-3fa92c01d4e5 --out vectors.jsonl
   gpumux results embed-3fa92c01d4e5 --failed | jq .fault.message
@@ -85,8 +87,8 @@ func (a *program) runResults(ctx context.Context, id string, f *resultsFlags) er
 		return err
 	}
 	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files}
-	if state, here := a.stateHere(id); f.partial && here {
-		return a.partialHere(ctx, state, to)
+	if state, here := a.stateHere(id); here {
+		return a.resultsHere(ctx, state, f, to)
 	}
 	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
@@ -122,10 +124,15 @@ func (a *program) runResults(ctx context.Context, id string, f *resultsFlags) er
 			return err
 		}
 	}
-	if to.Kept.Files > 0 && f.files == "" {
-		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
-	}
+	a.tellKept(to.Kept)
 	return (&report{Summary: summary}).exit()
+}
+
+// tellKept says that items kept files which were not fetched.
+func (a *program) tellKept(kept *files.Kept) {
+	if kept.Files > 0 && kept.Folder == "" {
+		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(kept.Items), humanize.Comma(kept.Files))
+	}
 }
 
 // unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
@@ -179,13 +186,27 @@ func filesOf(s *starter.Starter, output string) func(context.Context, int64, str
 	}
 }
 
-// partialHere is partial of a local map, whose server is gone.
-func (a *program) partialHere(ctx context.Context, state local.State, to files.Output) error {
+// resultsHere writes the results of a local map, whose server is gone.
+func (a *program) resultsHere(ctx context.Context, state local.State, f *resultsFlags, to files.Output) error {
 	s, err := a.soFarHere(ctx, state)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	to.Kept.Open = s.file
-	return a.partial(ctx, s.id, "is "+s.status, -1, s.lines, to)
+	if !s.whole {
+		if f.partial {
+			return a.partial(ctx, s.id, "is "+s.status, -1, s.lines, to)
+		}
+		return app.Usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", s.id, s.status)
+	}
+	causes, err := to.Write(ctx, s.lines)
+	if err != nil {
+		return err
+	}
+	a.tellKept(to.Kept)
+	if causes.Count > 0 {
+		return app.Exit(app.ExitFailed)
+	}
+	return nil
 }

@@ -3,26 +3,33 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 func (a *program) showCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show how a map stands, or which leases a workflow has",
+		Use:   "show ID",
+		Short: "Show how a map stands, or which leases a workflow has",
+		Long: `Show how a map stands, or which leases a workflow has.
+
+An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux show embed-3fa92c01d4e5",
 		Args:    app.OneID,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
+	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		d, err := conn.Show(ctx, args[0])
 		if errors.As(err, new(*starter.NotMap)) {
 			return a.showLeases(ctx, conn, args[0], asJSON)
@@ -43,6 +50,53 @@ func (a *program) showCommand() *cobra.Command {
 		show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
 		return nil
 	})
+	there := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if state, here := a.stateHere(args[0]); here {
+			return a.showHere(c.Context(), state, asJSON)
+		}
+		return there(c, args)
+	}
+	return c
+}
+
+// showHere shows a local map, whose server is gone.
+func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) error {
+	s, err := a.soFarHere(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	results, causes := int64(0), cause.Groups{}
+	for line, err := range s.lines {
+		if err == nil {
+			results, err = results+1, causes.AddLine(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return app.PrintJSON(a.Stdout, struct {
+			local.State
+			Succeeded int64         `json:"succeeded"`
+			Failed    int64         `json:"failed"`
+			Causes    []cause.Cause `json:"causes,omitempty"`
+		}{state, results - causes.Count, causes.Count, causes.Most()})
+	}
+	to := screen.Visible(a.Stdout)
+	screen.Field(to, "map", "%s", state.ID)
+	screen.Field(to, "status", "%s", state.State)
+	screen.Field(to, "succeeded", "%s", humanize.Comma(results-causes.Count))
+	screen.Field(to, "failed", "%s", humanize.Comma(causes.Count))
+	screen.Field(to, "folder", "%s", state.Folder)
+	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
+	screen.Field(to, "state", "%s", state.Path)
+	if causes.Count > 0 {
+		fmt.Fprint(to, "\nfailed items\n")
+		show.Causes(to, "  ", causes.Count, causes.Most())
+	}
+	return nil
 }
 
 // showLeases shows a workflow of somebody's own.

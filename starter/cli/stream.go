@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/store"
 )
 
 func (a *program) streamCommand() *cobra.Command {
@@ -30,6 +32,10 @@ module:function or file.R:function, or a command after --, as for map --local.
 
 Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
 command ends is lost, and given again it begins with the first item. It needs no server and starts at once.
+
+A line that is no item has a fault, bad_input, as its result, and the next line is the next item. Where nobody
+can tell where that begins, as in a damaged archive or behind a quote of CSV that is never closed, the stream
+ends: the results of what came before are written, and the exit code is 2.
 
 With --follow the items are the lines of a file from its first one on, and those that are written to it later.
 Ctrl-C ends such an input: what was read of it is finished. A second one stops at once.`,
@@ -114,8 +120,19 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 		a.watchReader(ctx, stop)
 	}
 	count := int64(0)
+	var ended error // the input, before its end
 	causes, err := out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items:     func(give func([]byte) error) error { return source.Each(ctx, f.checkFirst(give)) },
+		Items: func(give taking) (err error) {
+			begun := false
+			err = source.Each(ctx, f.checkFirst(func(item []byte, wrong *store.SourceError) error {
+				begun = true
+				return give(item, wrong)
+			}))
+			if begun && ctx.Err() == nil { // what was read is finished and written first
+				ended, err = err, nil
+			}
+			return err
+		},
 		Unordered: f.unordered, Mode: gpumux.Mode(f.mode), Timeout: f.timeout, Attempts: f.attempts, Arg: f.arg, Key: f.key, WithItem: f.withItem,
 	})))
 	var fault *gpumux.Fault
@@ -132,20 +149,27 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 	case err != nil:
 		return inFlags(err)
 	}
-	return a.tellStream(count, causes)
+	err = a.tellStream(count, causes)
+	if ended != nil {
+		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
+	}
+	return err
 }
 
+// taking takes an item, or what is wrong with its line.
+type taking = func(item []byte, wrong *store.SourceError) error
+
 // checkFirst gives items on, of which the first must have the key.
-func (f *mapFlags) checkFirst(give func([]byte) error) func([]byte) error {
+func (f *mapFlags) checkFirst(give taking) taking {
 	checked := f.key == ""
-	return func(item []byte) error {
-		if !checked {
+	return func(item []byte, wrong *store.SourceError) error {
+		if !checked && wrong == nil {
 			if err := gpumux.CheckField(item, f.key); err != nil {
 				return app.Usage("--key: %v", err)
 			}
 			checked = true
 		}
-		return give(item)
+		return give(item, wrong)
 	}
 }
 

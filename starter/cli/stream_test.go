@@ -29,10 +29,26 @@ func TestStream_WhatItSays(t *testing.T) {
 	got = stream("a b\nc\n", "--lines", "--output", "text", "--", "cat")
 	require.Equal(t, outcome{app.ExitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
 
-	got = stream("1\n{\n", "task.py:half", "--quiet")
+	got = stream("1\n{\n2\n", "task.py:half", "--quiet")
+	require.Equal(t, app.ExitFailed, got.code)
+	lines = strings.Split(got.stdout, "\n")
+	require.Equal(t, []string{`{"index":0,"value":0.5}`, `{"index":2,"value":1.0}`}, []string{lines[0], lines[2]})
+	require.Contains(t, lines[1], `{"index":1,"fault":{"kind":"bad_input","item":"{","op":"read"`)
+	require.Contains(t, lines[1], "standard input:2: not JSON")
+
+	got = stream("a\n1\n\"2\n3\"x\n4\n", "--delimiter", ",", "--", "cat")
 	require.Equal(t, app.ExitUsage, got.code)
-	require.Equal(t, "{\"index\":0,\"value\":0.5}\n", got.stdout)
-	require.Contains(t, got.stderr, "standard input:2: ")
+	require.Equal(t, "{\"index\":0,\"value\":{\"a\":1}}\n", got.stdout, "what came before has its result")
+	require.Equal(t, "1 items, 0 failed\ngpumux: standard input: the row from line 3 to 4: extraneous or missing \" in quoted-field; put the cell in double "+
+		"quotes and double each quote inside it; what follows was not read, and the results of what came before are written\n", got.stderr)
+
+	write(t, "torn.jsonl.gz", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x00\x05\x00\xfa\xff1\n2\n3") // a stored block without its end
+	got = stream("", "task.py:half", "--in", "torn.jsonl.gz", "--out", "results.jsonl", "--quiet")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Contains(t, got.stderr, "torn.jsonl.gz: the gzip archive is cut off after 5B of text")
+	kept, err := os.ReadFile("results.jsonl")
+	require.NoError(t, err)
+	require.Equal(t, "{\"index\":0,\"value\":0.5}\n{\"index\":1,\"value\":1.0}\n", string(kept))
 
 	got = stream("{\"id\":\"a\",\"n\":1}\n[]\n", "--key", "id", "--with-item", "--", "cat")
 	require.Equal(t, "{\"index\":0,\"value\":{\"id\":\"a\",\"n\":1},\"key\":\"a\",\"item\":{\"id\":\"a\",\"n\":1}}\n"+

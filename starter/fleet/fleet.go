@@ -209,3 +209,29 @@ func PoolsOf(workers []Worker, task string) []string {
 	slices.Sort(pools)
 	return slices.Compact(pools)
 }
+
+// Know returns a *gpumux.InputError if workers answer, and none of them has a task that a map names.
+func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
+	workers, err := f.Workers(ctx)
+	if errors.As(err, new(*NoWorker)) {
+		return nil // there is nobody to ask
+	}
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, w := range workers {
+		if w.Offer != nil {
+			known = append(known, w.Offer.Tasks...)
+		}
+	}
+	slices.Sort(known)
+	var wrong gpumux.InputError
+	for field, task := range map[string]string{"task": in.Task, "reduce": in.Reduce} {
+		built := field == "reduce" && (task == "" || slices.Contains(gpumux.Reduces(), task))
+		if len(known) > 0 && !built && PoolsOf(workers, task) == nil {
+			wrong.Add(field, "no worker has %q; they have %.500s", task, strings.Join(slices.Compact(known), ", "))
+		}
+	}
+	return wrong.Err()
+}

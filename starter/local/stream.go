@@ -20,8 +20,9 @@ import (
 
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
-	// Items calls give with each item as it comes, which give copies, and returns after the last one.
-	Items func(give func(item []byte) error) error
+	// Items calls give with each item as it comes, which give copies, and returns after the last one. What is wrong with the line of an
+	// item, which is nil then, becomes the item's fault.
+	Items func(give func(item []byte, wrong *store.SourceError) error) error
 	// Unordered yields each result as soon as it is there. Default: in the order of the items.
 	Unordered bool
 	// The others are those of gpumux.MapInput.
@@ -130,16 +131,45 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
-	s.failed = s.Items(func(item []byte) error {
+	s.failed = s.Items(func(item []byte, wrong *store.SourceError) error {
 		one := streamed{index, slices.Clone(item), min(leastWeight+int64(len(item)), mostAhead)}
 		if err := s.room.Acquire(ctx, one.weight); err != nil {
 			return context.Cause(ctx)
 		}
 		index++
+		if wrong != nil {
+			return s.deliver(ctx, one, s.refusal(*wrong))
+		}
 		s.queue <- one // it has room for as many as there can be
 		return nil
 	})
 	return context.Cause(ctx)
+}
+
+// refusal is the result of an item whose line is wrong.
+func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
+	fault := &gpumux.Fault{Kind: gpumux.BadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
+	wrong.Text, wrong.Hint = "", ""
+	fault.Message = wrong.Error()
+	result := gpumux.Result{Fault: fault}
+	if s.Key != "" {
+		result.Key = json.RawMessage("null")
+	}
+	return result
+}
+
+// deliver hands on the result of an item.
+func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) error {
+	r.Index = of.index
+	line, err := store.AppendLine(nil, r)
+	if err != nil {
+		return err
+	}
+	select {
+	case s.lines <- streamed{of.index, line, of.weight}:
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // serve runs items in one slot after the other.
@@ -157,19 +187,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		var failed error
 		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
 			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Arg: s.Arg, Items: items, Key: s.Key, WithItem: s.WithItem,
-			Done: func(r gpumux.Result) {
-				one := batch[r.Index]
-				r.Index = one.index
-				line, err := store.AppendLine(nil, r)
-				if err != nil {
-					failed = err
-					return
-				}
-				select {
-				case s.lines <- streamed{one.index, line, one.weight}:
-				case <-ctx.Done():
-				}
-			},
+			Done: func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
 		})
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)

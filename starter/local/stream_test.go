@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
+
+type taking = func(item []byte, wrong *store.SourceError) error
 
 const streamedPy = `
 import os, time
@@ -51,10 +54,10 @@ func streamLines(t *testing.T, ctx context.Context, function string, in local.St
 	return local.Stream(ctx, local.Options{Task: task, Pools: pools}, in)
 }
 
-func items(all ...string) func(func([]byte) error) error {
-	return func(give func([]byte) error) error {
+func items(all ...string) func(taking) error {
+	return func(give taking) error {
 		for _, item := range all {
-			if err := give([]byte(item)); err != nil {
+			if err := give([]byte(item), nil); err != nil {
 				return err
 			}
 		}
@@ -83,13 +86,30 @@ func TestStream_InOrderWithFaults(t *testing.T) {
 	}
 }
 
+// A line that is wrong costs its own item: the items before and behind it run, and it has a result in its place.
+func TestStream_ABadLineCostsOneItem(t *testing.T) {
+	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
+	for _, key := range []string{"", "id"} {
+		lines, err := streamOver(t, local.StreamOptions{Key: key, Items: func(give taking) error {
+			return errors.Join(items(`{"id":"a"}`)(give), give(nil, wrong), items(`{"id":"b"}`)(give))
+		}})
+		require.NoError(t, err)
+		require.Len(t, lines, 3)
+		require.Contains(t, lines[0], `{"index":0,"value":{"id":"a"}`)
+		require.Contains(t, lines[1], `{"index":1,"fault":{"kind":"bad_input","item":"{","op":"read","message":"items.jsonl:2: not JSON"`)
+		require.Contains(t, lines[1], `"hint":"write JSON"`)
+		require.Equal(t, key != "", strings.HasSuffix(lines[1], `,"key":null}`))
+		require.Contains(t, lines[2], `{"index":2,"value":{"id":"b"}`)
+	}
+}
+
 // A caller that waits for each result before it asks for more gets it.
 func TestStream_ResultsComeBeforeTheNextItem(t *testing.T) {
 	for _, unordered := range []bool{false, true} {
 		ask, answered := make(chan string), 0
-		asking := func(give func([]byte) error) error {
+		asking := func(give taking) error {
 			for item := range ask {
-				if err := give([]byte(item)); err != nil {
+				if err := give([]byte(item), nil); err != nil {
 					return err
 				}
 			}
@@ -139,8 +159,8 @@ func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 	const most = 8 // of 8 MiB each there is room for seven, and one waits
 	gate, large := filepath.Join(t.TempDir(), "gate"), []byte(`"`+strings.Repeat("x", 8<<20)+`"`)
 	var yielded atomic.Int64
-	held := func(give func([]byte) error) error {
-		if err := give([]byte(strconv.Quote(gate))); err != nil {
+	held := func(give taking) error {
+		if err := give([]byte(strconv.Quote(gate)), nil); err != nil {
 			return err
 		}
 		for given := range int64(40) {
@@ -150,7 +170,7 @@ func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 			if ahead := given - yielded.Load(); ahead > most {
 				return fmt.Errorf("%d items ahead", ahead)
 			}
-			if err := give(large); err != nil {
+			if err := give(large, nil); err != nil {
 				return err
 			}
 		}
@@ -166,8 +186,8 @@ func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 }
 
 func TestStream_Ends(t *testing.T) {
-	mistake := errors.New("line 3 is no JSON")
-	lines, err := streamOver(t, local.StreamOptions{Items: func(give func([]byte) error) error {
+	mistake := errors.New("the disk is gone")
+	lines, err := streamOver(t, local.StreamOptions{Items: func(give taking) error {
 		return errors.Join(items("0", "1")(give), mistake)
 	}})
 	require.ErrorIs(t, err, mistake)
@@ -177,9 +197,9 @@ func TestStream_Ends(t *testing.T) {
 	}
 	require.ErrorAs(t, err, new(*config.Error))
 
-	endless := func(give func([]byte) error) error {
+	endless := func(give taking) error {
 		for {
-			if err := give([]byte("1")); err != nil {
+			if err := give([]byte("1"), nil); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,8 @@ package prune
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -24,6 +26,8 @@ type Options struct {
 	Before time.Time
 	// DryRun deletes nothing.
 	DryRun bool
+	// Warn is told what could not be read, and what is kept for it. Default: nobody is told.
+	Warn func(problem string)
 }
 
 // Group is what is deleted together: a folder of results, or an input.
@@ -46,7 +50,7 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	if err != nil {
 		return nil, err
 	}
-	used := &Used{st: st, runs: map[string]bool{}}
+	used := &Used{st: st, runs: map[string]bool{}, warn: o.Warn}
 	if err := find(used); err != nil {
 		return nil, err
 	}
@@ -61,7 +65,10 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	for _, p := range young { // of maps that the server may not know any more
 		for _, parts := range p.parts {
 			source, err := st.SourceOf(ctx, parts)
-			if err != nil {
+			switch {
+			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*store.KeyError)):
+				used.Unread(err, "")
+			case err != nil:
 				return nil, err
 			}
 			used.Add(source)
@@ -149,6 +156,10 @@ type Used struct {
 	// keys are of results and inputs. runs are the first runs of maps, which name the folder of a map that names no output.
 	keys []string
 	runs map[string]bool
+	// texts may name objects; inputs keeps all inputs.
+	texts  []string
+	inputs bool
+	warn   func(problem string)
 }
 
 // Add notes names of objects; what lies outside the store does not matter.
@@ -170,10 +181,28 @@ func (u *Used) AddRun(id string) {
 	u.runs[id] = true
 }
 
-// has reports whether a group holds something that is named.
+// Unread notes what could not be understood: its text may name objects, and without a text it may name any input. Why is told, if it is
+// not nil.
+func (u *Used) Unread(why error, text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	kept := "what it names"
+	if text != "" {
+		u.texts = append(u.texts, text)
+	} else if why != nil {
+		u.inputs, kept = true, "every input"
+	}
+	if why != nil && u.warn != nil {
+		u.warn(fmt.Sprintf("%v; %s is kept", why, kept))
+	}
+}
+
+// has reports whether a group holds something that is named, or may be.
 func (u *Used) has(group string) bool {
 	output := strings.TrimSuffix(group, ".parts")
-	return u.runs[path.Base(group)] || slices.ContainsFunc(u.keys, func(key string) bool {
+	last := strings.TrimSuffix(path.Base(output), ".jsonl") // no form of the name lacks it
+	return u.runs[path.Base(group)] || u.inputs && sourceFile.MatchString(group) ||
+		slices.ContainsFunc(u.texts, func(text string) bool { return strings.Contains(text, last) }) || slices.ContainsFunc(u.keys, func(key string) bool {
 		return key == output || strings.HasPrefix(key, group+"/")
 	})
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
@@ -109,4 +111,74 @@ func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
 	s.allow("open")
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.untilOver("the map has ended", time.Now().Add(time.Hour), folder)
+}
+
+// One map, schedule or manifest that cannot be read costs what it may name, and stops nothing else.
+func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
+	s := newStage(t)
+	st, err := store.Open(t.Context(), s.config.Store, nil)
+	require.NoError(t, err)
+	defer st.Close()
+	s.Store = st
+	hash := func(digit string) string { return "sources/" + strings.Repeat(digit, 64) + ".jsonl" }
+	for _, key := range []string{hash("1"), hash("2"), hash("3"), "maps/a/read-by-odd/results.jsonl", "maps/a/by-none/results.jsonl"} {
+		w, err := st.Create(t.Context(), key)
+		require.NoError(t, err)
+		_, err = w.Write([]byte("1\n"))
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		require.NoError(t, os.Chtimes(filepath.Join(s.dir, "store", key), time.Time{}, time.Now().Add(-2*time.Hour)))
+	}
+	begin := func(id, encoding, data string) {
+		input := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)})
+		_, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, input)
+		require.NoError(t, err)
+	}
+	gone := func() (keys, problems []string, err error) {
+		before := time.Now().Add(-time.Hour)
+		groups, err := s.Prune(t.Context(), prune.Options{Before: before, DryRun: true, Warn: func(text string) { problems = append(problems, text) }})
+		for _, p := range groups {
+			keys = append(keys, p.Key)
+		}
+		slices.Sort(keys)
+		return keys, problems, err
+	}
+	var keys, problems []string
+	until := func(want ...string) {
+		t.Helper()
+		s.until("the map is listed", func() bool {
+			var err error
+			keys, problems, err = gone()
+			return err == nil && slices.Equal(want, keys)
+		})
+	}
+	until("maps/a/by-none", "maps/a/read-by-odd", hash("1"), hash("2"), hash("3"))
+
+	begin("of-later", "json/plain", `{"tasks":["f"],"sources":["`+hash("1")+`"]}`) // as a later release may say it
+	until("maps/a/by-none", "maps/a/read-by-odd", hash("2"), hash("3"))
+	require.Empty(t, problems)
+	begin("odd", "binary/plain", "values of maps/a/read-by-odd/results.jsonl")
+	until("maps/a/by-none", hash("2"), hash("3"))
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0], "read the input of map odd: ")
+	require.Contains(t, problems[0], "; what it names is kept")
+
+	broken := filepath.Join(s.dir, "store", "maps", "young", "run", "results.jsonl.parts", "manifest.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(broken), 0o755))
+	require.NoError(t, os.WriteFile(broken, []byte(`{"manifest":1,"own`), 0o644))
+	until("maps/a/by-none")
+	require.Len(t, problems, 2)
+	require.Contains(t, problems[1], "manifest.json is no manifest of this version")
+	require.Contains(t, problems[1], "; every input is kept")
+	require.NoError(t, os.Remove(broken))
+	until("maps/a/by-none", hash("2"), hash("3"))
+
+	// What runs under a key that is not here may need anything. Of what has ended the input is kept, whichever it is.
+	begin("sealed", "binary/encrypted", "?")
+	s.until("the map is listed", func() bool { _, _, err = gone(); return err != nil })
+	require.ErrorContains(t, err, "read the input of map sealed: ")
+	require.ErrorContains(t, err, "--keys")
+	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), "sealed", "", "test"))
+	until("maps/a/by-none")
+	require.Contains(t, strings.Join(problems, "\n"), "map sealed")
 }

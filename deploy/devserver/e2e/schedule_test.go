@@ -15,12 +15,29 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	s := newStage(t)
 	s.work()
 	for says, at := range map[string]starter.Times{
-		"CronString": {Cron: []string{"every day"}}, "Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
+		"has 2 fields": {Cron: []string{"every day"}}, "Minute is not in range": {Cron: []string{"every day * * *"}},
+		"has 6 fields": {Cron: []string{"@daily", "0 0 2 * * *"}}, "the time 0 2 30 2 * never comes": {Cron: []string{"0 2 30 2 *"}},
+		"Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
 	} {
 		err := s.Schedule(t.Context(), "wrong", at, s.over("double", 3))
 		require.ErrorAs(t, err, new(*starter.ScheduleError))
 		require.ErrorContains(t, err, says)
 	}
+	for says, in := range map[string]gpumux.MapInput{
+		`task: no worker has "step:duble"; they have`: {Task: "step:duble"}, `reduce: no worker has "som"`: {Task: "step:double", Reduce: "som"},
+	} {
+		m := s.over("double", 3)
+		m.Input.Task, m.Input.Reduce = in.Task, in.Reduce
+		err := s.Schedule(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
+		require.ErrorAs(t, err, new(*gpumux.InputError))
+		require.ErrorContains(t, err, says)
+	}
+	_, _, err := s.ScheduleOf(t.Context(), "wrong")
+	require.ErrorContains(t, err, "there is no schedule", "none is left of a mistake")
+	summed := s.over("double", 3)
+	summed.Input.Task, summed.Input.Reduce = "step.py:double", "sum"
+	require.NoError(t, s.Schedule(t.Context(), "leap", starter.Times{Cron: []string{"0 2 29 2 *"}}, summed))
+	require.NoError(t, s.DeleteSchedule(t.Context(), "leap"))
 	// Items are checked as those of any map.
 	for lines, problem := range map[string]string{"": "", "{\"id\":1}\n": "", "{\"n\":1}\n": "no field"} {
 		spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Dir: t.TempDir()})
@@ -56,7 +73,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.Equal(t, "step:double", h.Task)
 		require.Len(t, s.results(h), 3)
 	}
-	one, _, err := s.ScheduleOf(t.Context(), "often")
+	one, _, err = s.ScheduleOf(t.Context(), "often")
 	require.NoError(t, err)
 	require.True(t, one.Paused)
 	require.Empty(t, one.Next)

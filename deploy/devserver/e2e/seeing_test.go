@@ -76,6 +76,22 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	require.Contains(t, here.run(0, "faults", id).stdout.String(), "completed: 2 of 8 items failed\n")
 }
 
+// What a map with --local kept is read without any server.
+func TestSeeing_AKeptLocalMap(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.run(1, "map", "step.py:odd", "--range", "0:4", "--local", "--id", "keepme", "--out", "r.jsonl")
+	written := s.file("r.jsonl")
+	for _, flags := range [][]string{nil, {"--follow"}, {"--partial"}} {
+		require.Equal(t, written, s.run(1, append([]string{"results", "keepme"}, flags...)...).stdout.String(), flags)
+	}
+	require.Equal(t, "0\nnull\n2\nnull\n", s.run(1, "results", "keepme", "--values").stdout.String())
+	require.Regexp(t, `^map +keepme\nstatus +kept\nsucceeded +2\nfailed +2\nfolder +/.*\ncommand +gpumux map step.py:odd --range 0:4(?s:.*)ValueError: .* is odd`,
+		s.run(0, "show", "keepme").stdout.String())
+	require.Contains(t, s.run(0, "show", "keepme", "--json").stdout.String(), `"succeeded": 2`)
+	require.Contains(t, s.run(3, "results", "keepme", "--address", "127.0.0.1:1").stderr.String(), "connect to Temporal")
+}
+
 // A map of which too many items fail ends, keeps what there is, and goes on when it is told to.
 func TestSeeing_TooManyFailures(t *testing.T) {
 	t.Parallel()
@@ -88,6 +104,8 @@ func TestSeeing_TooManyFailures(t *testing.T) {
 	id := filepath.Base(s.state()[0])
 	require.Regexp(t, `interrupted: [0-9]+ items failed so far(?s:.*)task_error ValueError(?s:.*)is odd`, s.run(0, "faults", id).stdout.String())
 	require.Contains(t, s.run(0, "__complete", "faults", "").stdout.String(), id+"\n")
+	require.Contains(t, s.run(2, "results", id).stderr.String(), "map "+id+" is interrupted, and its own command writes its results; --partial gives")
+	require.Contains(t, s.run(0, "show", id).stdout.String(), "status     interrupted\n")
 	s.write("fixed", "")
 	s.run(1, append(args, "10%")...) // what failed before does not count, and stays
 	require.Len(t, s.lines(s.file("r.jsonl")), 40)

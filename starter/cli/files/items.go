@@ -92,8 +92,8 @@ func Values(open func() (io.ReadCloser, error), label string) (Items, error) {
 	return spool([]store.Input{{Name: label, Format: store.Values, Open: open}}, label)
 }
 
-// Each calls f with every item of In as it comes.
-func (s Source) Each(ctx context.Context, f func(item []byte) error) error {
+// Each is store.EachItem of In.
+func (s Source) Each(ctx context.Context, f func(item []byte, wrong *store.SourceError) error) error {
 	inputs, _, err := s.inputs(ctx)
 	if err != nil {
 		return err

@@ -170,7 +170,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	var got []string
 	steps := map[string]string{"2": "3\n4", "3": "\n5\n6"} // written when that item comes
 	source := files.Source{In: []string{"grows.jsonl"}, Follow: &files.Follow{End: end}}
-	err = source.Each(t.Context(), func(item []byte) error {
+	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
 		got = append(got, string(item))
 		_, err := file.WriteString(steps[string(item)])
 		if string(item) == "5" {
@@ -185,7 +185,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	require.Len(t, read(t, source), 6, "a file that rests ends")
 
 	source.Follow = &files.Follow{}
-	err = source.Each(t.Context(), func(item []byte) error {
+	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
 		if string(item) == "5" {
 			return os.Truncate("grows.jsonl", 0)
 		}
@@ -194,7 +194,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	require.ErrorContains(t, err, "somebody wrote it anew")
 
 	write(t, "grows.jsonl", "1\n2\n")
-	err = source.Each(t.Context(), func(item []byte) error {
+	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
 		if string(item) == "2" {
 			write(t, "other.jsonl", "3\n4\n5\n")
 			return os.Rename("other.jsonl", "grows.jsonl")

@@ -109,17 +109,26 @@ func (o Output) check() error {
 
 // Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
 func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes cause.Groups, err error) {
+	var failed error // to give a result
+	given := func(yield func([]byte, error) bool) {
+		for line, err := range from {
+			if failed = err; !yield(line, err) {
+				return
+			}
+		}
+	}
+	lines := given
 	if o.Kept != nil {
-		from = o.Kept.along(ctx, from)
+		lines = o.Kept.along(ctx, given)
 	}
 	where := "the results"
 	if o.Path == "" {
-		err = o.copy(ctx, &unblocked{ctx, o.stdout}, from, &causes)
+		err = o.copy(ctx, &unblocked{ctx, o.stdout}, lines, &causes)
 	} else {
-		where, err = o.Path, o.file(ctx, from, &causes)
+		where, err = o.Path, o.file(ctx, lines, &causes)
 	}
 	var at *fs.PathError
-	if err == nil || errors.As(err, &at) && at.Path == o.Path { // it says where already
+	if err == nil || failed != nil || errors.As(err, &at) && at.Path == o.Path { // it says where already
 		return causes, err
 	}
 	return causes, fmt.Errorf("write %s: %w", where, err)
