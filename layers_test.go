@@ -54,7 +54,7 @@ workers/metrics                . gpu workers/health workers/pool workers/slot
 workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/logkey workers/slot
 workers/contact                internal/contract workers/slot
-workers/config                 . codec gpu internal/names workers/sharing workers/slot/launch workers/slot/process
+workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          workers/slot
 workers/slot                   . internal/arrays internal/logkey internal/names internal/text workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire

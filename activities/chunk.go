@@ -36,6 +36,8 @@ type Pool struct {
 	Slots  func() int
 	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
 	Edition func(task string) (string, error)
+	// Contact is how long items run on while the server does not answer. Default: contract.Contact.
+	Contact gpumux.Duration
 	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
 	Workers func(ctx context.Context) int
 	// Log is for what people should know of faults. Default: the SDK's.
@@ -86,8 +88,8 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	return a.result(), nil
 }
 
-// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is in doubt. The first heartbeat of
-// an activity returns when the server has answered. A refusal ends ctx.
+// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is in doubt. A heartbeat returns
+// when the server has answered. A refusal ends ctx.
 func (p *Pool) doubted(ctx context.Context, beat func()) error {
 	if p.Doubt == nil || !p.Doubt() {
 		return nil
@@ -334,7 +336,7 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 func (a *attempt) result() contract.ChunkResult {
 	out := a.ledger.result
 	out.Peak, out.Edition = a.ledger.peaks.Known(), a.ledger.memo.Edition
-	out.Covered, out.Busy, out.Worker = int64(len(a.ledger.done)), gpumux.Duration(a.busy), a.Worker
+	out.Covered, out.Busy, out.Worker, out.Contact = int64(len(a.ledger.done)), gpumux.Duration(a.busy), a.Worker, a.Contact
 	if a.Slots != nil {
 		out.Slots = a.Slots()
 	}

@@ -29,7 +29,7 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	if err != nil {
 		return contract.Edition{}, err
 	}
-	found := contract.Edition{Edition: edition}
+	found := contract.Edition{Edition: edition, Contact: p.Contact}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

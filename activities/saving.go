@@ -18,7 +18,7 @@ func (a *attempt) heartbeat() (stop func()) {
 	beat := func() { activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) }
 	pause := firstBeat
 	return every(func() time.Duration { return pause }, func() {
-		beat() // the first one returns when it was answered
+		beat() // returns when it was answered
 		pause = contract.HeartbeatEvery
 		a.ledger.acknowledge()
 	})

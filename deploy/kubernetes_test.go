@@ -14,6 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// probe is how Kubernetes asks a container.
+type probe struct {
+	HTTPGet httpGet `yaml:"httpGet"`
+}
+
+type httpGet struct{ Path, Port string }
+
 // manifest is what the tests need of a Kubernetes object.
 type manifest struct {
 	APIVersion string `yaml:"apiVersion"`
@@ -60,11 +67,12 @@ type pod struct {
 		Resources struct {
 			Limits map[string]string `yaml:"limits"`
 		} `yaml:"resources"`
-		ReadinessProbe struct {
-			Exec struct {
-				Command []string `yaml:"command"`
-			} `yaml:"exec"`
-		} `yaml:"readinessProbe"`
+		Ports []struct {
+			Name string `yaml:"name"`
+			Port int    `yaml:"containerPort"`
+		} `yaml:"ports"`
+		ReadinessProbe  probe `yaml:"readinessProbe"`
+		LivenessProbe   probe `yaml:"livenessProbe"`
 		SecurityContext struct {
 			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
 			ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
@@ -167,8 +175,9 @@ func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
 		require.Regexp(t, pinned, worker.Image)
 		require.Contains(t, all, "ConfigMap/"+worker.EnvFrom[0].ConfigMapRef.Name)
 		understood(t, worker.Args)
-		require.Equal(t, "gpumux", worker.ReadinessProbe.Exec.Command[0])
-		understood(t, worker.ReadinessProbe.Exec.Command[1:])
+		require.Len(t, worker.Ports, 1)
+		require.Equal(t, probe{httpGet{"/healthz", worker.Ports[0].Name}}, worker.ReadinessProbe)
+		require.Equal(t, probe{httpGet{"/livez", worker.Ports[0].Name}}, worker.LivenessProbe)
 
 		paths := map[string]string{}
 		for _, mount := range worker.VolumeMounts {

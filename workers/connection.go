@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/payload"
@@ -59,7 +60,11 @@ func (w *Worker) dial(ctx context.Context) error {
 		o.MetricsHandler = w.metrics.SDK()
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
-	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(patient))
+	// An outage ends soon after the server is back.
+	again := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
+	again.Backoff.BaseDelay, again.Backoff.MaxDelay = 200*time.Millisecond, time.Second
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(w.patient),
+		grpc.WithConnectParams(again))
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -33,9 +34,9 @@ type seat struct {
 // Hold implements activities.Holder.
 func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Seat, error) {
 	s := &seat{runner: r, lease: lease}
-	contact := r.contact.Held()
-	s.held, s.end = r.within(context.Background(), contact)
-	waiting, stop := r.within(ctx, contact)
+	held := contact.Held(ctx)
+	s.held, s.end = r.within(held, held)
+	waiting, stop := r.within(ctx, held)
 	defer stop()
 	var err error
 	if s.handle, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {

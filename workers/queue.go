@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -45,9 +46,9 @@ func (w *Worker) options(name string) worker.Options {
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
-		// Cancellation of a map reaches a slot through heartbeats where the server has no faster way.
-		MaxHeartbeatThrottleInterval:     contract.HeartbeatEvery,
-		DefaultHeartbeatThrottleInterval: contract.HeartbeatEvery,
+		Interceptors:           []interceptor.WorkerInterceptor{w.contact},
+		// The SDK's own heartbeat, after a refusal, may take so long.
+		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
@@ -120,7 +121,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		o.Tuner = newTuner(s)
 		run := &runner{
 			host: w.host, identity: w.identity,
-			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, contact: w.contact, sizing: size, allowance: w.memory.Allowance,
+			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 			examine: func(ctx context.Context, group string, fault *gpumux.Fault) string {
 				return guard.Examine(ctx, pl, group, fault.Kind == gpumux.DeviceLost)
@@ -128,7 +129,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		}
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
-			Log:   ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
+			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
 			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {

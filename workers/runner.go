@@ -37,8 +37,6 @@ type runner struct {
 	user *process.User
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
-	// contact ends calls when the server hands their chunks on.
-	contact *contact.Contact
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing *autoslots.Sizing
 	// allowance is the memory that a process of a task takes on a model of device beside its data.
@@ -58,7 +56,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	if err != nil {
 		return err
 	}
-	held := r.contact.Held()
+	held := contact.Held(ctx)
 	ctx, cancel := r.within(ctx, held)
 	defer cancel()
 
@@ -73,7 +71,7 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 		return err
 	}
 	defer r.pool.Release(h)
-	if err := r.contact.Check(held); err != nil {
+	if err := contact.Check(held); err != nil {
 		return err
 	}
 	stint := r.sizing.Begin(h, task.Name, call.Whole)
@@ -120,11 +118,11 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	if err != nil {
 		return err
 	}
-	if err := r.contact.Check(held); err != nil {
+	if err := contact.Check(held); err != nil {
 		return err
 	}
 	in := r.slotCall(ctx, call, task, h, stint)
-	in.Held = func() error { return r.contact.Check(held) }
+	in.Held = func() error { return contact.Check(held) }
 	if call.Whole {
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
 			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
@@ -142,7 +140,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
-		err = cmp.Or(r.contact.Check(held), err)
+		err = cmp.Or(contact.Check(held), err)
 	}
 	if errors.As(err, &fault) {
 		h.Faults.Add(1)

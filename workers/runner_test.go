@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
@@ -21,8 +22,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
-// newRunner runs the task t in two slots that are whatever the test says, under a clock of the test's.
-func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
+// newRunner runs the task t in two slots that are whatever the test says.
+func newRunner() (*runner, []*slottest.Slot) {
 	p, places, fakes := testPool(2, gpu.CPU)
 	for _, pl := range places {
 		pl.Model = gpu.CPU
@@ -31,7 +32,6 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 	return &runner{
 		share: func(string) sharing.Share { return sharing.None },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log,
-		contact:   contact.New(nil, now, log),
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
 		examine: func(context.Context, string, *gpumux.Fault) string { return "" },
 	}, fakes
@@ -40,7 +40,9 @@ func newRunner(now func() time.Duration) (*runner, []*slottest.Slot) {
 // A process that ended while the worker stood still is no fault of its item's.
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	clock := time.Hour
-	r, fakes := newRunner(func() time.Duration { return clock })
+	ctx, stop := contact.New(nil, func() time.Duration { return clock }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
+	defer stop()
+	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "signal SIGKILL"}
 	fakes[0].Do = func(_ context.Context, call slot.Call) error {
 		require.NoError(t, call.Held())
@@ -48,13 +50,13 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 		require.ErrorIs(t, call.Held(), slot.ErrLapsed)
 		return crash
 	}
-	err := r.Run(t.Context(), activities.Call{Task: "t"})
+	err := r.Run(ctx, activities.Call{Task: "t"})
 	require.ErrorIs(t, err, slot.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
 	require.Empty(t, r.metrics.Faults)
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), slot.ErrLapsed, "nothing begins before the server has answered")
+	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}), slot.ErrLapsed, "nothing more begins")
 
-	r, fakes = newRunner(func() time.Duration { return clock })
+	r, fakes = newRunner()
 	fakes[0].Do = func(context.Context, slot.Call) error { return crash }
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
 }
@@ -73,7 +75,7 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 		"nobody says": {0, time.Millisecond, []int{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, fakes := newRunner(func() time.Duration { return time.Hour })
+			r, fakes := newRunner()
 			var soon []int
 			fakes[0].Do = func(_ context.Context, call slot.Call) error {
 				for range of.soon {
@@ -91,7 +93,7 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 }
 
 func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
-	r, _ := newRunner(func() time.Duration { return time.Hour })
+	r, _ := newRunner()
 	for range 2 {
 		_, err := r.pool.Acquire(t.Context(), pool.Want{Task: "t"})
 		require.NoError(t, err)
@@ -102,7 +104,7 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 // A slot whose call does not end although it was said to has no further work fetched for it.
 func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, fakes := newRunner(func() time.Duration { return time.Hour })
+		r, fakes := newRunner()
 		fakes[0].Do = func(_ context.Context, call slot.Call) error {
 			call.Done(slot.Done{Busy: time.Millisecond})
 			require.Equal(t, 1, r.pool.Soon(""))

@@ -130,6 +130,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	url, err := m.Serve("127.0.0.1:0", nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	alive := strings.Replace(url, "/metrics", "/livez", 1)
 	url = strings.Replace(url, "/metrics", "/healthz", 1)
 	expect := func(want int, lines ...string) {
 		t.Helper()
@@ -145,4 +146,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
 	w.state.stopping.Store(true)
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
+	code, text := scraped(t, alive)
+	require.Equal(t, http.StatusOK, code, "the program turns")
+	require.Equal(t, "ok\n", text)
 }

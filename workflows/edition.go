@@ -34,7 +34,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		}); err != nil {
 			return err
 		}
-		m.in.Edition, m.engine.sizer.Likely = found.Edition, found.Slots
+		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
 	}
 	m.engine.setEdition(m.in.Edition)
 	return nil

@@ -59,6 +59,8 @@ type engine struct {
 	fault    error
 	changed  bool
 	recent   []gpumux.Result
+	// contact is how long items run on while the server does not answer; see contract.TimeoutOf.
+	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
 }
@@ -192,7 +194,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.rungs[at].queue,
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    contract.HeartbeatTimeout,
+		HeartbeatTimeout:    contract.TimeoutOf(e.contact),
 		WaitForCancellation: true,
 		Summary:             text.Plain(e.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{
@@ -252,6 +254,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	e.peaks.Merge(result.Peak)
 	usual := gpumux.Duration(cmp.Or(likely, e.sizer.PerItem))
 	e.sizer.Learn(result)
+	e.contact = cmp.Or(e.contact, result.Contact)
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}

@@ -55,7 +55,7 @@ func (r *reduction) runActivity(ctx workflow.Context, in contract.ReduceInput, s
 		return out, workflow.ExecuteActivity(light, contract.Reduce, in).Get(ctx, &out)
 	}
 	options := workflow.GetActivityOptions(light)
-	options.WaitForCancellation = true
+	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(r.engine.contact)
 	options.Priority = temporal.Priority{PriorityKey: r.in.Priority, FairnessKey: r.in.FairnessKey}
 	for {
 		rung := r.rung

@@ -276,13 +276,14 @@ func (e *engine) carry() *contract.Carry {
 		Faults: e.counts.Faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
 		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
 		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
+		Contact: e.contact,
 	}
 }
 
 // resumeEngine is an engine with the state that another workflow left.
 func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
-	e.source, e.claim, e.todo, e.paused = c.Source, c.Claim, c.Todo, c.Paused
+	e.source, e.claim, e.todo, e.paused, e.contact = c.Source, c.Claim, c.Todo, c.Paused, c.Contact
 	if len(c.Editions) == len(e.rungs) {
 		for at, edition := range c.Editions {
 			e.rungs[at].edition = edition

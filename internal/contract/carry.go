@@ -39,6 +39,8 @@ type Carry struct {
 	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
 	Editions      List[string] `json:"editions,omitempty"`
 	ReduceEdition string       `json:"reduceEdition,omitempty"`
+	// Contact is that of the map's chunks; see TimeoutOf.
+	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
 	Passed map[int]bool `json:"passed,omitempty"`
 }

@@ -7,12 +7,29 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HeartbeatTimeout is how long the server waits for a heartbeat of a chunk before it hands the chunk on. Workers derive from it how
-// soon all that they run must end when the server does not answer.
-const HeartbeatTimeout = 10 * time.Second
+// HeartbeatTimeout is how long the server waits for a heartbeat of an activity before it hands the activity on, unless
+// the workers of a map say otherwise.
+const HeartbeatTimeout = Contact + HeartbeatEvery + time.Second
 
 // HeartbeatEvery is how often a running activity sends a heartbeat.
 const HeartbeatEvery = 2 * time.Second
+
+// Contact is how long items run on at least while the server does not answer, unless a worker's file says otherwise.
+// MinContact and MaxContact are what it may say.
+const (
+	Contact    = 7 * time.Second
+	MinContact = HeartbeatEvery
+	MaxContact = time.Hour
+)
+
+// TimeoutOf is the heartbeat timeout of a map whose items run on for contact while the server does not answer. The last
+// answered heartbeat may be HeartbeatEvery old when the server falls silent, and a second is for the end of the items.
+func TimeoutOf(contact gpumux.Duration) time.Duration {
+	if contact == 0 {
+		return HeartbeatTimeout
+	}
+	return min(max(time.Duration(contact), MinContact), MaxContact) + HeartbeatEvery + time.Second
+}
 
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
@@ -80,6 +97,8 @@ type ChunkResult struct {
 	Escalate gpumux.Runs `json:"escalate,omitempty"`
 	// Again are the items that raised and are to be tried again after a pause; they have no result yet.
 	Again gpumux.Runs `json:"again,omitempty"`
+	// Contact is how long items are to run on while the server does not answer; see TimeoutOf. 0: Contact.
+	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
@@ -105,6 +124,8 @@ type Edition struct {
 	Edition string `json:"edition"`
 	// Slots is how many the workers of the queue have together, if all are like the one that answers; 0: not known.
 	Slots int `json:"slots,omitempty"`
+	// Contact is as in ChunkResult.
+	Contact gpumux.Duration `json:"contact,omitempty"`
 }
 
 // IndexInput is the input of IndexSource.

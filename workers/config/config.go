@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Config is a worker's file: what docs/worker.md describes.
@@ -32,6 +34,9 @@ type Config struct {
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
+	// Contact is how long items run on at least while the Temporal server does not answer, in maps whose edition this
+	// worker tells. The chunks of a worker that was killed go to others 3 s later than that. Default 7 s.
+	Contact gpumux.Duration `yaml:"contact"`
 
 	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
 	Dir string `yaml:"-"`
@@ -99,6 +104,9 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	c.Temporal.check(r)
 	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)
+	}
+	if t := time.Duration(c.Contact); t != 0 && (t < contract.MinContact || t > contract.MaxContact) {
+		r.add("contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
 	}
 	if _, err := c.Keys(); err != nil {
 		r.add("codec.keys", "%v", err)

@@ -70,7 +70,8 @@ pools:
   - {name: d, devices: [0, 1], gpus_per_slot: -1}
 tasks:
   embed: {python: "embed.py:embed"}
-`, `12 mistakes in FILE
+contact: 1s
+`, `13 mistakes in FILE
   FILE:2: metrics: "9464" is not host:port; write 127.0.0.1:9464
   FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
   FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
@@ -82,7 +83,8 @@ tasks:
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
   FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
-  FILE:9: pools[4].gpus_per_slot: -1 is below 1`},
+  FILE:9: pools[4].gpus_per_slot: -1 is below 1
+  FILE:12: contact: 1s is outside 2s to 1h0m0s`},
 		"slots: auto": {`
 pools:
   - {name: a, devices: [0], slots: auto, memory: 90GiB}

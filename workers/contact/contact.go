@@ -1,86 +1,69 @@
-// Package contact ends calls before the Temporal server gives their chunks to another worker.
+// Package contact ends activities before the Temporal server gives their work to another worker.
 //
-// It owns how long the worker counts as in contact, which each answer of the server prolongs, and the contexts that end with it. It never touches a process
-// and never ends the worker: calls run again when the server is back. Run stops with its context.
+// It owns the heartbeats of activities, and for how long each activity counts as this worker's: from each answered
+// heartbeat for the activity's heartbeat timeout, less a second. It also asks the server every second whether work could
+// go on. It never touches a process and never ends the worker. Run stops with its context, an activity's contact with the
+// activity.
 package contact
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// The server gives a chunk to another worker contract.HeartbeatTimeout after its last heartbeat. At the server's last answer that
-// heartbeat was at most contract.HeartbeatEvery old: the SDK holds one back for so long after another. So calls must end
-// contract.HeartbeatTimeout - contract.HeartbeatEvery after the last answer, less a second for the end itself.
 const (
-	// Limit is how long calls run on after the server last answered.
-	Limit = contract.HeartbeatTimeout - contract.HeartbeatEvery - time.Second
+	// Limit is the age of the last answer from which the server counts as away.
+	Limit = contract.Contact
 	// askEvery is the pause between two questions to the server, askLimit the longest wait for an answer.
 	askEvery = time.Second
-	askLimit = Limit / 4
+	askLimit = 1750 * time.Millisecond
 	// pause is the time without a sign of this program from which it was stopped, rather than the server away.
 	pause = askEvery + askLimit + time.Second
 	// steady is the age of the last answer up to which the connection counts as good: a chunk arrived at once.
 	steady = askEvery + 500*time.Millisecond
-	// openPoll is how long the server keeps a request for work open. A chunk for a request from before contact was lost may have gone
-	// to others since.
+	// openPoll is how long the server keeps a request for work open. A chunk for a request from before a silence may have
+	// gone to others since.
 	openPoll = 70 * time.Second
 )
 
-// errSilence ends calls with contact.
-var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
-	"others, so it ends here: %w", slot.ErrLapsed)
-
-// Contact knows when the server last answered. Its methods may be called from any goroutine.
+// Contact knows when the server last answered, and follows the activities of a worker. Its methods may be called from any
+// goroutine.
 type Contact struct {
+	interceptor.WorkerInterceptorBase
+	// Client sends the heartbeats. It is set before an activity begins.
+	Client client.Client
+
 	ask func(context.Context) error
 	// now is a clock that does not stop with this program or the system.
 	now func() time.Duration
 	log *zap.Logger
 
-	mu   sync.Mutex // guards what follows
-	ctx  context.Context
-	lose context.CancelCauseFunc
+	mu sync.Mutex // guards what follows
 	// answered is when the last answered question was asked, awake when this program last ran.
 	answered, awake time.Duration
-	lost            bool
-	// lapsed is when contact last ended, late when an answer last came after more than steady; 0 before.
-	lapsed, late time.Duration
+	// doubt is until when a chunk that arrives may be another worker's, told when the log last had that activities ended.
+	doubt, told time.Duration
+	followed    map[*pulse]bool
 }
 
 // New begins as if the server had just answered. Ask asks the server for a sign of life; now is Uptime, or a test's own clock.
 func New(ask func(context.Context) error, now func() time.Duration, log *zap.Logger) *Contact {
-	k := &Contact{ask: ask, now: now, log: log, answered: now(), awake: now()}
-	k.ctx, k.lose = context.WithCancelCause(context.Background())
-	return k
-}
-
-// Held is a context that ends when contact is lost; slot.ErrLapsed is in its cause.
-func (k *Contact) Held() context.Context {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.expire()
-	if k.lost {
-		gone, lose := context.WithCancelCause(context.Background())
-		lose(errSilence)
-		return gone
-	}
-	return k.ctx
-}
-
-// Check is why the holder of a context of Held must end, or nil. It asks the clock, since this program may have been stopped until now.
-func (k *Contact) Check(held context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.expire()
-	return context.Cause(held)
+	return &Contact{ask: ask, now: now, log: log, answered: now(), awake: now(), followed: map[*pulse]bool{}}
 }
 
 // Silence is the age of the last answered question.
@@ -94,95 +77,92 @@ func (k *Contact) Silence() time.Duration {
 func (k *Contact) Doubt() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
 	now := k.now()
-	within := func(since, limit time.Duration) bool { return since > 0 && now-since < limit }
-	return within(k.lapsed, openPoll) || within(k.late, contract.HeartbeatTimeout) || now-k.answered > steady
+	return now-k.answered > steady || now < k.doubt
 }
 
 // Run asks the server until ctx ends.
 func (k *Contact) Run(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	// Contact may end during the wait for an answer.
-	deadline := time.NewTimer(Limit)
-	defer deadline.Stop()
-	answers := make(chan error)
-	asking, asked := false, time.Duration(0)
 	for {
-		var ask <-chan time.Time
-		if !asking {
-			ask = tick.C
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-deadline.C:
-			k.touch()
-		case <-ask:
-			asked, asking = k.touch(), true
-			go func() {
-				limited, cancel := context.WithTimeout(ctx, askLimit)
-				defer cancel()
-				err := k.ask(limited)
-				select {
-				case answers <- err:
-				case <-ctx.Done():
-				}
-			}()
-		case err := <-answers:
-			asking = false
-			if left := k.renew(asked, err); left > 0 {
-				deadline.Reset(left + time.Millisecond)
-			}
+		case <-tick.C:
 		}
+		asked := k.wake()
+		limited, cancel := context.WithTimeout(ctx, askLimit)
+		err := k.ask(limited)
+		cancel()
+		k.renew(asked, err)
 	}
 }
 
-// touch records that this program runs.
-func (k *Contact) touch() (now time.Duration) {
+// wake records that this program runs. If it was stopped, activities whose time is over end first.
+func (k *Contact) wake() (now time.Duration) {
+	k.mu.Lock()
+	followed := slices.Collect(maps.Keys(k.followed))
+	k.mu.Unlock()
+	for _, p := range followed {
+		p.expire()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
+	if k.now()-k.awake > Limit {
+		k.tell(k.now() - k.answered)
+	}
 	k.awake = k.now()
 	return k.awake
 }
 
-// renew prolongs contact if a question of this time was answered, and returns how long calls may run on.
-func (k *Contact) renew(asked time.Duration, err error) (left time.Duration) {
+// renew records the answer to a question of this time.
+func (k *Contact) renew(asked time.Duration, err error) {
+	k.wake()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
-	k.awake = k.now()
-	left = asked + Limit - k.awake
-	if err != nil || left <= 0 {
-		return 0
-	}
-	if k.lost {
-		k.lost = false
-		k.log.Info("the Temporal server answers again")
-	}
-	if k.awake-k.answered > steady {
-		k.late = k.awake
-	}
-	k.answered = asked
-	return left
-}
-
-// expire ends the contexts of Held when contact is over; the caller holds the lock.
-func (k *Contact) expire() {
-	now := k.now()
-	silent := now - k.answered
-	if k.lost || silent <= Limit {
+	if Absent(err) {
 		return
 	}
-	k.lost, k.lapsed = true, now
+	switch silent := k.awake - k.answered; {
+	case silent > Limit:
+		k.log.Info("the Temporal server answers again", zap.Duration("silence", silent))
+		k.doubt = k.awake + openPoll
+	case silent > steady:
+		k.doubt = max(k.doubt, k.awake+contract.HeartbeatTimeout)
+	}
+	k.answered = asked
+}
+
+// tell says in the log, once for activities that end together, why they do. The caller holds the lock.
+func (k *Contact) tell(silent time.Duration) {
+	now := k.now()
+	if k.told > 0 && now-k.told < steady {
+		return
+	}
+	k.told = now
 	if stopped := now - k.awake; stopped < pause {
 		k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on", zap.Duration("silence", silent))
 	} else {
 		k.log.Warn(fmt.Sprintf("this worker was stopped for %s; what ran on it is given up, since its items may run elsewhere",
 			stopped.Round(time.Second)))
 	}
-	k.lose(errSilence)
-	k.ctx, k.lose = context.WithCancelCause(context.Background())
+}
+
+// Absent reports whether an error says that the server, or a service behind it, did not answer. Everything else is an
+// answer.
+func Absent(err error) bool {
+	if err == nil || ordered(err) {
+		return false
+	}
+	switch serviceerror.ToStatus(err).Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+// ordered reports whether the server knows the activity and wants it to end.
+func ordered(err error) bool {
+	return temporal.IsCanceledError(err) || errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset)
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -16,13 +19,28 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// sight is a contact whose server can be away and whose clock can jump.
+// errAway is what the frontend says while the history service is away.
+var errAway = serviceerror.NewUnavailable("shard status unknown")
+
+// sight is a contact whose server can be away and whose clock can jump, with an activity that heartbeats.
 type sight struct {
 	*Contact
+	*pulse
+	ctx    context.Context
 	down   atomic.Bool
 	jumped atomic.Int64
 	seen   *observer.ObservedLogs
 }
+
+func (s *sight) answer(context.Context) error {
+	if s.down.Load() {
+		return errAway
+	}
+	return nil
+}
+
+// check asks whether the activity must end.
+func (s *sight) check() error { return Check(Held(s.ctx)) }
 
 // watching runs f beside a contact that has had some answers.
 func watching(t *testing.T, f func(s *sight)) {
@@ -31,84 +49,112 @@ func watching(t *testing.T, f func(s *sight)) {
 		core, seen := observer.New(zap.InfoLevel)
 		s := &sight{seen: seen}
 		began := time.Now()
-		s.Contact = New(func(context.Context) error {
-			if s.down.Load() {
-				return errors.New("connection refused")
-			}
-			return nil
-		}, func() time.Duration { return time.Hour + time.Since(began) + time.Duration(s.jumped.Load()) }, zap.New(core))
-		ctx, cancel := context.WithCancel(t.Context())
+		s.Contact = New(s.answer, func() time.Duration { return time.Hour + time.Since(began) + time.Duration(s.jumped.Load()) }, zap.New(core))
+		running, end := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); s.Run(ctx) }()
+		go func() { defer close(done); s.Run(running) }()
+		followed, stop := s.Follow(t.Context(), contract.HeartbeatTimeout)
+		s.ctx, s.pulse = followed, followed.Value(pulseKey{}).(*pulse)
+		beating := make(chan struct{})
+		go func() {
+			defer close(beating)
+			for running.Err() == nil {
+				_ = s.beat(followed, s.answer)
+				time.Sleep(contract.HeartbeatEvery)
+			}
+		}()
+		defer func() {
+			end()
+			stop()
+			<-done
+			<-beating
+		}()
 		time.Sleep(5*askEvery + time.Millisecond)
 		synctest.Wait()
 		f(s)
-		cancel()
-		<-done
 	})
 }
 
 func TestContact_AShortOutageEndsNothing(t *testing.T) {
 	watching(t, func(s *sight) {
-		held := s.Held()
 		require.False(t, s.Doubt())
 		s.down.Store(true)
 		time.Sleep(2 * askEvery)
 		require.True(t, s.Doubt(), "nobody can tell how old what comes now is")
-		time.Sleep(Limit - 3*askEvery)
+		time.Sleep(contract.Contact - 2*askEvery)
+		require.NoError(t, s.check())
 		s.down.Store(false)
-		time.Sleep(5 * askEvery)
-		synctest.Wait()
-		require.NoError(t, s.Check(held))
-		require.True(t, s.Doubt(), "what comes now may have been under way for most of its time")
 		time.Sleep(contract.HeartbeatTimeout)
 		synctest.Wait()
-		require.False(t, s.Doubt())
-	})
-}
-
-// The last heartbeat that the server knows may be two seconds older than its last answer.
-func TestContact_CallsEndBeforeTheServerHandsTheirChunksOn(t *testing.T) {
-	watching(t, func(s *sight) {
-		held, answered := s.Held(), s.now()
-		s.down.Store(true)
-		<-held.Done()
-		require.Less(t, s.now()-answered, contract.HeartbeatTimeout-2*time.Second)
-		require.ErrorIs(t, context.Cause(held), errSilence)
-		require.ErrorIs(t, context.Cause(held), slot.ErrLapsed, "no grace")
-		require.ErrorIs(t, context.Cause(s.Held()), errSilence, "the server is still away")
-		s.down.Store(false)
-		time.Sleep(3 * askEvery)
-		synctest.Wait()
-		require.NoError(t, s.Check(s.Held()), "later calls run")
-		require.ErrorIs(t, s.Check(held), errSilence, "what was given up stays so")
-		require.True(t, s.Doubt(), "what was asked for before may come yet")
+		require.NoError(t, s.check())
+		require.NoError(t, s.ctx.Err())
+		require.True(t, s.Doubt(), "what comes now may have been under way for most of its time")
 		time.Sleep(openPoll)
 		require.False(t, s.Doubt())
 	})
 }
 
+func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
+	watching(t, func(s *sight) {
+		held, answered := Held(s.ctx), s.pulse.answered
+		s.down.Store(true)
+		<-held.Done()
+		require.Equal(t, contract.HeartbeatTimeout-ending+time.Millisecond, s.now()-answered)
+		require.ErrorIs(t, context.Cause(held), slot.ErrLapsed, "no grace")
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(s.ctx), slot.ErrLapsed)
+		s.down.Store(false)
+		time.Sleep(3 * askEvery)
+		synctest.Wait()
+		require.ErrorIs(t, s.check(), errSilence, "what was given up stays so")
+		require.ErrorIs(t, s.beat(context.Background(), s.answer), errSilence)
+		require.True(t, s.Doubt(), "what was asked for before may come yet")
+		later, stop := s.Follow(context.Background(), contract.HeartbeatTimeout)
+		defer stop()
+		require.NoError(t, Check(Held(later)), "later activities run")
+		time.Sleep(openPoll)
+		require.False(t, s.Doubt())
+	})
+}
+
+// The server counts from the start of an activity that has sent no heartbeat. What the worker asks beside proves nothing.
+func TestContact_OnlyHeartbeatsProlongAnActivity(t *testing.T) {
+	watching(t, func(s *sight) {
+		began := s.now()
+		silent, stop := s.Follow(context.Background(), 20*time.Second)
+		defer stop()
+		<-Held(silent).Done()
+		require.LessOrEqual(t, s.now()-began, 19*time.Second-steady+time.Millisecond)
+		require.NoError(t, s.check(), "the other activity's heartbeats are answered")
+	})
+}
+
+// An activity without heartbeats, and what is none, has nobody who could hand it on.
+func TestContact_OutsideOfAnActivityNothingEnds(t *testing.T) {
+	require.NoError(t, Check(Held(t.Context())))
+	require.Nil(t, Held(t.Context()).Done())
+}
+
 // A clock that jumped is noticed by whoever asks first, before anything counts or begins.
 func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
-	for _, first := range []string{"check", "held", "doubt", "run"} {
+	for _, first := range []string{"check", "beat", "doubt", "run"} {
 		watching(t, func(s *sight) {
-			held := s.Held()
 			s.jumped.Store(int64(12 * time.Second))
 			switch first {
 			case "check":
-				require.ErrorIs(t, s.Check(held), errSilence)
-			case "held":
-				require.ErrorIs(t, context.Cause(s.Held()), errSilence)
+				require.ErrorIs(t, s.check(), errSilence)
+			case "beat":
+				require.ErrorIs(t, s.beat(context.Background(), s.answer), errSilence)
 			case "doubt":
 				require.True(t, s.Doubt())
 			case "run":
 				time.Sleep(askEvery)
 				synctest.Wait()
+				require.ErrorIs(t, s.ctx.Err(), context.Canceled, "also while nobody asks")
 			}
-			require.ErrorIs(t, context.Cause(held), errSilence)
+			require.ErrorIs(t, s.check(), errSilence)
 			time.Sleep(2 * askEvery)
 			synctest.Wait()
-			require.NoError(t, s.Check(s.Held()), "it goes on")
 			require.True(t, s.Doubt())
 			lines := s.seen.FilterLevelExact(zap.WarnLevel).All()
 			require.Len(t, lines, 1)
@@ -119,12 +165,36 @@ func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
 
 func TestContact_AShortPauseEndsNothing(t *testing.T) {
 	watching(t, func(s *sight) {
-		held := s.Held()
-		s.jumped.Store(int64(Limit - 2*askEvery))
-		require.NoError(t, s.Check(held))
-		time.Sleep(2 * askEvery)
+		s.jumped.Store(int64(5 * time.Second))
+		require.NoError(t, s.check())
+		time.Sleep(5 * askEvery)
 		synctest.Wait()
-		require.NoError(t, s.Check(held))
+		require.NoError(t, s.check())
 		require.Zero(t, s.seen.FilterLevelExact(zap.WarnLevel).Len())
+	})
+}
+
+// A heartbeat ends with an answer, whatever it says, and with the activity's context.
+func TestContact_AHeartbeatEndsWithAnAnswer(t *testing.T) {
+	watching(t, func(s *sight) {
+		followed, stop := s.Follow(context.Background(), contract.HeartbeatTimeout)
+		defer stop()
+		p := followed.Value(pulseKey{}).(*pulse)
+		for _, answer := range []error{nil, serviceerror.NewNotFound("a newer attempt"), serviceerror.NewPermissionDenied("", ""),
+			temporal.NewCanceledError(), activity.ErrActivityPaused, activity.ErrActivityReset} {
+			tries := 0
+			require.Equal(t, answer, p.beat(context.Background(), func(context.Context) error {
+				if tries++; tries < 3 {
+					return errAway
+				}
+				return answer
+			}))
+			require.Equal(t, 3, tries)
+		}
+		ended, end := context.WithCancelCause(context.Background())
+		stops := errors.New("the worker stops")
+		require.ErrorIs(t, p.beat(ended, func(context.Context) error { end(stops); return errAway }), stops)
+		require.ErrorIs(t, p.beat(ended, func(ctx context.Context) error { require.NoError(t, ctx.Err()); return errAway }), errAway,
+			"one more, for the next attempt")
 	})
 }

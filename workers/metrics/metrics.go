@@ -125,8 +125,8 @@ func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker is well, until stop is called. Status is
-// what the driver says of a device.
+// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker can work, until stop is called. What
+// answers under /livez is a program that turns. Status is what the driver says of a device.
 func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -143,6 +143,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
 	}))
 	mux.HandleFunc("GET /healthz", m.healthz)
+	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
 		defer close(m.ended)

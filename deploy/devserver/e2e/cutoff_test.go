@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +15,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/proxy"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
@@ -28,12 +39,50 @@ def beat(i):
 `
 
 // link is a connection to the server that can lose a direction: what is sent then waits, as for a network that comes back.
+// It can also lose the server's history service: then the frontend answers at once that it is away.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex
 	moved    *sync.Cond
 	cut      map[string]bool
-	open     []net.Conn
+	// metrics is where the worker behind the link serves its metrics.
+	metrics string
+	open    []net.Conn
+}
+
+// lost reports whether a direction is cut.
+func (l *link) lost(direction string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut[direction]
+}
+
+// frontend passes on what the server is asked while its history service is there, and otherwise what needs none. It
+// returns its address.
+func (l *link) frontend(t testing.TB, server string) string {
+	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	passed, err := proxy.NewWorkflowServiceProxyServer(proxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
+	require.NoError(t, err)
+	front := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, call *grpc.UnaryServerInfo, pass grpc.UnaryHandler) (any, error) {
+		needed := regexp.MustCompile(`/(Respond|Record|DescribeWorkflowExecution)`).MatchString(call.FullMethod)
+		if needed && l.lost("history") {
+			return nil, status.Error(codes.Unavailable, "shard status unknown")
+		}
+		sent, _ := metadata.FromIncomingContext(ctx)
+		return pass(metadata.NewOutgoingContext(ctx, sent), req)
+	}))
+	workflowservice.RegisterWorkflowServiceServer(front, passed)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = front.Serve(listener) })
+	t.Cleanup(func() {
+		front.Stop()
+		conn.Close()
+		serving.Wait()
+	})
+	return listener.Addr().String()
 }
 
 func newLink(t testing.TB, server string) *link {
@@ -42,6 +91,7 @@ func newLink(t testing.TB, server string) *link {
 	require.NoError(t, err)
 	l := &link{listener: listener, cut: map[string]bool{}}
 	l.moved = sync.NewCond(&l.mu)
+	server = l.frontend(t, server)
 	var all sync.WaitGroup
 	pass := func(direction string, to, from net.Conn) {
 		defer to.Close()
@@ -101,14 +151,17 @@ func (l *link) lose(directions ...string) {
 	l.moved.Broadcast()
 }
 
-// behind starts a server and a worker that reaches it through a link; its items last so many beats.
-func (h *host) behind(beats int) (*link, *program) {
+// behind starts a server and a worker that reaches it through a link; its items last so many beats, and run on for contact
+// without an answer.
+func (h *host) behind(beats int, contact time.Duration) (*link, *program) {
 	h.t.Helper()
 	h.write("cutoff.py", cutoffPy)
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
-		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), h.path("calls"), beats))
+	metrics := freePort(h.t)
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\ncontact: %s\nmetrics: \":%s\"\n"+
+		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), contact, metrics, h.path("calls"), beats))
 	h.server()
 	l := newLink(h.t, "127.0.0.1:"+h.port)
+	l.metrics = metrics
 	direct := h.env
 	h.env = append(slices.Clone(direct), "TEMPORAL_ADDRESS="+l.listener.Addr().String())
 	defer func() { h.env = direct }()
@@ -119,18 +172,20 @@ func (h *host) behind(beats int) (*link, *program) {
 // once, and each result counts once.
 func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
-	const beats = 240 // 12 s: an item outlasts the time after which its chunk is handed on
+	const beats = 160 // 8 s: an item outlasts the 5 s after which its chunk is handed on
 	for name, directions := range map[string][]string{
 		"Both": {"to the server", "to the worker"}, "ToTheServer": {"to the server"}, "ToTheWorker": {"to the worker"},
+		"History": {"history"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			l, first := h.behind(beats)
+			l, first := h.behind(beats, contract.MinContact)
 			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 			wait.For(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
 			l.lose(directions...)
+			h.write("worker.yaml", strings.ReplaceAll(h.file("worker.yaml"), "metrics: ", "#"))
 			second := h.worker()
 			// Every item that the first had begun is begun again by the second, while the first still runs.
 			wait.For(t, func() bool {
@@ -172,26 +227,64 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 // A server that answers nothing for some seconds costs nothing: what runs goes on.
 func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 	t.Parallel()
-	const beats = 200 // 10 s
-	h := newHost(t)
-	l, _ := h.behind(beats)
-	running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
-	count := func() (n int) {
-		for _, attempts := range h.beats() {
-			n += attempts[0].count
-		}
-		return n
+	const beats = 160 // 8 s
+	for _, direction := range []string{"to the worker", "history"} {
+		t.Run(direction, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			l, _ := h.behind(beats, contract.Contact)
+			running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+			count := func() (n int) {
+				for _, attempts := range h.beats() {
+					n += attempts[0].count
+				}
+				return n
+			}
+			wait.For(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
+			l.lose(direction)
+			before := count()
+			wait.For(t, func() bool { return count() > before+100 }, 2*time.Minute, 5*time.Millisecond, "2.5 s of two items")
+			l.lose()
+			require.Equal(t, 0, running.code(), running.stderr.String())
+			for item, attempts := range h.beats() {
+				require.Len(t, attempts, 1, "item %s", item)
+				require.Equal(t, beats, attempts[0].count)
+			}
+		})
 	}
-	wait.For(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
-	l.lose("to the worker")
-	before := count()
-	wait.For(t, func() bool { return count() > before+140 }, 2*time.Minute, 5*time.Millisecond, "3.5 s of two items")
+}
+
+// Items that end while the history service is away count when it is back, and none runs twice. Their results travel in the
+// history, and nothing of them is stored.
+func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
+	t.Parallel()
+	const beats = 40 // 2 s
+	h := newHost(t)
+	l, _ := h.behind(beats, 20*time.Second)
+	running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	wait.For(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
+	l.lose("history")
+	wait.For(t, func() bool { return l.health() == http.StatusServiceUnavailable }, time.Minute, 100*time.Millisecond, "it can do no work")
+	require.Len(t, h.beats(), 2, "nothing more begins")
+	for item, attempts := range h.beats() {
+		require.Equal(t, beats, attempts[0].count, "item %s ran to its end", item)
+	}
 	l.lose()
+	wait.For(t, func() bool { return l.health() == http.StatusOK }, time.Minute, 100*time.Millisecond)
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	for item, attempts := range h.beats() {
 		require.Len(t, attempts, 1, "item %s", item)
-		require.Equal(t, beats, attempts[0].count)
 	}
+}
+
+// health is what the worker behind the link answers to whoever asks whether it can work.
+func (l *link) health() int {
+	answer, err := http.Get("http://127.0.0.1:" + l.metrics + "/healthz")
+	if err != nil {
+		return 0
+	}
+	answer.Body.Close()
+	return answer.StatusCode
 }
 
 // attempt is one process's effects of an item.

@@ -1,0 +1,211 @@
+package contact
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workers/slot"
+)
+
+const (
+	// ending is the time that an activity has to end before the server hands its work on.
+	ending = time.Second
+	// tryLimit bounds one try of a heartbeat. The SDK takes half of it, with tries of its own. tryPause comes between two.
+	tryLimit = 10 * time.Second
+	tryPause = 200 * time.Millisecond
+)
+
+// errSilence ends activities without contact.
+var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
+	"others, so it ends here: %w", slot.ErrLapsed)
+
+// pulse is the contact of one activity. Its heartbeats go out on contexts of their own: the SDK ends an activity when a
+// heartbeat is not answered within seconds, as if an absent server had refused it.
+type pulse struct {
+	worker *Contact
+	limit  time.Duration
+	// held ends with contact.
+	held context.Context
+	lose context.CancelCauseFunc
+
+	sending sync.Mutex // one heartbeat goes out at a time, so that none overtakes a later one
+
+	mu sync.Mutex // guards what follows
+	// answered is when the last answered heartbeat was sent.
+	answered time.Duration
+	timer    *time.Timer
+	ended    bool
+}
+
+type pulseKey struct{}
+
+// Follow begins the contact of an activity with this heartbeat timeout. The context that it returns ends with contact.
+// Stop ends the following.
+func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
+	// The server handed the activity out a moment ago: where it may be longer, Doubt says so.
+	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
+	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
+	p.mu.Lock()
+	p.timer = time.AfterFunc(p.limit-steady, p.expire)
+	p.mu.Unlock()
+	k.mu.Lock()
+	k.followed[p] = true
+	k.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
+	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
+	return ctx, func() {
+		p.mu.Lock()
+		p.ended = true
+		p.timer.Stop()
+		p.mu.Unlock()
+		k.mu.Lock()
+		delete(k.followed, p)
+		k.mu.Unlock()
+		unlink()
+		cancel(nil)
+	}
+}
+
+// Held is a context that ends when the contact of ctx's activity is lost; slot.ErrLapsed is in its cause. Outside of an
+// activity it never ends.
+func Held(ctx context.Context) context.Context {
+	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
+		return p.held
+	}
+	return context.Background()
+}
+
+// Check is why the holder of a context of Held must end, or nil. It asks the clock, since this program may have been
+// stopped until now.
+func Check(held context.Context) error {
+	if p, ok := held.Value(pulseKey{}).(*pulse); ok {
+		p.expire()
+	}
+	return context.Cause(held)
+}
+
+// expire ends the activity if its time is over.
+func (p *pulse) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	silent := p.worker.now() - p.answered
+	switch {
+	case p.ended:
+	case silent <= p.limit:
+		p.timer.Reset(p.limit - silent + time.Millisecond)
+	default:
+		p.ended = true
+		p.worker.mu.Lock()
+		p.worker.tell(silent)
+		p.worker.mu.Unlock()
+		p.lose(errSilence)
+	}
+}
+
+// left is how long the activity may go on without a further answer.
+func (p *pulse) left() time.Duration {
+	p.expire()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return 0
+	}
+	return p.answered + p.limit - p.worker.now()
+}
+
+func (p *pulse) renew(sent time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered = max(p.answered, sent)
+}
+
+// beat sends a heartbeat until the server answers it, contact is lost or ctx ends. Where ctx has ended already, it tries
+// once, for what the next attempt should know. The error is the server's answer, or says that there was none.
+func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err error) {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	last := ctx.Err() != nil
+	if last {
+		ctx = context.WithoutCancel(ctx)
+	}
+	for {
+		limit := min(p.left(), tryLimit)
+		if last {
+			limit = min(limit, contract.HeartbeatEvery)
+		}
+		if limit <= 0 {
+			return errSilence
+		}
+		sent := p.worker.now()
+		try, cancel := context.WithTimeout(ctx, limit)
+		err = send(try)
+		cancel()
+		if err == nil || ordered(err) {
+			p.renew(sent)
+		}
+		if !Absent(err) || last {
+			return err
+		}
+		select {
+		case <-time.After(tryPause):
+		case <-p.held.Done():
+			return errSilence
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// InterceptActivity follows each activity that has a heartbeat timeout.
+func (k *Contact) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &inbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, contact: k}
+}
+
+type inbound struct {
+	interceptor.ActivityInboundInterceptorBase
+	contact *Contact
+}
+
+func (i *inbound) Init(next interceptor.ActivityOutboundInterceptor) error {
+	return i.Next.Init(&outbound{interceptor.ActivityOutboundInterceptorBase{Next: next}})
+}
+
+func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	if timeout := activity.GetInfo(ctx).HeartbeatTimeout; timeout > 0 {
+		var stop func()
+		ctx, stop = i.contact.Follow(ctx, timeout)
+		defer stop()
+	}
+	return i.Next.ExecuteActivity(ctx, in)
+}
+
+type outbound struct {
+	interceptor.ActivityOutboundInterceptorBase
+}
+
+// RecordHeartbeat returns when the server has answered, or contact is lost. A refusal goes to the SDK, which asks the
+// server itself and ends the activity.
+func (o *outbound) RecordHeartbeat(ctx context.Context, details ...any) {
+	p, ok := ctx.Value(pulseKey{}).(*pulse)
+	if !ok {
+		o.Next.RecordHeartbeat(ctx, details...) // nobody hands the activity on without heartbeats
+		return
+	}
+	info := activity.GetInfo(ctx)
+	err := p.beat(ctx, func(ctx context.Context) error {
+		return p.worker.Client.RecordActivityHeartbeatWithOptions(ctx, client.RecordActivityHeartbeatOptions{
+			TaskToken: info.TaskToken, WorkflowID: info.WorkflowExecution.ID, ActivityType: info.ActivityType.Name, TaskQueue: info.TaskQueue,
+			Details: details,
+		})
+	})
+	if err != nil && !Absent(err) && ctx.Err() == nil {
+		o.Next.RecordHeartbeat(ctx, details...)
+	}
+}
