@@ -40,8 +40,7 @@ starter/cli/top                . starter starter/cli/screen starter/fleet
 starter/cli/show               . internal/text starter starter/cause starter/cli/screen starter/fleet store
 starter/cli/screen             .
 starter/local                  . codec gpu internal/contract starter starter/connect store workers workers/config workers/edition workers/slot/launch
-starter/bench                  . gpu starter starter/bench/chart store workers workers/config workers/sharing
-starter/bench/chart
+starter/bench                  . gpu starter store workers workers/config workers/sharing
 starter                        . codec internal/contract internal/names internal/text starter/cause starter/connect starter/fleet starter/prune store
 starter/prune                  internal/names store
 starter/fleet                  . internal/contract internal/names starter/connect

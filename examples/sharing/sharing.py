@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-LINE = "{:<9} {:<8} {:>7} {:>10} {:>6} {:>8} {:>6} {:>9}"
+LINE = "{:<9} {:<8} {:>7} {:>10} {:>11} {:>8} {:>11} {:>9}"
 
 
 def main(arguments):
@@ -22,7 +22,7 @@ def main(arguments):
             return measured.returncode
     with open(path) as file:
         report = json.load(file)
-    print(LINE.format("workload", "sharing", "clients", "throughput", "±", "latency", "±", "item"))
+    print(LINE.format("workload", "sharing", "clients", "throughput", "q1-q3", "latency", "q1-q3", "item"))
     for row in report["rows"]:
         if row["way"] in ("sequential", "persistent"):
             more, longer = row.get("ofUnshared"), row.get("latencyOfUnshared")
@@ -38,11 +38,11 @@ def main(arguments):
     return 0
 
 
-def share(spread):
-    """The median, and half of its 95 % interval, which takes six rounds."""
-    if not spread:
+def share(quartiles):
+    """The median of the rounds, and their quartiles."""
+    if not quartiles:
         return "unknown", ""
-    return f"{spread['median']:.0%}", f"{(spread['high'] - spread['low']) / 2:.0%}" if spread["count"] >= 6 else "?"
+    return f"{quartiles['median']:.0%}", f"{quartiles['q1']:.0%}-{quartiles['q3']:.0%}"
 
 
 if __name__ == "__main__":

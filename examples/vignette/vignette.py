@@ -16,8 +16,8 @@ EXPECTED = [
     ("medium", "persistent", "sequential"),
     ("light", "cpu", "persistent"),
 ]
-ROUNDS = 6  # fewer give no interval of 95 %
-LINE = "{:<9} {:<15} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>5} {:>9}"
+ROUNDS = 6  # fewer say nothing
+LINE = "{:<9} {:<15} {:>7} {:>9} {:>9} {:>9} {:>5} {:>9}"
 
 
 def main(arguments):
@@ -50,7 +50,7 @@ def main(arguments):
 
 def table(rows):
     """A line per workload and way: the seconds that four tasks take."""
-    print(LINE.format("workload", "way", "clients", "lq", "median", "uq", "low", "high", "neval", "item"))
+    print(LINE.format("workload", "way", "clients", "lq", "median", "uq", "neval", "item"))
     for (workload, way), row in rows.items():
         if workload == "oom":
             faults = row.get("faults", {})
@@ -58,7 +58,7 @@ def table(rows):
             print(f"{workload:<9} {WAYS[way]:<15} {row['clients']:>7}  of {row['items']} tasks failed: {outcome}")
             continue
         rate = row["itemsPerSecond"]
-        cells = [took(rate[name]) for name in ("q3", "median", "q1", "high", "low")]
+        cells = [took(rate[name]) for name in ("q3", "median", "q1")]
         print(LINE.format(workload, WAYS[way], row["clients"], *cells, rate["count"], f"{row['itemSeconds']['median']:.3g}"))
 
 
@@ -67,17 +67,17 @@ def took(rate):
 
 
 def compare(more, less, gpu):
-    """Whether one way does more than another one, as far as the intervals tell."""
+    """Whether one way does more than another one, as far as the quartiles tell."""
     if not more or not less:
         return "not measured" + ("" if gpu else ": without a GPU every way runs on the CPU")
     more, less = more.get("ofUnshared"), less.get("ofUnshared")
     if not more or not less or min(more["count"], less["count"]) < ROUNDS:
         return "not known, with fewer than six rounds"
-    if more["low"] > less["high"]:
+    if more["q1"] > less["q3"]:
         return f"yes, {more['median'] / less['median']:.3g} times"
-    if less["low"] > more["high"]:
+    if less["q1"] > more["q3"]:
         return f"no, {more['median'] / less['median']:.3g} times"
-    return "not known, the intervals overlap"
+    return "not known, the quartiles overlap"
 
 
 if __name__ == "__main__":

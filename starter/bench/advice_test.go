@@ -36,22 +36,22 @@ func TestAdvise_Clients(t *testing.T) {
 		want string
 	}{
 		"Saturated": {shares(one(0.93, 0.01), many(4, 0.95, 0.02)),
-			"saturating, one client uses all of the device; 1 slot, for throughput and latency; it does 93% ±0.93% of the unshared device, and more slots no more"},
+			"saturating, one client uses all of the device; 1 slot, for throughput and latency; it does 93% (92.1%-93.9%) of the unshared device, and more slots no more"},
 		"SaturatedButForOurCosts": {shares(one(0.8, 0.01), many(4, 0.95, 0.02)),
-			"saturating, one client uses all of the device; for throughput 4 slots of default, which do 95% ±1.9% of the unshared device where 1 slot does " +
-				"80% ±0.8%; for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
+			"saturating, one client uses all of the device; for throughput 4 slots of default, which do 95% (93.1%-96.9%) of the unshared device where 1 slot does " +
+				"80% (79.2%-80.8%); for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
 		"Shared": {shares(one(0.95, 0.02), many(4, 2.5, 0.02)),
-			"for throughput 4 slots of default, which do 250% ±5% of the unshared device where 1 slot does 95% ±1.9%; " +
+			"for throughput 4 slots of default, which do 250% (245%-255%) of the unshared device where 1 slot does 95% (93.1%-96.9%); " +
 				"for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
 		"FewestThatDoAsMuch": {shares(one(0.95, 0.02), many(3, 2.45, 0.03), many(5, 2.5, 0.03)), "for throughput 3 slots of default, which do 245%"},
 		"MPS":                {shares(one(0.95, 0.02), many(3, 1.5, 0.02), served), "for throughput 3 slots of mps, which do 240%"},
 		"Noise":              {shares(one(0.93, 0.2), many(4, 1.3, 0.3)), "1 slot until more is known; the noise hides whether more slots do more"},
 		"NoiseEitherWay":     {shares(one(0.93, 0.2), many(4, 0.9, 0.3)), "1 slot until more is known"},
-		"TooFewRounds":       {shares(one(0.93, 0.01), Row{Way: Persistent, Clients: 4, OfUnshared: spread([]float64{2, 2, 2})}), "1 slot until more is known"},
+		"TooFewRounds":       {shares(one(0.93, 0.01), Row{Way: Persistent, Clients: 4, OfUnshared: quartiles([]float64{2, 2, 2})}), "1 slot until more is known"},
 		"CPU": {shares(one(0.9, 0.02), many(4, 1, 0.02), Row{Way: OnCPU, Clients: 4, OfUnshared: about(2, 0.1)}),
-			"the CPU; it does 200% ±20% of the unshared GPU, and the GPU's slots 100% ±2%"},
+			"the CPU; it does 200% (180%-220%) of the unshared GPU, and the GPU's slots 100% (98%-102%)"},
 		"CPUWithinTheNoise": {shares(one(0.9, 0.02), many(4, 1.5, 0.1), Row{Way: OnCPU, Clients: 4, OfUnshared: about(1.7, 0.1)}), "for throughput 4 slots"},
-		"OneClientOnly":     {shares(one(0.9, 0.02)), "1 slot does 90% ±1.8% of the unshared device; give --clients"},
+		"OneClientOnly":     {shares(one(0.9, 0.02)), "1 slot does 90% (88.2%-91.8%) of the unshared device; give --clients"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.r.advise()
@@ -92,13 +92,4 @@ func TestAdvise_Isolation(t *testing.T) {
 	r.advise()
 	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash, and costs an item 400ms (heavy); " +
 		"sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"}, r.Advice)
-}
-
-func TestDoubt_NamesWhatIsNotNarrow(t *testing.T) {
-	r := shares(Row{Way: Sequential, Clients: 1, OfUnshared: about(0.9, 0.029)}, Row{Way: Persistent, Clients: 2, OfUnshared: spread([]float64{1, 1})},
-		Row{Way: Persistent, Clients: 4, OfUnshared: about(2, 0.15)},
-		Row{Way: Fresh, Clients: 4, OfUnshared: about(0.1, 0.5)})
-	r.doubt()
-	require.Len(t, r.Notes, 1)
-	require.Contains(t, r.Notes[0], "heavy: throughput is not known to ±3% of itself, but to an unknown part for persistent 2 in 2 rounds, ±15% for persistent 4 in 9 rounds; measure again")
 }

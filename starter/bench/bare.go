@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,10 +14,10 @@ import (
 	"time"
 )
 
-// bare is plain interpreters side by side that call one workload's function when they are told to.
+// bare is plain interpreters side by side that call one workload's function when told to.
 type bare struct {
 	procs []*bareProcess
-	// start is how long it took until every one had made its first call.
+	// start is the time until each had made its first call.
 	start time.Duration
 }
 
@@ -24,28 +25,27 @@ type bareProcess struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *json.Decoder
-	stderr *tail
+	stderr bytes.Buffer
 }
 
-// startBare starts n processes on a device and returns when all are warm. The caller closes it, also after an error.
-func (b *bench) startBare(ctx context.Context, t *target, w workload, n int) (*bare, error) {
+// startBare starts n processes on the measured device and returns when all are warm. The
+// caller closes it, also after an error.
+func (b *bench) startBare(ctx context.Context, workload string, n int) (*bare, error) {
 	began := time.Now()
 	p := &bare{}
-	env := environ(b.around[n], w.env(t.probe.Framework, 1))
+	env := environ(b.around[n], b.env(workload, b.on.Framework))
 	for i := range n {
-		cmd := b.command(ctx, env, "loop", w.name, strconv.Itoa(i), strconv.Itoa(n))
-		one := &bareProcess{cmd: cmd, stderr: &tail{}}
-		cmd.Stderr = one.stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return p, err
+		one := &bareProcess{cmd: b.command(ctx, env, "loop", workload, strconv.Itoa(i), strconv.Itoa(n))}
+		one.cmd.Stderr = &one.stderr
+		out, err := one.cmd.StdoutPipe()
+		if err == nil {
+			one.out = json.NewDecoder(out)
+			one.in, err = one.cmd.StdinPipe()
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return p, err
+		if err == nil {
+			err = one.cmd.Start()
 		}
-		one.in, one.out = in, json.NewDecoder(out)
-		if err := cmd.Start(); err != nil {
+		if err != nil {
 			return p, fmt.Errorf("start a bare process: %w", err)
 		}
 		p.procs = append(p.procs, one)
@@ -60,10 +60,10 @@ func (b *bench) startBare(ctx context.Context, t *target, w workload, n int) (*b
 	return p, nil
 }
 
-// round lets every process call the function so many times.
-func (p *bare) round(ctx context.Context, perProcess int) (sample, error) {
+// piece lets every process call the function so many times.
+func (p *bare) piece(ctx context.Context, items int) (sample, error) {
 	for _, one := range p.procs {
-		if _, err := fmt.Fprintln(one.in, perProcess); err != nil {
+		if _, err := fmt.Fprintln(one.in, items); err != nil {
 			return sample{}, one.died(ctx, err)
 		}
 	}
@@ -78,15 +78,12 @@ func (p *bare) round(ctx context.Context, perProcess int) (sample, error) {
 				return
 			}
 			for n := range got.Ended {
-				stamps[i] = append(stamps[i], stamp{strconv.Itoa(i), got.Began[n], got.Ended[n]})
+				stamps[i] = append(stamps[i], stamp{Slot: strconv.Itoa(i), Began: got.Began[n], Ended: got.Ended[n]})
 			}
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return sample{}, err
-	}
-	return sampleOf(slices.Concat(stamps...), len(p.procs), 0), nil
+	return sampleOf(slices.Concat(stamps...), len(p.procs), 0), errors.Join(errs...)
 }
 
 // close ends the processes.
@@ -108,5 +105,5 @@ func (p *bareProcess) died(ctx context.Context, err error) error {
 	if ended := p.cmd.Wait(); ended != nil {
 		err = ended
 	}
-	return fmt.Errorf("a bare process ended: %w: %s", err, p.stderr.last())
+	return fmt.Errorf("a bare process ended: %w: %s", err, lastLine(p.stderr.String()))
 }

@@ -19,32 +19,29 @@ import (
 // newBench is a bench with a real Python on the CPU and no server.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	python := os.Getenv("GPUMUX_TEST_PYTHON")
-	if _, err := exec.LookPath(python); err != nil {
-		python = "python3"
+	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
+	if _, err := exec.LookPath(interpreter); err != nil {
+		interpreter = "python3"
 	}
-	b := &bench{o: Options{Folder: t.TempDir(), Clients: []int{1, 2}, Quick: true, Say: func(string) {}}, report: &Report{}}
-	var err error
-	b.interpreter, err = findPython(t.Context(), python)
-	require.NoError(t, err)
-	b.task, err = writeTask(b.o.Folder)
-	require.NoError(t, err)
-	b.on = &target{device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30}}
+	b := &bench{Options: Options{Folder: t.TempDir(), Clients: []int{1, 2}}, report: &Report{}}
+	b.Python = interpreter
+	require.NoError(t, os.WriteFile(b.task(), []byte(python), 0o600))
 	env := map[string]string{"PATH": os.Getenv("PATH")}
 	b.around = map[int]map[string]string{1: env, 2: env}
-	b.on.probe, err = b.probeOn(t.Context(), b.on.device)
+	var err error
+	b.on, err = b.probe(t.Context(), gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30})
 	require.NoError(t, err)
 	return b
 }
 
 func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 	b := newBench(t)
-	p, err := b.startBare(t.Context(), b.on, workload{name: "light"}, 2)
+	p, err := b.startBare(t.Context(), "light", 2)
 	require.NoError(t, err)
 	defer p.close()
 	require.Positive(t, p.start)
 	for _, calls := range []int{5000, 3000} {
-		got, err := p.round(t.Context(), calls)
+		got, err := p.piece(t.Context(), calls)
 		require.NoError(t, err)
 		require.Len(t, got.times, 2*calls-2, "the first item of a process and round has no predecessor")
 		require.Zero(t, got.perMap)
@@ -54,11 +51,11 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
 	b := newBench(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	p, err := b.startBare(ctx, b.on, workload{name: "light"}, 2)
+	p, err := b.startBare(ctx, "light", 2)
 	require.NoError(t, err)
 	gone := errors.New("interrupted")
 	go interrupt(gone)
-	_, err = p.round(ctx, 500_000_000) // hours of work
+	_, err = p.piece(ctx, 500_000_000) // hours of work
 	require.ErrorIs(t, err, gone)
 	p.close()
 	for _, one := range p.procs {
@@ -68,32 +65,19 @@ func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
 
 func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 	b := newBench(t)
-	require.NoError(t, os.WriteFile(b.task, []byte("raise SystemExit('no weights')"), 0o600))
-	p, err := b.startBare(t.Context(), b.on, workload{name: "light"}, 1)
+	require.NoError(t, os.WriteFile(b.task(), []byte("raise SystemExit('no weights')"), 0o600))
+	p, err := b.startBare(t.Context(), "light", 1)
 	defer p.close()
 	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
-}
-
-func TestCalibrate_ShrinksToTheLimit(t *testing.T) {
-	b := newBench(t)
-	if b.on.probe.Framework == "" {
-		skip.Because(t, skip.Framework, b.on.probe.lacking())
-	}
-	for limit, want := range map[string]int{"1000": 2048, "0": 64} {
-		found := map[string]struct{ Size, Wanted int }{}
-		require.NoError(t, b.ask(t.Context(), append(os.Environ(), environ(workload{name: "heavy"}.env(b.on.probe.Framework, 1))...), &found, "measure", limit, "heavy"))
-		require.Equal(t, want, found["heavy"].Size)
-		require.Equal(t, 2048, found["heavy"].Wanted)
-	}
 }
 
 // One item in five keeps what passes the budget, and a negative one never does.
 func TestWorkloads_OOMKeepsMemory(t *testing.T) {
 	b := newBench(t)
-	if err := exec.CommandContext(t.Context(), b.interpreter, "-c", "import numpy").Run(); err != nil {
+	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
 		skip.Because(t, skip.NumPy, "it measures the memory of that")
 	}
-	script := b.o.Folder + "/peak.py"
+	script := b.Folder + "/peak.py"
 	require.NoError(t, os.WriteFile(script, []byte(`
 import resource, sys, workloads
 workloads.HOLD = 0
@@ -103,11 +87,10 @@ before = peak()
 workloads.oom(4)
 print(peak() - before)
 `), 0o600))
-	w := workload{name: "oom", memory: 256 << 20}
-	cmd := exec.CommandContext(t.Context(), b.interpreter, script)
-	cmd.Env = append(os.Environ(), environ(w.env("numpy", 1))...)
+	cmd := exec.CommandContext(t.Context(), b.Python, script)
+	cmd.Env = append(os.Environ(), "BENCH_FRAMEWORK=numpy", "BENCH_BYTES=268435456")
 	out, err := cmd.Output()
-	require.NoError(t, err, withStderr(err))
+	require.NoError(t, err)
 	var kilobytes int
 	for _, c := range string(out) {
 		if c >= '0' && c <= '9' {
@@ -118,55 +101,46 @@ print(peak() - before)
 	require.Less(t, kilobytes, 480<<10)
 }
 
-func TestFindPython_SaysWhatIsMissing(t *testing.T) {
-	_, err := findPython(t.Context(), "no-such-python")
+func TestProbe_SaysWhatIsMissing(t *testing.T) {
+	b := newBench(t)
+	b.Python = "no-such-python"
+	_, err := b.probe(t.Context(), b.on.device)
 	var lacking *Lacking
 	require.ErrorAs(t, err, &lacking)
 	require.ErrorContains(t, err, "give another with --python")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	_, err = findPython(ctx, "python3")
+	_, err = b.probe(ctx, b.on.device)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestTarget_NoFramework(t *testing.T) {
-	bareCPU := &target{probe: probe{Lacking: map[string]string{"torch": "not installed", "numpy": "not installed"}}}
-	require.NoError(t, bareCPU.usable([]string{"light"}))
-	require.ErrorContains(t, bareCPU.usable(Workloads), "numpy: not installed, torch: not installed")
-	require.ErrorContains(t, bareCPU.usable(Workloads), "--workloads light")
+// A relative path is the caller's; slots run elsewhere.
+func TestProbe_RelativePython(t *testing.T) {
+	b := newBench(t)
+	path, err := exec.LookPath(b.Python)
+	require.NoError(t, err)
+	t.Chdir(filepath.Dir(path))
+	b.Python = "./" + filepath.Base(path)
+	found, err := b.probe(t.Context(), b.on.device)
+	require.NoError(t, err)
+	require.True(t, filepath.IsAbs(found.Interpreter))
 }
 
-// A GPU would be done with the CPU's matrices before a call is.
-func TestMeasure_GPUMultipliesLargerMatrices(t *testing.T) {
-	b := newBench(t)
-	imitation := `
-__version__ = "2"
-class Tensor:
-    def __getitem__(self, at): return self
-    def item(self): return 0
-class cuda:
-    is_available = staticmethod(lambda: True)
-    get_device_name = staticmethod(lambda device: "an imitation")
-class device:
-    def __init__(self, type): self.type = type
-def full(shape, value, device): return Tensor()
-def matmul(a, b): return a
-`
-	require.NoError(t, os.WriteFile(filepath.Join(b.o.Folder, "torch.py"), []byte(imitation), 0o600))
-	found := map[string]struct{ Size, Wanted int }{}
-	env := append(os.Environ(), environ(map[string]string{"BENCH_FRAMEWORK": "torch", "PYTHONPATH": b.o.Folder})...)
-	require.NoError(t, b.ask(t.Context(), env, &found, "measure", "1000", "medium", "heavy"))
-	require.Equal(t, 4096, found["medium"].Size)
-	require.Equal(t, 8192, found["heavy"].Size)
-	require.Equal(t, 8192, found["heavy"].Wanted)
+func TestUsable_NoFramework(t *testing.T) {
+	b := &bench{Options: Options{Workloads: []string{"light"}}}
+	none := &target{Lacking: "numpy: not installed, torch: not installed"}
+	require.NoError(t, b.usable(none))
+	b.Workloads = Workloads
+	require.ErrorContains(t, b.usable(none), "numpy: not installed, torch: not installed")
+	require.ErrorContains(t, b.usable(none), "--workloads light")
 }
 
 func TestProbe_OneFramework(t *testing.T) {
 	b := newBench(t)
-	b.o.Framework = "cupy" // never calculates on the CPU
-	p, err := b.probeOn(t.Context(), b.on.device)
+	b.Framework = "cupy" // never calculates on the CPU
+	p, err := b.probe(t.Context(), b.on.device)
 	require.NoError(t, err)
 	require.Empty(t, p.Framework)
-	require.Len(t, p.Lacking, 1)
-	require.Contains(t, p.Lacking, "cupy")
+	require.Equal(t, "cupy: ", p.Lacking[:6])
+	require.NotContains(t, p.Lacking, "numpy")
 }

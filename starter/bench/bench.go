@@ -1,3 +1,22 @@
+// Package bench measures what gpumux costs and gains on this machine, beside bare
+// processes that run the same function.
+//
+// It owns the workloads with their Python file, the bare processes, the rounds, and the
+// report as a table, JSON and HTML. It never starts a Temporal server: the caller gives
+// one that no other gpumux worker serves. Run returns when everything it started has
+// ended: bare processes, workers, maps, slots.
+//
+// # How it measures
+//
+// A stage measures one workload in one pool. In each round the slots, as many bare
+// processes, and one bare process alone run a piece of half a second each. The process
+// alone is the unshared device. Every other round goes backwards, so that other work on
+// the machine hits all alike, and shares are computed within a round.
+//
+// The throughput of a piece is that of its steady state, while all slots have work. A
+// piece of slots is a map with one chunk per slot; what a map takes before its first item
+// and after its last one is its fixed cost and stands apart. Advice follows only where
+// the quartiles of the rounds lie apart.
 package bench
 
 import (
@@ -5,196 +24,244 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
-// Options of Run. Client and Folder are needed; the others have defaults.
+// Options of Run. Python, Framework, Pool, Clients, Limit, Workloads and Log have
+// defaults.
 type Options struct {
-	// Client is of a namespace that no other gpumux worker serves; Run does not close it.
-	Client client.Client
-	// Namespace is the client's. Default "default".
-	Namespace string
-	// Converter is the client's data converter. Default: the SDK's.
-	Converter converter.DataConverter
+	// Starter is of a namespace that no other gpumux worker serves; Run gives it a store.
+	Starter *starter.Starter
 	// Folder takes the task file and the store. It must exist; the caller removes it.
 	Folder string
 	// Python runs the workloads, in slots and bare. Default python3.
 	Python string
-	// Framework is one of Frameworks. Default: the first of them that reaches a GPU, else the first that is there.
+	// Framework is one of Frameworks. Default: the first that reaches a GPU, else the
+	// first that is there.
 	Framework string
-	// Pool is gpu or cpu. Default: the GPU where a framework reaches one, and the CPU beside it; else the CPU.
+	// Pool is gpu or cpu. Default: the GPU where a framework reaches one, and the CPU
+	// beside it; else the CPU.
 	Pool string
-	// Clients are the numbers of slots that share the device, in ascending order and 1 among them. Default: 1, and 4 on a GPU; on the
-	// CPU one per processor, at most 4.
+	// Clients are the numbers of slots that share the device, in ascending order and 1
+	// among them. Default: 1, and 4 on a GPU; on the CPU one per processor, at most 4.
 	Clients []int
-	// Limit is what a workload may take with one number of clients, by one way to share. Default: 30 s; 10 s when Quick.
+	// Limit is what a workload may take in one pool. Default: 30 s; 10 s when Quick.
 	Limit time.Duration
-	// Workloads are names of Workloads. Default: all of them, but without heavy when Quick.
+	// Workloads are names of Workloads. Default: all of them, but without heavy when
+	// Quick.
 	Workloads []string
-	// Quick makes pieces and limit short.
+	// Quick makes pieces short and rounds few.
 	Quick bool
 	// Compare measures trivial items against other tools, and no workloads.
 	Compare bool
-	// Version is reported. Default "dev".
+	// Version is reported.
 	Version string
-	// Say is told what is measured next, Round how far that is. Default: nobody.
-	Say, Round func(text string)
-	// Hard ends the waiting for an orderly end after the context of Run has ended. Default: never.
+	// Say is told what is measured next.
+	Say func(text string)
+	// Hard ends the waiting for an orderly end after the context of Run has ended.
 	Hard context.Context
 	// Log is the worker's. Default: none.
 	Log *zap.Logger
 }
 
-// names are the workloads that will run.
-func (o Options) names() []string {
-	if o.Compare {
-		return []string{"light"}
-	}
-	switch {
-	case len(o.Workloads) > 0:
-		return o.Workloads
-	case o.Quick:
-		return slices.DeleteFunc(slices.Clone(Workloads), func(name string) bool { return name == "heavy" })
-	}
-	return Workloads
-}
-
-// mostSlots is the most slots that share a device without being told.
-const mostSlots = 4
-
 // bench is one run.
 type bench struct {
-	o           Options
-	interpreter string
-	task        string // the path of workloads.py
-	storeURL    string
-	store       *store.Store
-	inventory   *gpu.Inventory
+	Options
+	storeURL  string
+	inventory *gpu.Inventory
 	// on is the device that is measured, cpu the CPU beside it or nil.
 	on, cpu *target
-	// around is the environment of a slot among so many, without what is the workload's.
+	// around is the environment of a slot among so many, which bare processes get too:
+	// other threads or libraries would make the comparison one of environments.
 	around map[int]map[string]string
 	report *Report
 }
 
-// Run measures. Its errors are *Lacking when this machine lacks something, and the cause of ctx when that ended.
+// Run measures. Its errors are *Lacking when this machine lacks something, and the cause
+// of ctx when that ended.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
-	o.Python = cmp.Or(o.Python, "python3")
-	o.Version = cmp.Or(o.Version, "dev")
-	if o.Say == nil {
-		o.Say = func(string) {}
-	}
-	if o.Round == nil {
-		o.Round = func(string) {}
-	}
-	if o.Limit == 0 {
-		o.Limit = limit
-		if o.Quick {
-			o.Limit = quickLimit
-		}
-	}
-	if o.Hard == nil {
-		o.Hard = context.Background()
-	}
 	began := time.Now()
-	b := &bench{o: o, report: &Report{Version: o.Version, Quick: o.Quick}}
+	if o.Limit == 0 && o.Quick {
+		o.Limit = 10 * time.Second
+	}
+	o.Limit, o.Python = cmp.Or(o.Limit, 30*time.Second), cmp.Or(o.Python, "python3")
+	switch {
+	case o.Compare:
+		o.Workloads = []string{"light"}
+	case len(o.Workloads) == 0 && o.Quick:
+		o.Workloads = Workloads[1:]
+	case len(o.Workloads) == 0:
+		o.Workloads = Workloads
+	}
+	b := &bench{Options: o, around: map[int]map[string]string{}, report: &Report{Version: o.Version, Quick: o.Quick}}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
 	defer b.inventory.Close()
-	defer b.store.Close()
-	err := b.readEnvironments(ctx)
-	switch {
-	case err != nil:
-	case o.Compare:
-		err = b.compare(ctx)
-	default:
-		err = b.measure(ctx)
-	}
+	stored, err := store.Open(ctx, b.storeURL, nil)
 	if err != nil {
+		return nil, err
+	}
+	defer stored.Close()
+	b.Starter.Store = stored
+	measure := b.measure
+	if o.Compare {
+		measure = b.compare
+	}
+	if err := measure(ctx); err != nil {
 		return nil, err
 	}
 	b.report.Took = time.Since(began)
 	return b.report, nil
 }
 
-// prepare finds what the runs need: Python, devices, store.
+// prepare finds what the runs need. The caller closes the inventory.
 func (b *bench) prepare(ctx context.Context) (err error) {
-	b.o.Say("looking at Python and devices")
-	if b.interpreter, err = findPython(ctx, b.o.Python); err != nil {
-		return err
-	}
-	if b.task, err = writeTask(b.o.Folder); err != nil {
-		return err
+	b.Say("looking at Python and devices")
+	b.storeURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(b.Folder, "store"))}).String()
+	if err = os.WriteFile(b.task(), []byte(python), 0o644); err != nil {
+		return fmt.Errorf("write the workloads: %w", err)
 	}
 	if b.inventory, err = gpu.Open(gpu.Options{}); err != nil {
 		return &Lacking{fmt.Sprintf("list this machine's devices: %v", err)}
 	}
-	if err = b.choose(ctx, b.inventory); err != nil {
+	if err = b.choose(ctx); err != nil {
 		b.inventory.Close()
 		return err
 	}
-	b.storeURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(b.o.Folder, "store"))}).String()
-	if b.store, err = store.Open(ctx, b.storeURL, nil); err != nil {
-		b.inventory.Close()
-		return err
-	}
-	if len(b.o.Clients) == 0 {
-		b.o.Clients = []int{1, mostSlots}
+	if len(b.Clients) == 0 {
+		b.Clients = []int{1, mostSlots}
 		if !b.on.gpu() {
-			b.o.Clients = slices.Compact([]int{1, cpuSlots()})
+			b.Clients = slices.Compact([]int{1, cpuSlots()})
 		}
 	}
 	b.report.Machine = Machine{
-		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), Device: b.on.name(), GPU: b.on.gpu(),
-		Python: b.on.probe.Python, Framework: b.on.framework(),
+		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: b.on.gpu(), Python: b.on.Python,
+		Device: cmp.Or(b.on.Name, b.on.device.Name),
 	}
-	if b.o.Compare {
-		b.report.Machine.Framework = ""
+	if !b.Compare {
+		b.report.Machine.Framework = strings.TrimSpace(b.on.Framework + " " + b.on.Version)
 	}
 	return nil
 }
 
-// measure runs every workload in every stage.
+// measure runs every workload in every pool.
 func (b *bench) measure(ctx context.Context) error {
-	loads, err := b.calibrate(ctx)
-	if err != nil {
-		return err
-	}
 	seats := b.seats()
-	for _, w := range loads {
-		if w.name == "oom" {
-			if err := b.outOfMemory(ctx, w); err != nil {
-				return err
-			}
-			continue
-		}
+	for _, workload := range b.Workloads {
 		for _, at := range seats {
-			if err := b.runStage(ctx, w, at); err != nil {
+			if workload == "oom" && at.sharing != timeSliced {
+				continue
+			}
+			if err := b.runStage(ctx, workload, at); err != nil {
 				return err
 			}
 		}
 	}
-	b.report.doubt()
 	b.report.advise()
 	return nil
 }
 
-// most is the largest number of clients.
-func (b *bench) most() int { return b.o.Clients[len(b.o.Clients)-1] }
+// The ways to share a device, as pools name them.
+const timeSliced, mps, mig = "default", "mps", "mig"
 
-// note adds a remark to the report.
-func (b *bench) note(format string, args ...any) {
-	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
+// mostSlots is the most slots that share a device by default.
+const mostSlots = 4
+
+// cpuSlots is the number of slots on the CPU by default.
+func cpuSlots() int { return min(runtime.GOMAXPROCS(0), mostSlots) }
+
+// most is the largest number of clients.
+func (b *bench) most() int { return b.Clients[len(b.Clients)-1] }
+
+// seat is a pool that is measured in one way.
+type seat struct {
+	way     Way
+	sharing string
+	on      *target
+	slots   int // of each device
+	devices []string
+}
+
+// clients is the number of slots.
+func (s seat) clients() int { return s.slots * len(s.devices) }
+
+// newSeat is a pool of so many slots on the measured device.
+func (b *bench) newSeat(sharing string, clients int) seat {
+	if clients == 1 {
+		return seat{Sequential, sharing, b.on, 1, []string{b.on.device.UUID}}
+	}
+	return seat{Persistent, sharing, b.on, clients, []string{b.on.device.UUID}}
+}
+
+// seats are the pools to measure.
+func (b *bench) seats() (seats []seat) {
+	for _, clients := range b.Clients {
+		seats = append(seats, b.newSeat(timeSliced, clients))
+	}
+	fresh := b.newSeat(timeSliced, b.most())
+	fresh.way = Fresh
+	seats = append(seats, fresh)
+	b.lacks("exclusive", "one slot has the device to itself, as 1 client has here")
+	var instances []string
+	for _, d := range b.inventory.Devices() {
+		if d.Kind == gpu.KindMIG {
+			instances = append(instances, d.UUID)
+		}
+	}
+	for _, name := range []string{mps, mig} {
+		if why := b.refused(name); why != "" {
+			b.lacks(name, why)
+			continue
+		}
+		for _, clients := range b.Clients {
+			at := b.newSeat(name, clients)
+			if name == mig && clients > len(instances) {
+				b.lacks(mig, fmt.Sprintf("%d clients need as many instances, and there are %d", clients, len(instances)))
+				break
+			} else if name == mig {
+				at.slots, at.devices = 1, instances[:clients]
+			}
+			seats = append(seats, at)
+		}
+	}
+	if b.cpu != nil {
+		seats = append(seats, seat{OnCPU, timeSliced, b.cpu, cpuSlots(), []string{b.cpu.device.UUID}})
+	}
+	return seats
+}
+
+// refused says why the device cannot be shared so, or nothing.
+func (b *bench) refused(name string) string {
+	if !b.on.gpu() {
+		return "it needs a GPU"
+	}
+	strategy, err := sharing.Find(name)
+	if err != nil {
+		return err.Error()
+	}
+	problems := strategy.Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
+	if len(problems) > 0 {
+		return problems[0].Text
+	}
+	return ""
+}
+
+// lacks names a way to share that is not measured, once per reason.
+func (b *bench) lacks(name, why string) {
+	if one := (Unmeasured{name, why}); !slices.Contains(b.report.Unmeasured, one) {
+		b.report.Unmeasured = append(b.report.Unmeasured, one)
+	}
 }

@@ -1,98 +1,151 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 )
 
+// Comparison is trivial items through gpumux and through other tools, in the same run.
+type Comparison struct {
+	Items int `json:"items"`
+	Slots int `json:"slots"`
+	// Activities is how many items were one activity each, and one task each in Dask.
+	Activities int `json:"activities"`
+	// Rounds are items per second of each tool, round by round: gpumux; poolOne and
+	// poolDefault, which are multiprocessing.Pool.map with a chunk size of 1 and with its
+	// own choice; activity, plain Temporal with one activity per item in Go that does
+	// nothing; dask, its distributed scheduler with one task per item, where it is
+	// installed.
+	Rounds []map[string]float64 `json:"rounds"`
+}
+
 const (
-	// compareItems are the trivial items of a comparison, compareActivities how many of them are an activity each.
-	compareItems, quickCompareItems           = 100_000, 10_000
-	compareActivities, quickCompareActivities = 3000, 500
-	// compareRounds is how often the tools take turns.
+	// compareRounds is how often the tools take turns; once when quick.
 	compareRounds = 3
+	// activityWindow is how many activities a workflow of plain Temporal keeps in flight.
+	activityWindow = 200
+	// activityTime bounds that workflow, which an interrupted run leaves behind.
+	activityTime = 10 * time.Minute
 )
 
 // compare runs trivial items through gpumux and through other tools, in turns.
 func (b *bench) compare(ctx context.Context) (err error) {
-	c := &Comparison{Items: compareItems, Activities: compareActivities, Slots: b.most()}
-	rounds := compareRounds
-	if b.o.Quick {
-		c.Items, c.Activities, rounds = quickCompareItems, quickCompareActivities, 1
+	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.most()}
+	count := compareRounds
+	if b.Quick {
+		c.Items, c.Activities, count = 10_000, 500, 1
 	}
-	w := workload{name: "light"}
-	at := b.slicedSeat(b.most())
-	worker, err := b.serve(ctx, w, []seat{at})
+	served, err := b.serve(ctx, "light", b.newSeat(timeSliced, b.most()))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, worker.stop()) }()
-	if _, err := worker.warm(ctx, at, gpumux.Persistent); err != nil {
-		return err
-	}
-	temporal, err := startPlain(b.o.Client)
+	defer func() { err = errors.Join(err, served.stop()) }()
+	_, env, err := served.warm(ctx)
 	if err != nil {
 		return err
 	}
-	defer temporal.worker.Stop()
-	if _, err := temporal.rate(ctx, 100, b.o.Hard); err != nil { // warms its pollers up
+	queue := "gpumux-bench-" + rand.Text()
+	plain := worker.New(b.Starter.Client, queue, worker.Options{MaxConcurrentActivityTaskPollers: 10, MaxConcurrentWorkflowTaskPollers: 4})
+	plain.RegisterActivity(nothing)
+	plain.RegisterWorkflow(eachItem)
+	if err := plain.Start(); err != nil {
+		return fmt.Errorf("start a plain Temporal worker: %w", err)
+	}
+	defer plain.Stop()
+	activities := func(ctx context.Context, items int) error {
+		run, err := b.Starter.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue, WorkflowExecutionTimeout: activityTime},
+			eachItem, items)
+		if err == nil {
+			err = run.Get(ctx, nil)
+		}
+		if err != nil {
+			return cmp.Or(context.Cause(ctx), fmt.Errorf("run an activity per item: %w", err))
+		}
+		return nil
+	}
+	if err := activities(ctx, 100); err != nil { // warms its pollers up
 		return err
 	}
-	for round := range rounds {
-		say := func(tool string) { b.o.Say(fmt.Sprintf("round %d of %d: %s", round+1, rounds, tool)) }
-		var r ComparisonRound
+	for n := range count {
+		say := func(tool string) { b.Say(fmt.Sprintf("round %d of %d: %s", n+1, count, tool)) }
+		round := map[string]float64{}
 		say("gpumux")
-		out, err := worker.run(ctx, at, gpumux.MapInput{Range: &gpumux.Range{End: int64(c.Items)}})
+		out, err := served.run(ctx, gpumux.MapInput{Range: &gpumux.Range{End: int64(c.Items)}})
 		if err != nil {
 			return err
 		}
-		r.Gpumux = float64(c.Items) / out.total.Seconds()
-		say("multiprocessing.Pool")
-		var took struct{ One, Default float64 }
-		if err := b.ask(ctx, environ(b.around[b.most()]), &took, "pool", strconv.Itoa(b.most()), strconv.Itoa(c.Items)); err != nil {
+		round["gpumux"] = float64(c.Items) / out.total.Seconds()
+		say("multiprocessing.Pool and Dask")
+		if err := b.ask(ctx, environ(env), &round, "tools", strconv.Itoa(c.Slots), strconv.Itoa(c.Items), strconv.Itoa(c.Activities)); err != nil {
 			return err
-		}
-		r.PoolOne, r.PoolDefault = float64(c.Items)/took.One, float64(c.Items)/took.Default
-		say("Dask")
-		var dask struct{ Took float64 }
-		if err := b.ask(ctx, environ(b.around[b.most()]), &dask, "dask", strconv.Itoa(b.most()), strconv.Itoa(c.Activities)); err != nil {
-			return err
-		}
-		if dask.Took > 0 {
-			r.Dask = float64(c.Activities) / dask.Took
 		}
 		say("an activity per item")
-		if r.Activity, err = temporal.rate(ctx, c.Activities, b.o.Hard); err != nil {
+		began := time.Now()
+		if err := activities(ctx, c.Activities); err != nil {
 			return err
 		}
-		c.Rounds = append(c.Rounds, r)
+		round["activity"] = float64(c.Activities) / time.Since(began).Seconds()
+		c.Rounds = append(c.Rounds, round)
 	}
 	b.report.Comparison = c
 	return nil
 }
 
-// rates are the medians over the rounds, and ratios those of gpumux against each tool within a round.
-func (c *Comparison) rates() (rates, ratios ComparisonRound) {
-	for _, tool := range []func(*ComparisonRound) *float64{
-		func(r *ComparisonRound) *float64 { return &r.Gpumux },
-		func(r *ComparisonRound) *float64 { return &r.PoolOne },
-		func(r *ComparisonRound) *float64 { return &r.PoolDefault },
-		func(r *ComparisonRound) *float64 { return &r.Dask },
-		func(r *ComparisonRound) *float64 { return &r.Activity },
-	} {
-		var its, gpumuxes []float64
-		for _, r := range c.Rounds {
-			rate := *tool(&r)
-			its = append(its, rate)
-			if rate > 0 { // Dask may not be installed
-				gpumuxes = append(gpumuxes, r.Gpumux/rate)
+// nothing is the activity of plain Temporal.
+func nothing(context.Context, int) (int, error) { return 0, nil }
+
+// eachItem is the workflow of plain Temporal: an activity per item, with a window of them
+// in flight.
+func eachItem(ctx workflow.Context, items int) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	var inFlight []workflow.Future
+	for i := range items + activityWindow {
+		if i >= activityWindow && len(inFlight) > 0 {
+			if err := inFlight[0].Get(ctx, nil); err != nil {
+				return err
 			}
+			inFlight = inFlight[1:]
 		}
-		*tool(&rates), *tool(&ratios) = median(its), median(gpumuxes)
+		if i < items {
+			inFlight = append(inFlight, workflow.ExecuteActivity(ctx, nothing, i))
+		}
 	}
-	return rates, ratios
+	return nil
+}
+
+// table compares the tools by the medians of their rounds; gpumux is compared within a
+// round.
+func (c *Comparison) table() [][]string {
+	items, each := humanize.Comma(int64(c.Items))+" trivial items", humanize.Comma(int64(c.Activities))
+	pool := fmt.Sprintf("multiprocessing.Pool(%d)", c.Slots)
+	rows := [][]string{{"TOOL", "WHAT", "ITEMS/S", "GPUMUX DOES"}}
+	for _, tool := range [][3]string{
+		{"gpumux", "gpumux", items + ", submission to merged file, " + english.Plural(c.Slots, "slot", "")},
+		{"poolOne", pool, items + ", chunksize 1"},
+		{"poolDefault", pool, items + ", default chunksize"},
+		{"activity", "plain Temporal", each + " activities in Go that do nothing"},
+		{"dask", "dask.distributed", each + " trivial items, a task each, " + english.Plural(c.Slots, "worker", "")},
+	} {
+		var rates, gpumuxes []float64
+		for _, round := range c.Rounds {
+			rates, gpumuxes = append(rates, round[tool[0]]), append(gpumuxes, round["gpumux"])
+		}
+		if rate := median(rates); rate > 0 { // Dask may not be installed
+			rows = append(rows, []string{tool[1], tool[2], figure(rate), figure(median(ratios(gpumuxes, rates))) + "×"})
+		}
+	}
+	return rows
 }

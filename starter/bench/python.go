@@ -1,13 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,55 +15,127 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// probe is what `workloads.py probe` says of an interpreter.
-type probe struct {
-	Python    string            `json:"python"`
-	Framework string            `json:"framework"`
-	Version   string            `json:"version"`
-	Device    string            `json:"device"`
-	GPU       bool              `json:"gpu"`
-	Lacking   map[string]string `json:"lacking"`
+// Lacking says that something is missing on this machine without which nothing can be
+// measured.
+type Lacking struct{ Message string }
+
+// Error says what to install or to give.
+func (e *Lacking) Error() string { return e.Message }
+
+// target is a device with what `workloads.py probe` says of the interpreter on it.
+type target struct {
+	device gpu.Device
+	// Interpreter is the Python itself, where --python may name a version manager's
+	// script, which would cost time at every start.
+	Interpreter string
+	Python      string
+	Framework   string
+	Version     string
+	Name        string // the framework's for the device
+	GPU         bool   // reached by the framework
+	Lacking     string // frameworks that are not there, and why
 }
 
-// lacking lists what is not there and why.
-func (p probe) lacking() string {
-	parts := []string{}
-	for _, name := range slices.Sorted(maps.Keys(p.Lacking)) {
-		parts = append(parts, name+": "+p.Lacking[name])
+// gpu reports whether the target is a GPU.
+func (t *target) gpu() bool { return t.device.Kind != gpu.KindCPU }
+
+// frameworkEnv is the same for slots and bare processes: JAX would otherwise take most of
+// a GPU at its start.
+var frameworkEnv = map[string]string{"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
+
+// environ is environments as a process takes them; of two values of a name the last
+// counts.
+func environ(parts ...map[string]string) (env []string) {
+	for _, part := range parts {
+		for name, value := range part {
+			env = append(env, name+"="+value)
+		}
 	}
-	return strings.Join(parts, ", ")
+	return env
 }
 
-// findPython follows a name to the interpreter itself, as slots do: a version manager's script would cost time at every start.
-func findPython(ctx context.Context, name string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, "-c", "import sys; print(sys.executable)").Output()
-	path := strings.TrimSpace(string(out))
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+// choose finds the device and, for a GPU, the CPU to compare it with.
+func (b *bench) choose(ctx context.Context) error {
+	cpus, err := b.inventory.Select(gpu.Selection{"cpu"})
+	if err != nil {
+		return &Lacking{fmt.Sprintf("find this machine's CPU: %v", err)}
 	}
-	if err != nil || path == "" {
-		return "", &Lacking{fmt.Sprintf("%s does not start: %v; install Python 3, or give another with --python", name, withStderr(err))}
+	if b.on, err = b.probe(ctx, cpus[0]); err != nil {
+		return err
 	}
-	return path, nil
+	b.Python = b.on.Interpreter
+	onCPU := b.usable(b.on)
+	if b.Pool == "cpu" {
+		return onCPU
+	}
+	gpus, err := b.inventory.Select(gpu.Selection{"all"})
+	if err != nil || len(gpus) == 0 {
+		if b.Pool == "gpu" {
+			return &Lacking{"this machine has no GPU that gpumux can use: " + b.inventory.Reason() + "; measure the CPU with --pool cpu"}
+		}
+		return onCPU
+	}
+	found, err := b.probe(ctx, gpus[0])
+	if err != nil {
+		return err
+	}
+	if b.multiplies() && !found.GPU {
+		why := fmt.Sprintf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another --python",
+			found.Interpreter, found.device, found.Lacking)
+		if b.Pool == "gpu" {
+			return &Lacking{why + "; or measure the CPU with --pool cpu"}
+		}
+		b.report.Notes = append(b.report.Notes, "the CPU is measured: "+why)
+		return onCPU
+	}
+	if len(gpus) > 1 && found.device.Kind == gpu.KindGPU {
+		b.report.Notes = append(b.report.Notes, fmt.Sprintf("only the first of %d GPUs is measured", len(gpus)))
+	}
+	if b.Pool == "" && onCPU == nil {
+		b.cpu = b.on
+	}
+	b.on = found
+	return b.usable(found)
 }
 
-// probeOn asks the interpreter what it has on a device.
-func (b *bench) probeOn(ctx context.Context, d gpu.Device) (probe, error) {
-	var p probe
-	only := map[string]string{"BENCH_FRAMEWORK": b.o.Framework}
-	err := b.ask(ctx, append(os.Environ(), environ(frameworkEnv(), deviceEnv(d), only)...), &p, "probe")
-	return p, err
+// multiplies reports whether a workload multiplies matrices.
+func (b *bench) multiplies() bool {
+	return slices.ContainsFunc(b.Workloads, func(name string) bool { return name != "light" })
+}
+
+// usable says what the workloads lack on a device, or nil.
+func (b *bench) usable(t *target) error {
+	if !b.multiplies() || t.Framework != "" {
+		return nil
+	}
+	return &Lacking{fmt.Sprintf("the workloads multiply matrices, and this Python has nothing that can (%s); "+
+		"install one, such as numpy, give another --python, or measure --workloads light", t.Lacking)}
+}
+
+// probe asks the interpreter what it has on a device, before a slot's environment is
+// known.
+func (b *bench) probe(ctx context.Context, d gpu.Device) (*target, error) {
+	t := &target{device: d}
+	env := map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+	if t.gpu() {
+		env = map[string]string{"CUDA_VISIBLE_DEVICES": d.UUID, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+	}
+	env["BENCH_FRAMEWORK"] = b.Framework
+	return t, b.ask(ctx, append(os.Environ(), environ(frameworkEnv, env)...), t, "probe")
 }
 
 // ask runs workloads.py to its end and reads the JSON that it prints.
 func (b *bench) ask(ctx context.Context, env []string, answer any, args ...string) error {
-	cmd := b.command(ctx, env, args...)
-	out, err := cmd.Output()
+	out, err := b.command(ctx, env, args...).Output()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return &Lacking{fmt.Sprintf("%s %s %s: %v", b.interpreter, taskFile, args[0], withStderr(err))}
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return &Lacking{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
+		}
+		return &Lacking{fmt.Sprintf("%s does not start: %v; install Python 3, or give another with --python", b.Python, err)}
 	}
 	if err := json.Unmarshal(out, answer); err != nil {
 		return fmt.Errorf("read what %s %s printed: %w", taskFile, args[0], err)
@@ -76,38 +145,15 @@ func (b *bench) ask(ctx context.Context, env []string, answer any, args ...strin
 
 // command makes a Python process that ends with ctx, its children included.
 func (b *bench) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, b.interpreter, append([]string{b.task}, args...)...)
-	cmd.Dir, cmd.Env = b.o.Folder, env
+	cmd := exec.CommandContext(ctx, b.Python, append([]string{b.task()}, args...)...)
+	cmd.Env = env
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 3 * time.Second
 	return cmd
 }
 
-// tail keeps the end of what a process prints.
-type tail struct{ bytes.Buffer }
-
-func (t *tail) Write(p []byte) (int, error) {
-	const most = 4 << 10
-	n, err := t.Buffer.Write(p)
-	if over := t.Len() - most; over > 0 {
-		_, _ = io.CopyN(io.Discard, &t.Buffer, int64(over))
-	}
-	return n, err
-}
-
-// last is the last line, which is the message of a traceback.
-func (t *tail) last() string { return lastLine(t.String()) }
-
+// lastLine is the message of a traceback.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
-}
-
-// withStderr adds the last line that a failed command printed.
-func withStderr(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-		return fmt.Errorf("%w: %s", err, lastLine(string(exit.Stderr)))
-	}
-	return err
 }

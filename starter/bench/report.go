@@ -1,10 +1,19 @@
 package bench
 
 import (
+	_ "embed"
 	"fmt"
+	"html/template"
+	"io"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
 )
@@ -13,23 +22,18 @@ import (
 type Way string
 
 const (
-	// Bare is plain interpreters that call the function in a loop, without gpumux.
-	Bare Way = "bare"
-	// Persistent is slots whose processes stay.
-	Persistent Way = "persistent"
-	// Fresh is slots with a new process per item.
-	Fresh Way = "fresh"
-	// Sequential is one persistent slot, which runs one item after the other.
-	Sequential Way = "sequential"
-	// OnCPU is persistent slots on the CPU of a machine whose other ways use its GPU.
-	OnCPU Way = "cpu"
+	Bare       Way = "bare"       // interpreters that call the function in a loop, without gpumux
+	Persistent Way = "persistent" // slots whose processes stay
+	Fresh      Way = "fresh"      // slots with a new process per item
+	Sequential Way = "sequential" // one persistent slot
+	OnCPU      Way = "cpu"        // slots on the CPU of a machine whose other ways use its GPU
 )
 
 // Report is all that Run measured. Times in JSON are in seconds.
 type Report struct {
 	Version string  `json:"version"`
 	Machine Machine `json:"machine"`
-	// Quick says that pieces and limits were short.
+	// Quick says that pieces were short and rounds few.
 	Quick bool          `json:"quick,omitempty"`
 	Took  time.Duration `json:"-"`
 	Rows  []Row         `json:"rows,omitempty"`
@@ -38,7 +42,7 @@ type Report struct {
 	// Comparison is set when trivial items were compared with other tools instead.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	Advice     []string    `json:"advice,omitempty"`
-	// Notes say where the run differs from what was asked for or from larger machines, and what it could not tell.
+	// Notes say where the run differs from what was asked for or from larger machines.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -50,135 +54,223 @@ type Unmeasured struct {
 
 // Machine is where the report comes from.
 type Machine struct {
-	OS   string `json:"os"`
-	CPUs int    `json:"cpus"`
-	// Device is the device of all ways but OnCPU.
-	Device string `json:"device"`
-	GPU    bool   `json:"gpu"`
-	Python string `json:"python"`
-	// Framework multiplies the matrices: torch, jax, cupy or numpy with its version.
-	Framework string `json:"framework,omitempty"`
+	OS        string `json:"os"`
+	CPUs      int    `json:"cpus"`
+	Device    string `json:"device"` // of all ways but OnCPU
+	GPU       bool   `json:"gpu"`
+	Python    string `json:"python"`
+	Framework string `json:"framework,omitempty"` // with its version
 }
 
 // Row is one workload run in one way.
 type Row struct {
-	Workload string `json:"workload"`
-	// Size is the rows and columns of the matrices; 0 for workloads that multiply none of one size.
-	Size int `json:"size,omitempty"`
-	Way  Way `json:"way"`
-	// Sharing is default, mps or mig; nothing for bare processes.
-	Sharing string `json:"sharing,omitempty"`
-	// Clients is the number of slots, or of bare processes.
-	Clients int `json:"clients"`
-	// Items is how many were measured.
-	Items int `json:"items"`
-	// Start is the time until every process has run its first item, from nothing.
-	Start float64 `json:"startSeconds"`
-	// Rate is the throughput of the steady state.
-	Rate Spread `json:"itemsPerSecond"`
-	// Unshared is the rate of one bare process alone, in turns with this row's way.
-	Unshared Spread `json:"unsharedPerSecond,omitzero"`
-	// OfUnshared is Rate as a share of Unshared round by round, OfBare of that of as many bare processes.
-	OfUnshared Spread `json:"ofUnshared,omitzero"`
-	OfBare     Spread `json:"ofBare,omitzero"`
-	// Item is what an item takes in its slot, Latency the median of that as a share of one bare process alone.
-	Item    Quartiles `json:"itemSeconds"`
-	Latency Spread    `json:"latencyOfUnshared,omitzero"`
-	// PerMap is what a map takes beside its items.
-	PerMap Spread `json:"perMapSeconds,omitzero"`
-	// Faults counts items that failed, by kind.
-	Faults map[gpumux.Kind]int64 `json:"faults,omitempty"`
+	Workload string  `json:"workload"`
+	Size     int     `json:"size,omitempty"` // rows and columns of the matrices
+	Way      Way     `json:"way"`
+	Sharing  string  `json:"sharing,omitempty"` // default, mps or mig; of slots
+	Clients  int     `json:"clients"`           // slots, or bare processes
+	Items    int     `json:"items"`             // that were measured
+	Start    float64 `json:"startSeconds"`      // until every process has run an item
+	// Rate is the throughput of the steady state; OfUnshared its share of that of one
+	// bare process alone, round by round; OfBare of that of as many bare processes.
+	Rate       Quartiles `json:"itemsPerSecond"`
+	OfUnshared Quartiles `json:"ofUnshared,omitzero"`
+	OfBare     Quartiles `json:"ofBare,omitzero"`
+	// Item is what an item takes in its slot; Latency the median of a round as a share of
+	// one bare process alone; PerMap what a map takes beside its items.
+	Item    Quartiles             `json:"itemSeconds"`
+	Latency Quartiles             `json:"latencyOfUnshared,omitzero"`
+	PerMap  Quartiles             `json:"perMapSeconds,omitzero"`
+	Faults  map[gpumux.Kind]int64 `json:"faults,omitempty"` // items that failed
 }
 
-// Quartiles of the times of items.
-type Quartiles struct {
-	Min    float64 `json:"min"`
-	Q1     float64 `json:"q1"`
-	Median float64 `json:"median"`
-	Q3     float64 `json:"q3"`
-	P99    float64 `json:"p99"`
-}
+// legend says what the columns are.
+const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
+	"processes. Q1-Q3 are quartiles: of the rounds, and of single items. PER MAP is what a map takes beside its items."
 
-// Comparison is trivial items through gpumux and through other tools, in the same run.
-type Comparison struct {
-	Items int `json:"items"`
-	Slots int `json:"slots"`
-	// Activities is how many items were one activity each, and one task each in Dask.
-	Activities int `json:"activities"`
-	// Rounds are the tools' items per second, round by round.
-	Rounds []ComparisonRound `json:"rounds"`
-}
-
-// ComparisonRound is items per second of each tool.
-type ComparisonRound struct {
-	Gpumux float64 `json:"gpumux"`
-	// PoolOne and PoolDefault are multiprocessing.Pool.map with a chunk size of 1 and with its own choice.
-	PoolOne     float64 `json:"poolOne"`
-	PoolDefault float64 `json:"poolDefault"`
-	// Dask is its distributed scheduler with one task per item; 0 where it is not installed.
-	Dask float64 `json:"dask,omitempty"`
-	// Activity is plain Temporal: a workflow with one activity per item, in Go and doing nothing.
-	Activity float64 `json:"activity"`
-}
-
-// failed is the number of items that failed.
-func (r Row) failed() int64 {
-	var n int64
-	for _, count := range r.Faults {
-		n += count
+// label is the workload for people: "heavy 2048×2048".
+func (r Row) label() string {
+	if r.Size == 0 {
+		return r.Workload
 	}
-	return n
+	return fmt.Sprintf("%s %d×%d", r.Workload, r.Size, r.Size)
 }
 
-// fill computes the figures of a row that need no other.
-func (r *Row) fill(samples []sample) {
-	var rates, maps []float64
-	var times []time.Duration
-	for _, one := range samples {
-		times = append(times, one.times...)
-		if one.rate > 0 {
-			rates = append(rates, one.rate)
-		}
-		if one.perMap > 0 {
-			maps = append(maps, one.perMap.Seconds())
-		}
+// Print writes the report for people.
+func (r *Report) Print(to io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Machine)
+	for _, one := range r.Unmeasured {
+		fmt.Fprintf(&b, "not measured: sharing %s: %s\n", one.Sharing, one.Reason)
 	}
-	slices.Sort(times)
-	at := func(p float64) float64 { return quantile(times, p).Seconds() }
-	r.Items, r.Rate, r.PerMap = len(times), spread(rates), spread(maps)
-	r.Item = Quartiles{Min: at(0), Q1: at(0.25), Median: at(0.5), Q3: at(0.75), P99: at(0.99)}
+	for _, note := range r.Notes {
+		fmt.Fprintln(&b, "note: "+note)
+	}
+	fmt.Fprintln(&b)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range r.Table() {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if r.Comparison == nil {
+		fmt.Fprintln(&b, "\n"+legend)
+	}
+	if len(r.Advice) > 0 {
+		fmt.Fprintln(&b, "\n- "+strings.Join(r.Advice, "\n- "))
+	}
+	_, err := fmt.Fprintf(to, "%s\nmeasured in %s\n", &b, r.Took.Round(time.Second/10))
+	return err
+}
+
+// String is the machine for people.
+func (m Machine) String() string {
+	text := fmt.Sprintf("%s (%s, %s), Python %s", m.Device, m.OS, english.Plural(m.CPUs, "processor", ""), m.Python)
+	if m.Framework != "" {
+		text += ", " + m.Framework
+	}
+	return text
+}
+
+// Table is a row of cells per workload and way, or per tool; the first is the header.
+func (r *Report) Table() [][]string {
+	if r.Comparison != nil {
+		return r.Comparison.table()
+	}
+	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEMS/S", "THROUGHPUT", "Q1-Q3", "LATENCY", "ITEM", "Q1-Q3",
+		"OF BARE", "PER MAP"}}
+	for i, row := range r.Rows {
+		name := row.label()
+		if i > 0 && r.Rows[i-1].Workload == row.Workload {
+			name = ""
+		}
+		cells := []string{name, string(row.Way), row.Sharing, strconv.Itoa(row.Clients)}
+		switch {
+		case !row.measured():
+			cells = append(cells, outcomeText(row))
+		case row.OfUnshared.Count == 0:
+			cells = append(cells, "unknown: the slots hardly ever worked at the same time")
+		default:
+			cells = append(cells, strconv.Itoa(row.OfUnshared.Count), figure(row.Rate.Median),
+				percent(row.OfUnshared.Median), row.OfUnshared.between(percent), percent(row.Latency.Median),
+				seconds(row.Item.Median), row.Item.between(seconds), row.OfBare.text(percent), row.PerMap.text(seconds))
+		}
+		rows = append(rows, cells)
+	}
+	return rows
 }
 
 // measured reports whether a row is of a workload that is measured over and over.
 func (r Row) measured() bool { return r.Workload != "oom" }
 
-// row is the row of a workload run in one way with the default sharing, or nil; of several the one with most clients.
-func (r *Report) row(name string, way Way) (found *Row) {
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		if row.Workload == name && row.Way == way && (row.Sharing == timeSliced || way == Bare) {
-			found = row
-		}
-	}
-	return found
+// name is "persistent mps 4".
+func (r Row) name() string {
+	way := strings.TrimSuffix(fmt.Sprintf("%s %s", r.Way, r.Sharing), " "+timeSliced)
+	return fmt.Sprintf("%s %d", strings.TrimSpace(way), r.Clients)
 }
 
-// doubt notes what the machine was too unsteady to tell.
-func (r *Report) doubt() {
+// outcomeText is "2 budget, 1 crash, the other 12 finished".
+func outcomeText(row Row) string {
+	if len(row.Faults) == 0 {
+		return "all finished"
+	}
+	text, finished := "", int64(row.Items)
+	for _, kind := range slices.Sorted(maps.Keys(row.Faults)) {
+		text += fmt.Sprintf("%d %s, ", row.Faults[kind], kind)
+		finished -= row.Faults[kind]
+	}
+	return fmt.Sprintf("%sthe other %d finished", text, finished)
+}
+
+// text is the median, or - where nothing was measured.
+func (q Quartiles) text(word func(float64) string) string {
+	if q.Count == 0 {
+		return "-"
+	}
+	return word(q.Median)
+}
+
+// between is "91%-95%".
+func (q Quartiles) between(word func(float64) string) string { return word(q.Q1) + "-" + word(q.Q3) }
+
+// figure writes a number with three digits: 0.93, 35.6, 18.3k, 2.55M.
+func figure(value float64) string { return digits(value, "") }
+
+// seconds writes a time with three digits: 18.3µs, 250ms, 83.2s.
+func seconds(s float64) string { return digits(s, "s") }
+
+// percent writes a share: 0.68%, 93%, and 38.7k× where that is easier to read.
+func percent(share float64) string {
+	if share >= 10 {
+		return figure(share) + "×"
+	}
+	return figure(100*share) + "%"
+}
+
+// digits writes a value with three digits and a prefix of its unit; a number without a
+// unit takes no prefix below 1.
+func digits(value float64, unit string) string {
+	short := strconv.FormatFloat(value, 'g', 3, 64)
+	value, _ = strconv.ParseFloat(short, 64)
+	if unit == "" && value < 1000 {
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	}
+	return strings.ReplaceAll(humanize.SIWithDigits(value, 2, unit), " ", "")
+}
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// chart shows one figure of the rows of a workload.
+type chart struct {
+	Title string
+	Bars  []bar
+}
+
+// bar is a row of a chart: the median, and the quartiles, as a percentage of the longest.
+type bar struct {
+	Row               Row
+	Name, Figure      string
+	From, Median, Box float64
+}
+
+// HTML writes the report as one page that needs nothing from the network: tables, and
+// charts as SVG.
+func (r *Report) HTML(to io.Writer) error {
+	var charts []chart
 	for _, name := range Workloads {
-		var parts []string
-		for _, row := range r.Rows {
-			if row.Workload == name && row.measured() && row.Way != Bare && row.Way != Fresh && !row.OfUnshared.narrow() {
-				within := "±" + percent(row.OfUnshared.within())
-				if !row.OfUnshared.known() {
-					within = "an unknown part"
-				}
-				parts = append(parts, fmt.Sprintf("%s for %s in %s", within, row.name(), plural(row.OfUnshared.Count, "round")))
-			}
+		rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Workload != name || !row.measured() })
+		if len(rows) == 0 {
+			continue
 		}
-		if len(parts) > 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: throughput is not known to ±3%% of itself, but to %s; measure again while nothing else runs here, or longer with --limit",
-				name, strings.Join(parts, ", ")))
+		title := rows[0].label()
+		charts = append(charts, newChart(title+": items per second", rows, func(row Row) Quartiles { return row.Rate }, figure),
+			newChart(title+": time of an item", rows, func(row Row) Quartiles { return row.Item }, seconds))
+	}
+	err := page.Execute(to, struct {
+		*Report
+		Legend string
+		Charts []chart
+	}{r, legend, charts})
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// newChart makes a chart of a figure.
+func newChart(title string, rows []Row, of func(Row) Quartiles, word func(float64) string) chart {
+	c, longest := chart{Title: title}, 0.0
+	for _, row := range rows {
+		longest = max(longest, of(row).Q3)
+	}
+	for _, row := range rows {
+		if q := of(row); q.Count > 0 {
+			c.Bars = append(c.Bars, bar{row, row.name(), word(q.Median), 100 * q.Q1 / longest, 100 * q.Median / longest, 100 * (q.Q3 - q.Q1) / longest})
 		}
 	}
+	return c
 }

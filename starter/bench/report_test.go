@@ -31,9 +31,9 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got)
 }
 
-// about is a spread around a median.
-func about(middle, within float64) Spread {
-	return Spread{Median: middle, Q1: middle * (1 - within/2), Q3: middle * (1 + within/2), Low: middle * (1 - within), High: middle * (1 + within), Count: 9}
+// about is quartiles that lie so far from the median, as a share of it.
+func about(middle, within float64) Quartiles {
+	return Quartiles{Q1: middle * (1 - within), Median: middle, Q3: middle * (1 + within), Count: 9}
 }
 
 // sampleReport is a whole run with figures that are easy to check.
@@ -41,7 +41,7 @@ func sampleReport() *Report {
 	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, perMap, within float64) Row {
 		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Start: 0.2, Rate: about(rate, within),
 			OfUnshared: about(share, within), Latency: about(float64(clients)/share, within),
-			Item: Quartiles{item / 2, item * 0.9, item, item * 1.1, item * 2}}
+			Item: about(item, 0.1)}
 		if way != Bare {
 			r.OfBare, r.PerMap = about(ofBare, within), about(perMap, within)
 		}
@@ -50,7 +50,7 @@ func sampleReport() *Report {
 	r := &Report{
 		Version: "1.2.3", Took: 94 * time.Second,
 		Machine: Machine{OS: "linux/amd64", CPUs: 2, Device: "EPYC", Python: "3.11.7", Framework: "numpy 2.4.6"},
-		Notes:   []string{"heavy multiplies 1024×1024 instead of 2048×2048, so that the whole does not take too long"},
+		Notes:   []string{"only the first of 2 GPUs is measured"},
 		Rows: []Row{
 			row("heavy", 1024, Bare, "", 1, 10, 1, 0, 0.1, 0, 0),
 			row("heavy", 1024, Sequential, timeSliced, 1, 9.3, 0.93, 0.93, 0.1075, 0.15, 0.01),
@@ -67,17 +67,16 @@ func sampleReport() *Report {
 		},
 		Unmeasured: []Unmeasured{{mps, "it needs a GPU"}},
 	}
-	r.doubt()
 	r.advise()
 	return r
 }
 
 func sampleComparison() *Report {
 	return &Report{Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
-		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []ComparisonRound{
-			{Gpumux: 40000, PoolOne: 50000, PoolDefault: 1e6, Activity: 800, Dask: 2000},
-			{Gpumux: 30000, PoolOne: 60000, PoolDefault: 2e6, Activity: 500, Dask: 1000},
-			{Gpumux: 45000, PoolOne: 45000, PoolDefault: 1e6, Activity: 900, Dask: 1500},
+		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []map[string]float64{
+			{"gpumux": 40000, "poolOne": 50000, "poolDefault": 1e6, "activity": 800, "dask": 2000},
+			{"gpumux": 30000, "poolOne": 60000, "poolDefault": 2e6, "activity": 500, "dask": 1000},
+			{"gpumux": 45000, "poolOne": 45000, "poolDefault": 1e6, "activity": 900, "dask": 1500},
 		}}}
 }
 
@@ -96,7 +95,7 @@ func TestReport_JSONHasEveryRow(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.Equal(t, sampleReport().Rows, back.Rows)
 	require.Contains(t, string(text), `"sharing":"default","clients":2,`)
-	require.Contains(t, string(text), `"ofBare":{"median":0.93,`)
+	require.Contains(t, string(text), `"ofBare":{"q1":0.9207000000000001,"median":0.93,`)
 	require.Contains(t, string(text), `"unmeasured":[{"sharing":"mps","reason":"it needs a GPU"}]`)
 }
 
@@ -116,9 +115,9 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	}
 	require.Empty(t, regexp.MustCompile(`(?i)\b(src|href)\s*=\s*["']?(https?:)?//`).FindAllString(text, -1))
 	require.Empty(t, regexp.MustCompile(`\d{15}`).FindString(text), "a coordinate that ran away")
-	require.Equal(t, 4, strings.Count(text, "<svg"), "two charts for each workload but oom")
-	require.Equal(t, 4, strings.Count(text, "</svg>"))
-	has(">10M</text>") // the figure of a row
+	require.Equal(t, 20, strings.Count(text, "<svg"), "two bars for each row but those of oom")
+	require.Equal(t, 20, strings.Count(text, "</svg>"))
+	has(">10M</span>") // the figure of a row
 	for _, line := range append(r.Advice, r.Notes...) {
 		has(template.HTMLEscapeString(line))
 	}
@@ -127,5 +126,6 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	require.NoError(t, sampleComparison().HTML(&b))
 	text = b.String()
 	lacks("<svg")
+	lacks("Charts")
 	has("multiprocessing.Pool(2)")
 }

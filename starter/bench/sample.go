@@ -12,35 +12,39 @@ type stamp struct {
 	Slot  string `json:"slot"`
 	Began int64  `json:"began"` // nanoseconds since 1970
 	Ended int64  `json:"ended"`
+	// Env is the environment of the slot, told by items that warm it up.
+	Env map[string]string `json:"env"`
 }
 
-// sample is what one piece came to.
+// sample is what one piece came to, in seconds; 0 stands for unknown.
 type sample struct {
-	// rate is items per second in the steady state; 0 where the slots hardly worked at the same time.
+	// rate is items per second in the steady state; 0 where the slots hardly worked at
+	// the same time.
 	rate float64
-	// times are those between the ends of consecutive items of a slot.
-	times []time.Duration
+	// times are those between the ends of consecutive items of a slot, item their median.
+	times []float64
+	item  float64
 	// perMap is what a map took before its first item and after its last one.
-	perMap time.Duration
+	perMap float64
 }
 
-// sampleOf is the sample of a piece from what so many slots did. Nothing else is known of bare processes: their total is 0.
-func sampleOf(stamps []stamp, slots int, total time.Duration) sample {
+// sampleOf is the sample of a piece. The total of bare processes is 0.
+func sampleOf(stamps []stamp, slots int, total time.Duration) (out sample) {
 	bySlot := map[string][]stamp{}
 	for _, s := range stamps {
 		bySlot[s.Slot] = append(bySlot[s.Slot], s)
 	}
-	var out sample
 	first, last := int64(math.MaxInt64), int64(0)
 	for _, calls := range bySlot {
 		slices.SortFunc(calls, func(a, b stamp) int { return cmp.Compare(a.Ended, b.Ended) })
 		first, last = min(first, calls[0].Began), max(last, calls[len(calls)-1].Ended)
 		for i := 1; i < len(calls); i++ {
-			out.times = append(out.times, time.Duration(calls[i].Ended-calls[i-1].Ended))
+			out.times = append(out.times, float64(calls[i].Ended-calls[i-1].Ended)/1e9)
 		}
 	}
+	out.item = median(out.times)
 	if total > 0 && len(stamps) > 0 {
-		out.perMap = max(0, total-time.Duration(last-first))
+		out.perMap = max(0, total-time.Duration(last-first)).Seconds()
 	}
 	if len(bySlot) == slots {
 		out.rate = steady(bySlot)
@@ -48,9 +52,9 @@ func sampleOf(stamps []stamp, slots int, total time.Duration) sample {
 	return out
 }
 
-// steady is items per second while all slots work, with the parts of the items that lie across its borders. It is 0 where that is less
-// than a third of what the slots took.
-func steady(bySlot map[string][]stamp) float64 {
+// steady is items per second while all slots work, with the parts of the items that lie
+// across its borders. It is 0 where that is less than a third of what the slots took.
+func steady(bySlot map[string][]stamp) (rate float64) {
 	began, ended := int64(0), int64(math.MaxInt64)
 	earliest, latest := int64(math.MaxInt64), int64(0)
 	for _, calls := range bySlot {
@@ -61,14 +65,14 @@ func steady(bySlot map[string][]stamp) float64 {
 	if ended <= began || 3*(ended-began) < latest-earliest {
 		return 0
 	}
-	items := 0.0
 	for _, calls := range bySlot {
-		items += done(calls, ended) - done(calls, began)
+		rate += (done(calls, ended) - done(calls, began)) / time.Duration(ended-began).Seconds()
 	}
-	return items / time.Duration(ended-began).Seconds()
+	return rate
 }
 
-// done is how many items a slot had done at a time, with the part of the one that ran then.
+// done is the number of items that a slot had done at a time, with the part of the one
+// that ran then.
 func done(calls []stamp, at int64) float64 {
 	i, found := slices.BinarySearchFunc(calls, at, func(s stamp, at int64) int { return cmp.Compare(s.Ended, at) })
 	if found || i == 0 || i == len(calls) {
@@ -78,88 +82,50 @@ func done(calls []stamp, at int64) float64 {
 	return float64(i-1) + float64(at-before)/float64(after-before)
 }
 
-// Spread is what repeated measurements came to.
-type Spread struct {
-	Median float64 `json:"median"`
+// Quartiles of repeated measurements.
+type Quartiles struct {
 	Q1     float64 `json:"q1"`
+	Median float64 `json:"median"`
 	Q3     float64 `json:"q3"`
-	// Low and High hold the median with a confidence of at least 95 %; with fewer than six measurements they are the extremes, and say less.
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
 	// Count is the number of measurements.
 	Count int `json:"count"`
 }
 
-// leastRounds is how many measurements an interval of 95 % takes.
-const leastRounds = 6
-
-// spread of some measurements.
-func spread(values []float64) Spread {
+// quartiles of the measurements that are not 0.
+func quartiles(values []float64) Quartiles {
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	if n == 0 {
-		return Spread{}
-	}
-	outer := intervalRank(n)
-	return Spread{Median: quantile(sorted, 0.5), Q1: quantile(sorted, 0.25), Q3: quantile(sorted, 0.75),
-		Low: sorted[outer-1], High: sorted[n-outer], Count: n}
+	sorted = slices.DeleteFunc(sorted, func(value float64) bool { return value == 0 })
+	return Quartiles{quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75), len(sorted)}
 }
 
-// intervalRank is the rank from below and from above, counted from 1, between which the median of n measurements lies with 95 %: fewer
-// than so many of them fall on one side with a chance of a fortieth, as heads in n throws.
-func intervalRank(n int) int {
-	chance, below := math.Pow(0.5, float64(n)), 0.0
-	rank := 0
-	for below+chance <= 0.025 {
-		below += chance
-		chance *= float64(n-rank) / float64(rank+1)
-		rank++
-	}
-	return max(1, rank)
-}
+// known reports whether the quartiles say anything: with six rounds and equal ways one is
+// above the other in 7 % of comparisons, with nine in 3 %.
+func (q Quartiles) known() bool { return q.Count >= quickRounds }
 
-// within is half of the interval as a share of the median.
-func (s Spread) within() float64 {
-	if s.Median == 0 {
-		return math.Inf(1)
-	}
-	return (s.High - s.Low) / 2 / s.Median
-}
+// above reports whether q lies above other, apart from it.
+func (q Quartiles) above(other Quartiles) bool { return q.known() && other.known() && q.Q1 > other.Q3 }
 
-// known reports whether the interval says anything of the median.
-func (s Spread) known() bool { return s.Count >= leastRounds }
-
-// narrow reports whether the median is known well enough.
-func (s Spread) narrow() bool {
-	const enough = 0.03
-	return s.known() && s.within() <= enough
-}
-
-// clear reports whether s lies above another one, whatever the noise does.
-func (s Spread) clear(other Spread) bool { return s.known() && other.known() && s.Low > other.High }
-
-// over are the quotients of measurements that were made in turn; where one of the two is 0 there is none.
-func over(values, base []float64) (ratios []float64) {
-	for i, value := range values {
-		if value > 0 && base[i] > 0 {
-			ratios = append(ratios, value/base[i])
+// ratios are the quotients of measurements made in turn; 0 where one was not measured.
+func ratios(values, base []float64) []float64 {
+	quotients := make([]float64, len(values))
+	for i := range values {
+		if base[i] > 0 {
+			quotients[i] = values[i] / base[i]
 		}
 	}
-	return ratios
+	return quotients
 }
 
 // quantile lies between the two values next to it; 0 without values.
-func quantile[T ~float64 | ~int64](sorted []T, p float64) T {
+func quantile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
 	at := p * float64(len(sorted)-1)
 	below := int(at)
 	above := min(below+1, len(sorted)-1)
-	return sorted[below] + T((at-float64(below))*float64(sorted[above]-sorted[below]))
+	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
 }
 
-// median is the middle value.
-func median[T ~float64 | ~int64](values []T) T {
-	return quantile(slices.Sorted(slices.Values(values)), 0.5)
-}
+// median is the middle of the values that are not 0.
+func median(values []float64) float64 { return quartiles(values).Median }

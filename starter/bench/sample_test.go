@@ -1,11 +1,16 @@
 package bench
 
 import (
+	"context"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu"
 )
 
 func TestQuantile_LiesBetweenNeighbours(t *testing.T) {
@@ -21,38 +26,54 @@ func TestQuantile_LiesBetweenNeighbours(t *testing.T) {
 	require.Equal(t, 3.0, median([]float64{9, 1, 3}))
 }
 
-// The ranks of the usual tables for the 95 % interval of a median.
-func TestIntervalRank(t *testing.T) {
-	for n, want := range map[int]int{1: 1, 5: 1, 6: 1, 8: 1, 9: 2, 12: 3, 15: 4, 20: 6, 30: 10, 50: 18, 100: 40} {
-		require.Equal(t, want, intervalRank(n), n)
+// What was not measured counts for nothing.
+func TestQuartiles(t *testing.T) {
+	require.Equal(t, Quartiles{}, quartiles(nil))
+	require.Equal(t, Quartiles{Q1: 3, Median: 5, Q3: 7, Count: 9}, quartiles([]float64{9, 1, 5, 0, 3, 7, 2, 8, 0, 4, 6}))
+	require.Equal(t, []float64{0.5, 0, 3, 0}, ratios([]float64{1, 5, 3, 0}, []float64{2, 0, 1, 4}), "pairs of a round")
+}
+
+func TestQuartiles_Above(t *testing.T) {
+	low, high := quartiles([]float64{1, 1, 1.1, 1.2, 1.3, 1.4}), quartiles([]float64{1.31, 1.31, 1.31, 1.32, 1.33, 1.34})
+	require.True(t, high.above(low))
+	require.False(t, low.above(high))
+	require.False(t, high.above(quartiles([]float64{1, 1, 1, 1.4, 1.4, 1.4})), "they overlap")
+	require.False(t, high.above(quartiles([]float64{1, 1, 1, 1, 1})), "five are too few to tell")
+	require.False(t, quartiles([]float64{9, 9, 9, 9, 9}).above(low))
+}
+
+// Equal ways come to lie apart as seldom as the comment of known says.
+func TestQuartiles_Chance(t *testing.T) {
+	for n, want := range map[int]float64{quickRounds: 0.07, rounds: 0.03} {
+		random, apart := rand.New(rand.NewPCG(1, 2)), 0.0
+		const tries = 20_000
+		for range tries {
+			a, b := make([]float64, n), make([]float64, n)
+			for i := range n {
+				a[i], b[i] = random.ExpFloat64(), random.ExpFloat64()
+			}
+			if quartiles(a).above(quartiles(b)) {
+				apart += 1.0 / tries
+			}
+		}
+		require.InDelta(t, want, apart, 0.01)
 	}
 }
 
-func TestSpread(t *testing.T) {
-	require.Equal(t, Spread{}, spread(nil))
-	require.Equal(t, Spread{Median: 5, Q1: 3, Q3: 7, Low: 2, High: 8, Count: 9}, spread([]float64{9, 1, 5, 3, 7, 2, 8, 4, 6}))
-	require.True(t, spread([]float64{0.975, 0.98, 1, 1, 1.02, 1.025}).narrow())
-	require.False(t, spread([]float64{0.96, 0.98, 1, 1, 1.02, 1.03}).narrow())
-	require.False(t, spread([]float64{1, 1, 1, 1, 1}).narrow(), "five are too few to tell")
-	require.False(t, Spread{}.narrow())
-}
-
-func TestOver_PairsOfARound(t *testing.T) {
-	require.Equal(t, []float64{0.5, 3}, over([]float64{1, 5, 3, 0}, []float64{2, 0, 1, 4}), "what is 0 was not measured")
-}
-
-// at are the calls of a slot that end at these milliseconds, each begun when the one before ended.
+// at are the calls of a slot that end at these milliseconds, each begun when the one
+// before ended.
 func at(slot string, ends ...int64) (calls []stamp) {
 	const ms = int64(time.Millisecond)
 	before := ends[0] - 1
 	for _, end := range ends {
-		calls = append(calls, stamp{slot, before * ms, end * ms})
+		calls = append(calls, stamp{Slot: slot, Began: before * ms, Ended: end * ms})
 		before = end
 	}
 	return calls
 }
 
-// What lies before the slots all work and after they do is no part of the steady state, whatever it takes.
+// What lies before the slots all work and after they do is no part of the steady state,
+// whatever it takes.
 func TestSampleOf_SteadyState(t *testing.T) {
 	for name, c := range map[string]struct {
 		stamps []stamp
@@ -76,54 +97,80 @@ func TestSampleOf_SteadyState(t *testing.T) {
 func TestSampleOf_TimesAndFixedCost(t *testing.T) {
 	calls := slices.Concat(at("b", 5, 6), at("a", 10, 30, 25)) // as results come: in order of items, not of time
 	got := sampleOf(calls, 2, 100*time.Millisecond)
-	require.ElementsMatch(t, []time.Duration{15 * time.Millisecond, 5 * time.Millisecond, time.Millisecond}, got.times)
-	require.Equal(t, 74*time.Millisecond, got.perMap, "100 ms without those from 4 to 30")
+	require.ElementsMatch(t, []float64{0.015, 0.005, 0.001}, got.times)
+	require.Equal(t, 0.005, got.item)
+	require.Equal(t, 0.074, got.perMap, "100 ms without those from 4 to 30")
 	require.Zero(t, sampleOf(calls, 2, 0).perMap, "bare processes have none")
 }
 
-func TestRow_Fill(t *testing.T) {
-	row := Row{}
-	row.fill([]sample{
-		{rate: 10, times: []time.Duration{4 * time.Second, time.Second}, perMap: time.Second},
-		{rate: 0, times: []time.Duration{2 * time.Second}},
-		{rate: 20, times: []time.Duration{3 * time.Second, 5 * time.Second}, perMap: 3 * time.Second},
-	})
-	require.Equal(t, Quartiles{Min: 1, Q1: 2, Median: 3, Q3: 4, P99: 4.96}, row.Item)
-	require.Equal(t, []float64{15, 2, 5}, []float64{row.Rate.Median, row.PerMap.Median, float64(row.Items)})
-	none := Row{}
-	none.fill(nil)
-	require.Zero(t, none)
+func TestLane_Result(t *testing.T) {
+	alone := &lane{samples: []sample{{rate: 20, item: 0.5}, {rate: 10, item: 1}, {rate: 40, item: 1}}}
+	slots := &lane{row: Row{Way: Persistent, Clients: 2}, samples: []sample{
+		{rate: 10, times: []float64{4, 1}, item: 2.5, perMap: 1}, {times: []float64{2}, item: 2}, {rate: 20, times: []float64{3, 5}, item: 4, perMap: 3},
+	}}
+	row := slots.result(alone, alone)
+	require.Equal(t, Row{Way: Persistent, Clients: 2, Items: 5, Rate: Quartiles{12.5, 15, 17.5, 2}, OfUnshared: Quartiles{0.5, 0.5, 0.5, 2},
+		OfBare: Quartiles{0.5, 0.5, 0.5, 2}, Item: Quartiles{2, 3, 4, 5}, Latency: Quartiles{3, 4, 4.5, 3}, PerMap: Quartiles{1.5, 2, 2.5, 2}}, row)
+	require.Zero(t, slots.result(alone, nil).OfBare)
+	none := lane{}
+	require.Zero(t, none.result(&lane{}, nil))
 }
 
-func TestRowsToPass_PassesTheBudgetByAHalf(t *testing.T) {
-	for _, budget := range []int64{256 << 20, 1 << 30, 4 << 30} {
-		rows := int64(rowsToPass(budget))
-		kept := float64(rows * rows * 4 * products)
-		require.InDelta(t, 1.5, kept/float64(budget), 0.01)
+// Pieces grow until they take their time, and the rounds turn around.
+func TestTakeTurns(t *testing.T) {
+	b := &bench{Options: Options{Quick: true, Limit: time.Hour}}
+	var order string
+	var pieces []int
+	way := func(name string, rate float64) *lane {
+		return &lane{row: Row{Clients: 2}, least: leastItems, most: mostItems, run: func(_ context.Context, items int) (sample, error) {
+			order += name
+			pieces = append(pieces, items)
+			if items < 100 {
+				return sample{}, nil // the slots miss each other
+			}
+			return sample{rate: rate, item: 1}, nil
+		}}
+	}
+	x, y := way("x", 8000), way("y", 1e9)
+	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
+	require.Equal(t, "xxxxyyyy"+"xyyxxyyxxyyx", order)
+	require.Equal(t, []int{4, 32, 256, 1000, 4, 32, 256, mostItems}, pieces[:8])
+	require.Len(t, x.samples, quickRounds, "the pieces that warm up do not count")
+
+	order, b.Limit = "", time.Nanosecond
+	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
+	require.Equal(t, "xyxyyx", order, "until there is a round in which both were measured, whatever the limit is")
+
+	slow := func(ctx context.Context, _ int) (sample, error) { return sample{}, nil }
+	order, y.run = "", slow
+	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
+	require.Equal(t, strings.Repeat("x", 1+quickRounds), order, "all rounds, while a way was not measured")
+}
+
+func TestBudget_LeavesHalfOfTheDevice(t *testing.T) {
+	for memory, want := range map[uint64]int{0: 1 << 30, 80 << 30: 1 << 30, 5 << 30: 512 << 20, 1 << 30: 256 << 20} {
+		b := &bench{Options: Options{Clients: []int{1, 4}}, on: &target{device: gpu.Device{Memory: memory}}}
+		require.EqualValues(t, want, b.budget("oom"))
+		require.Zero(t, b.budget("light"))
 	}
 }
 
-func TestBudgetFor_LeavesHalfOfTheDevice(t *testing.T) {
-	require.EqualValues(t, budget, budgetFor(0, 8), "unknown memory")
-	require.EqualValues(t, budget, budgetFor(80<<30, 4))
-	require.EqualValues(t, 512<<20, budgetFor(5<<30, 4))
-	require.EqualValues(t, leastBudget, budgetFor(1<<30, 4))
+// A GPU would be done with the CPU's matrices before a call is.
+func TestSize_GPUMultipliesLargerMatrices(t *testing.T) {
+	onCPU, onGPU := &bench{on: &target{device: gpu.Device{Kind: gpu.KindCPU}}}, &bench{on: &target{device: gpu.Device{Kind: gpu.KindGPU}}}
+	require.Equal(t, []int{2048, 1024, 0}, []int{onCPU.size("heavy"), onCPU.size("medium"), onCPU.size("light")})
+	require.Equal(t, []int{8192, 4096, 0}, []int{onGPU.size("heavy"), onGPU.size("medium"), onGPU.size("light")})
 }
 
 func TestFigures(t *testing.T) {
-	for want, s := range map[string]float64{"0s": 0, "180ns": 180e-9, "18.3µs": 18.34e-6, "250ms": 0.25, "4.21s": 4.2123, "1m23.2s": 83.21} {
+	for want, s := range map[string]float64{"0s": 0, "180ns": 180e-9, "18.3µs": 18.34e-6, "250ms": 0.25, "4.21s": 4.2123, "83.2s": 83.21} {
 		require.Equal(t, want, seconds(s))
 	}
-	for want, rate := range map[string]float64{"2.55M": 2554169, "18.3k": 18272, "9,123": 9123, "35.6": 35.6, "0.93": 0.93} {
+	for want, rate := range map[string]float64{"2.55M": 2554169, "18.3k": 18272, "9.12k": 9123, "35.6": 35.6, "0.93": 0.93, "1k": 999.9} {
 		require.Equal(t, want, figure(rate))
 	}
-	for want, share := range map[string]float64{"-": 0, "<0.001%": 0.000004, "0.68%": 0.0068, "76%": 0.758, "126%": 1.26, "38,690×": 38690.3} {
+	for want, share := range map[string]float64{"0%": 0, "0.0004%": 0.000004, "0.68%": 0.0068, "75.8%": 0.758, "126%": 1.26, "38.7k×": 38690.3} {
 		require.Equal(t, want, percent(share))
 	}
-	require.Equal(t, "5.55-6.23ms", between("5.55ms", "6.23ms"))
-	require.Equal(t, "950µs-1.02ms", between("950µs", "1.02ms"))
-	require.Equal(t, "93% ±2%", Spread{Median: 0.93, Low: 0.91, High: 0.95, Count: 6}.share())
-	for want, ratio := range map[string]float64{"0.02×": 0.021, "12.3×": 12.3, "1,204×": 1204} {
-		require.Equal(t, want, times(ratio))
-	}
+	require.Equal(t, "91%-95%", Quartiles{Q1: 0.91, Q3: 0.95}.between(percent))
 }

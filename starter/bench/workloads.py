@@ -3,10 +3,10 @@
 Run as a program it is the other side of the comparison:
 
     workloads.py probe                     what is here: Python, framework, device
-    workloads.py measure LIMIT NAME…       sizes whose products take at most LIMIT seconds, and what an item of each takes
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
-    workloads.py pool PROCESSES ITEMS      multiprocessing.Pool, with chunks of one item and with chunks of its own choice
-    workloads.py dask PROCESSES ITEMS      Dask's distributed scheduler, where it is installed, with a task per item
+    workloads.py tools PROCESSES ITEMS TASKS
+                                           items per second of multiprocessing.Pool, with chunks of one item and with chunks of
+                                           its own choice, and of Dask, where it is installed, with a task per item
 
 An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
 1970, and in which slot.
@@ -14,6 +14,7 @@ An item is a number; a negative one warms the process up. A result tells when th
 
 import importlib.util
 import json
+import math
 import os
 import platform
 import signal
@@ -25,12 +26,11 @@ try:
 except ImportError:  # a bare process
     slot = None
 
-SIZES = {"heavy": 2048, "medium": 1024}
-GPU_TIMES = 4  # a GPU's matrices have so many times as many rows: it would be done with smaller ones before a call is
 INNER = 64  # how deep the products of oom are: little to calculate, much to keep
 PRODUCTS = 30
 FRAMEWORKS = ("torch", "jax", "cupy", "numpy")
-SMALLEST = 64
+SMALL = 64
+BREAKS = 5
 PIXELS = 319  # the side of an image, such that each layer has half as many
 CHANNELS = (3, 16, 32, 64, 128, 256)
 OUTPUTS = 255
@@ -46,17 +46,13 @@ def light(item):
 
 
 def medium(item):
-    """One product of two matrices of 1024 x 1024, or 4096 x 4096 on a GPU."""
+    """One product of two matrices of BENCH_SIZE rows and columns."""
     began = time.time_ns()
-    _product(_size("medium"))
+    _product(int(os.environ["BENCH_SIZE"]))
     return _stamp(item, began)
 
 
-def heavy(item):
-    """One product of two matrices of 2048 x 2048, or 8192 x 8192 on a GPU."""
-    began = time.time_ns()
-    _product(_size("heavy"))
-    return _stamp(item, began)
+heavy = medium  # of larger matrices
 
 
 def detector(item):
@@ -90,10 +86,13 @@ def detect(x, kernels, head):
 
 
 def oom(item):
-    """A small product; one item in BENCH_BREAKS keeps thirty of BENCH_ROWS rows, which are more than the budget."""
+    """A small product; one item in five keeps thirty of 4-byte numbers.
+
+    They pass BENCH_BYTES by a half, so that a watch that looks now and then sees it.
+    """
     began = time.time_ns()
-    every, rows = int(os.environ["BENCH_BREAKS"]), int(os.environ["BENCH_ROWS"])
-    if item >= 0 and item % every == every - 1:
+    if item >= 0 and item % BREAKS == BREAKS - 1:
+        rows = math.ceil(math.sqrt(int(os.environ["BENCH_BYTES"]) * 1.5 / PRODUCTS / 4))
         framework = _framework()
         a, b = framework.fill(rows, INNER), framework.fill(INNER, rows)
         alive = []
@@ -101,24 +100,18 @@ def oom(item):
             alive.append(framework.multiply(a, b))
             framework.wait(alive[-1])
     else:
-        _product(SMALLEST)
+        _product(SMALL)
     return _stamp(item, began)
 
 
-def surroundings(item):
-    """The environment of a slot, which bare processes are given too."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("GPUMUX_", "BENCH_"))}
-
-
 def _stamp(item, began):
+    stamp = {"slot": slot and slot().name, "began": began, "ended": time.time_ns()}
     if item < 0:
-        # Holds the slot for as long as its neighbours need to get an item of their own.
+        # Holds the slot for as long as its neighbours need to get an item of their own, and tells its environment, which bare
+        # processes are given too.
         time.sleep(HOLD)
-    return {"slot": slot and slot().name, "began": began, "ended": time.time_ns()}
-
-
-def _size(name):
-    return int(os.environ.get("BENCH_" + name.upper(), SIZES[name]))
+        stamp["env"] = {name: value for name, value in os.environ.items() if not name.startswith(("GPUMUX_", "BENCH_"))}
+    return stamp
 
 
 def _product(size):
@@ -253,36 +246,16 @@ def _choose():
 
 def _probe():
     name, gpu, lacking = _choose()
-    found = {"python": platform.python_version(), "framework": name or "", "gpu": gpu, "lacking": lacking}
+    found = {
+        "interpreter": sys.executable,
+        "python": platform.python_version(),
+        "framework": name or "",
+        "gpu": gpu,
+        "lacking": ", ".join(f"{name}: {why}" for name, why in sorted(lacking.items())),
+    }
     if name:
         framework = _CLASSES[name](gpu)
-        found["version"], found["device"] = str(framework.version), framework.name() or ""
-    return found
-
-
-def _measure(limit, names):
-    """How long an item takes, after a first call; products shrink by halves until they are within the limit."""
-    found, wanted = {}, {}
-    for name in names:
-        if name in SIZES:
-            _product(SMALLEST)
-            # A small product tells roughly what a large one takes, without waiting for it.
-            times = GPU_TIMES if _kept["gpu"] else 1
-            trial = 512 * times
-            _product(trial)
-            took = min(_took(lambda: _product(trial)) for _ in range(3))
-            size = wanted[name] = SIZES[name] * times
-            while size > SMALLEST and took * (size / trial) ** 3 > limit:
-                size //= 2
-            os.environ["BENCH_" + name.upper()] = str(size)
-        function = globals()[name]
-        function(0)
-        times = [_took(lambda: function(0)) for _ in range(1000 if name == "light" else 3)]
-        found[name] = {
-            "size": _size(name) if name in SIZES else 0,
-            "wanted": wanted.get(name, 0),
-            "seconds": sorted(times)[len(times) // 2],
-        }
+        found["version"], found["name"] = str(framework.version), framework.name() or ""
     return found
 
 
@@ -308,45 +281,30 @@ def _loop(name, start, step):
         print(json.dumps({"began": began, "ended": ended}), flush=True)
 
 
-def _pool(processes, items):
+def _tools(processes, items, tasks):
     import multiprocessing
 
-    found = {}
+    rates = {}
     with multiprocessing.Pool(processes) as pool:
         pool.map(light, range(processes * 10))
-        for name, chunk in (("one", 1), ("default", None)):
-            began = time.perf_counter()
-            got = pool.map(light, range(items), chunksize=chunk)
-            found[name] = time.perf_counter() - began
-            assert len(got) == items
-    return found
+        for name, chunk in (("poolOne", 1), ("poolDefault", None)):
+            rates[name] = items / _took(lambda: pool.map(light, range(items), chunksize=chunk))
+    if importlib.util.find_spec("distributed"):
+        from distributed import Client, LocalCluster
 
-
-def _dask(processes, items):
-    if importlib.util.find_spec("distributed") is None:
-        return {}
-    from distributed import Client, LocalCluster
-
-    with LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-        client.gather(client.map(light, range(-processes * 10, 0)))
-        began = time.perf_counter()
-        got = client.gather(client.map(light, range(items)))
-        took = time.perf_counter() - began
-    assert len(got) == items
-    return {"took": took}
+        with LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            client.gather(client.map(light, range(-processes * 10, 0)))
+            rates["dask"] = tasks / _took(lambda: client.gather(client.map(light, range(tasks))))
+    return rates
 
 
 def _main(verb, *arguments):
     if verb == "probe":
         print(json.dumps(_probe()))
-    elif verb == "measure":
-        print(json.dumps(_measure(float(arguments[0]), arguments[1:])))
     elif verb == "loop":
         _loop(arguments[0], int(arguments[1]), int(arguments[2]))
-    elif verb == "pool":
-        print(json.dumps(_pool(int(arguments[0]), int(arguments[1]))))
-    elif verb == "dask":
-        print(json.dumps(_dask(int(arguments[0]), int(arguments[1]))))
+    elif verb == "tools":
+        print(json.dumps(_tools(*map(int, arguments))))
     else:
         sys.exit(__doc__)
 

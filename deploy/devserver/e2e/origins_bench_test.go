@@ -14,14 +14,14 @@ import (
 type measuredRow struct {
 	Workload, Way, Sharing                        string
 	Clients, Items                                int
-	ItemsPerSecond, OfUnshared, LatencyOfUnshared measuredSpread
+	ItemsPerSecond, OfUnshared, LatencyOfUnshared measuredQuartiles
 	ItemSeconds                                   struct{ Median float64 }
 	Faults                                        map[string]int
 }
 
-type measuredSpread struct {
-	Low, Q1, Median, Q3, High float64
-	Count                     int
+type measuredQuartiles struct {
+	Q1, Median, Q3 float64
+	Count          int
 }
 
 // table runs an example that makes a table of what gpumux measures, and returns it with the JSON that it is made of.
@@ -76,7 +76,7 @@ func TestLong_OriginsVignette(t *testing.T) {
 			continue
 		}
 		rates := row.ItemsPerSecond
-		for _, rate := range []float64{rates.Q3, rates.Median, rates.Q1, rates.High, rates.Low} {
+		for _, rate := range []float64{rates.Q3, rates.Median, rates.Q1} {
 			cell := "-"
 			if rate > 0 {
 				cell = fmt.Sprintf("%.3g", 4/rate)
@@ -85,7 +85,7 @@ func TestLong_OriginsVignette(t *testing.T) {
 		}
 		require.Contains(t, out, want+fmt.Sprintf("%d %.3g\n", rates.Count, row.ItemSeconds.Median))
 	}
-	require.Equal(t, 4, lines)
+	require.Equal(t, 6, lines)
 	require.Contains(t, e.file("vignette.html"), "<svg")
 }
 
@@ -104,13 +104,13 @@ func TestLong_OriginsVignetteProducts(t *testing.T) {
 	require.Contains(t, out, "WRONG\n")
 }
 
-// What the vignette expects is checked only where the intervals lie apart.
+// What the vignette expects is checked only where the quartiles lie apart.
 func TestOrigins_VignetteExpects(t *testing.T) {
 	e := offline(t, "vignette")
 	row := func(workload, way string, middle, within float64, rounds int) string {
-		spread := fmt.Sprintf(`{"median":%g,"q1":%[1]g,"q3":%[1]g,"low":%g,"high":%g,"count":%d}`, middle, middle-within, middle+within, rounds)
+		quartiles := fmt.Sprintf(`{"median":%g,"q1":%g,"q3":%g,"count":%d}`, middle, middle-within, middle+within, rounds)
 		return fmt.Sprintf(`{"workload":%q,"way":%q,"sharing":"default","clients":4,"items":9,"itemSeconds":{"median":1},`+
-			`"itemsPerSecond":%s,"ofUnshared":%[3]s}`, workload, way, spread)
+			`"itemsPerSecond":%s,"ofUnshared":%[3]s}`, workload, way, quartiles)
 	}
 	e.write("known.json", fmt.Sprintf(`{"machine":{"gpu":true},"rows":[%s]}`, strings.Join([]string{
 		row("heavy", "sequential", 2, 0.1, 9), row("heavy", "persistent", 1, 0.1, 9), row("heavy", "fresh", 0.8, 0.1, 5),
@@ -119,11 +119,11 @@ func TestOrigins_VignetteExpects(t *testing.T) {
 	}, ",")))
 	out, code := e.sh(e.dir, ".venv/bin/python examples/vignette/vignette.py --report known.json")
 	require.Zero(t, code)
-	require.Contains(t, squeezed(out), "\nheavy Sequential GPU 4 2 2 2 1.9 2.11 9 1\n")
+	require.Contains(t, squeezed(out), "\nheavy Sequential GPU 4 1.9 2 2.11 9 1\n")
 	require.Contains(t, out, `
 heavy: Sequential GPU does more than Persistent: yes, 2 times
 heavy: Persistent does more than Proxy: not known, with fewer than six rounds
-medium: Persistent does more than Sequential GPU: not known, the intervals overlap
+medium: Persistent does more than Sequential GPU: not known, the quartiles overlap
 light: CPU does more than Persistent: no, 0.5 times
 `)
 }
@@ -133,15 +133,11 @@ func TestLong_OriginsSharing(t *testing.T) {
 	e := offline(t, "sharing")
 	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --quick --limit 1s --pool cpu --workloads detector --clients 1,3 "+
 		"--framework numpy", "sharing.json")
-	share := func(s measuredSpread) string {
-		within := "?"
-		if s.Count >= 6 {
-			within = fmt.Sprintf("%.0f%%", (s.High-s.Low)/2*100)
-		}
-		if s.Count == 0 {
+	share := func(q measuredQuartiles) string {
+		if q.Count == 0 {
 			return "unknown"
 		}
-		return fmt.Sprintf("%.0f%% %s", s.Median*100, within)
+		return fmt.Sprintf("%.0f%% %.0f%%-%.0f%%", q.Median*100, q.Q1*100, q.Q3*100)
 	}
 	lines := 0
 	for _, row := range rows {

@@ -57,7 +57,7 @@ def read_bench(path, step, text):
             judged = name.startswith("medium") and row["way"] == "persistent" and not report.get("quick")
             goal = f" (goal {GOAL} %)" if judged else ""
             step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {row['clients']} slots do {100 * share['median']:.1f} % of as many bare "
-                                f"processes, {100 * share['low']:.1f} to {100 * share['high']:.1f} % by the noise{goal}; "
+                                f"processes, quartiles {100 * share['q1']:.1f} and {100 * share['q3']:.1f} %{goal}; "
                                 f"{row['itemsPerSecond']['median']:.1f} items/s, {1000 * row['itemSeconds']['median']:.3f} ms")
     step.figures += [f"not measured: sharing {one['sharing']}: {one['reason']}" for one in report.get("unmeasured") or ()]
     step.figures += ["note: " + note for note in report.get("notes") or ()]

@@ -41,10 +41,10 @@ suits this machine: how many slots share the device, by which way, or the CPU.
   oom       one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
 Each runs with every number of --clients, under every way to share the device that this machine allows,
-beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns, in pieces of half
-a second, until the share of the unshared device is known to 3 %, or the time is up, which is said then. The
-report has the throughput of the steady state and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy
-calculates: the first of them that reaches a GPU, else the first that is there.
+beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns in pieces of half a
+second, nine rounds or until the time is up. The report has medians with quartiles, the throughput of the
+steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
+that reaches a GPU, else the first that is there.
 
 With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask where it is
 installed.
@@ -59,14 +59,14 @@ namespace that no other gpumux worker serves.`,
 	}
 	flags := c.Flags()
 	flags.IntSliceVar(&f.Clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4 on a GPU; on the CPU one per core, at most 4)")
-	flags.DurationVar(&f.Limit, "limit", 0, "most time for a workload with one number of clients (default 30s, with --quick 10s)")
+	flags.DurationVar(&f.Limit, "limit", 0, "most time for a workload in one pool (default 30s, with --quick 10s)")
 	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,detector,light,oom)")
 	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
 	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
 	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
-	flags.BoolVar(&f.Quick, "quick", false, "short pieces and limits, in a minute or two")
+	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
 	a.ConnectionFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
@@ -177,12 +177,11 @@ func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	if len(o.Clients) > 0 {
 		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
 	}
-	o.Client, o.Namespace, o.Folder, o.Version, o.Hard = conn.Client, conn.Namespace, folder, a.Version, a.Hard
-	o.Converter = conn.Converter
+	o.Starter, o.Folder, o.Version, o.Hard = conn.Starter, folder, a.Version, a.Hard
 	o.Log = a.Log(true) // the oom workload's faults are in the report
 	o.Say = func(text string) { a.Console.Say("%s", text) }
 	if a.Console.Redraws() {
-		o.Say, o.Round = a.Console.Status, a.Console.Status
+		o.Say = a.Console.Status
 	}
 	measured, err := bench.Run(ctx, o)
 	a.Console.Close()
