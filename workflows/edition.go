@@ -21,9 +21,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		options := workflow.ActivityOptions{
 			StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
 			Summary: "find the edition of " + m.in.Task,
-			RetryPolicy: &temporal.RetryPolicy{
-				InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: contract.HeartbeatTimeout,
-			},
+			RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
 			Priority: temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
 		}
 		ask := contract.EditionInput{Task: m.in.Task}
