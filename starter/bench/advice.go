@@ -85,7 +85,7 @@ func (r *Report) adviseClients(one Row) string {
 			"for latency 1 slot: an item takes %s of its time alone, and %s with %d", best.Clients, best.Sharing, best.OfUnshared.share(),
 			one.OfUnshared.share(), percent(one.Latency.Median), percent(best.Latency.Median), best.Clients)
 	case undecided:
-		return what + "1 slot until more is known; the noise hides whether more slots do more"
+		return what + "1 slot until more is known; the noise hides whether more slots do more: measure while nothing else runs here, or longer with --limit"
 	}
 	return what + fmt.Sprintf("1 slot, for throughput and latency; it does %s of the unshared device, and more slots no more", one.OfUnshared.share())
 }
