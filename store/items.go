@@ -161,7 +161,7 @@ func (s *Store) blame(ctx context.Context, src gpumux.Source, name string, err e
 	case errors.Is(err, fs.ErrNotExist):
 		if there, _ := s.Exists(ctx, names.Identity); there { // else the whole store is away
 			if name == src.Index {
-				return s.damaged(src, src.URL, "its index "+src.Index+" is gone, as after a worker found damage")
+				return s.damaged(src, src.URL, err.Error()+", as after a worker found damage")
 			}
 			return s.damaged(src, name, "it is gone")
 		}

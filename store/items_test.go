@@ -135,6 +135,19 @@ func TestItems_SayWhatIsDamaged(t *testing.T) {
 	})
 }
 
+// Chunks beside the one that found the damage name both objects.
+func TestItems_AnIndexThatIsGone(t *testing.T) {
+	s := open(t, "file://"+filepath.Join(t.TempDir(), "store"), nil)
+	_, err := s.Identity(t.Context())
+	require.NoError(t, err)
+	src, err := s.PutSource(t.Context(), spool(t, "1\n", JSONLines))
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(t.Context(), src.Index))
+	_, err = readable(t, s, src)
+	final(t, err, "gone")
+	require.ErrorContains(t, err, src.URL+": damaged, or changed since it was indexed: read "+s.Locate(src.Index)+": file does not exist, as after")
+}
+
 // A store that is away as a whole comes back, and so may an object of it.
 func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
