@@ -20,9 +20,9 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		m.show(ctx)
 		options := workflow.ActivityOptions{
 			StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
-			Summary: "find the edition of " + m.in.Task,
+			Summary:     "find the edition of " + m.in.Task,
 			RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
-			Priority: temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
+			Priority:    temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
 		}
 		ask := contract.EditionInput{Task: m.in.Task}
 		var found contract.Edition
