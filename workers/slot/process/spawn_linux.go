@@ -46,16 +46,22 @@ func newSpawner(prepare func()) chan<- func() {
 }
 
 // spawn starts the command as the leader of its own process group, with the mark, and as the
-// user if there is one. The kernel kills it when the worker dies.
+// user if there is one. The kernel kills it when the worker dies. A program without a wire waits for nobody: it is marked
+// before it begins.
 func spawn(cmd *exec.Cmd, group *cgroup, user *User, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.file.Fd())
 	}
 	if user == nil {
+		if mark != 0 && len(cmd.ExtraFiles) == 0 {
+			if err := first(cmd, markScript, mark); err != nil {
+				return err
+			}
+		}
 		return startLeader(cmd, taskSpawner(), mark)
 	}
-	if err := restrain(cmd, mark); err != nil {
+	if err := first(cmd, restrainScript, mark); err != nil {
 		return err
 	}
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}

@@ -68,8 +68,8 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 		require.NoError(t, err)
 		defer r.Close()
 		require.NoError(t, p.Start(Command{
-			Argv: []string{"/bin/sh", "-c", `read -r _; setsid env -i sh -c '(trap "" TERM HUP; exec sleep 600) & echo $!' & exec sleep 600`},
-			Env:  []string{"PATH=/usr/bin:/bin"}, Stdin: line(t), Stdout: w,
+			Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c '(trap "" TERM HUP; exec sleep 600) & echo $!' & exec sleep 600`},
+			Env:  []string{"PATH=/usr/bin:/bin"}, Stdout: w,
 		}))
 		w.Close()
 		p.Follow(func() {})
@@ -95,15 +95,4 @@ func needsMarks(t *testing.T) {
 	if program() == 0 {
 		skip.Because(t, skip.Kernel, "no process may be marked")
 	}
-}
-
-// line is a file with one line.
-func line(t *testing.T) *os.File {
-	t.Helper()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	fmt.Fprintln(w)
-	w.Close()
-	t.Cleanup(func() { r.Close() })
-	return r
 }

@@ -39,13 +39,19 @@ const restrainScript = `{
 shift
 exec "$@"`
 
-// restrain makes the process of another user lower its limits, which its descendants inherit, before it becomes the program.
-func restrain(cmd *exec.Cmd, mark uint64) error {
+// markScript is restrainScript for a program with the rights of this one.
+const markScript = `{ ulimit -S -w "$1" || ulimit -S -x "$1"; } 2>/dev/null
+shift
+exec "$@"`
+
+// first makes a shell run a script, with the mark as its argument, before it becomes the program: the descendants of the
+// program inherit what the script sets, however soon they are there.
+func first(cmd *exec.Cmd, script string, mark uint64) error {
 	path, err := exec.LookPath(cmd.Path) // the shell's own message is less clear
 	if err := cmp.Or(cmd.Err, err); err != nil {
 		return err
 	}
-	cmd.Args = append([]string{"sh", "-c", restrainScript, "gpumux", strconv.FormatUint(mark, 10), path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{"sh", "-c", script, "gpumux", strconv.FormatUint(mark, 10), path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	return nil
 }
