@@ -8,10 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -181,6 +186,41 @@ func TestSealed_RequestsToAServer(t *testing.T) {
 		require.True(t, bytes.Equal(want, got))
 		require.EqualValues(t, len(data), size)
 		require.Len(t, server.Requests(), int(c.requests), "%v", c)
+	}
+}
+
+// A connection that breaks within the head of an object is no damage to the object.
+func TestSealed_AConnectionBreaksInTheHead(t *testing.T) {
+	server := s3test.New(t)
+	data := bytes.Repeat([]byte("0123456789"), 3*sealSegment/10)
+	putObject(t, openKeys(t, server.URL(""), oldRing), "object", data)
+	var breaks atomic.Int32
+	breaking := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/bucket/object" || breaks.Add(-1) < 0 {
+			server.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		server.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes()[:sealHead/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer breaking.Close()
+	s := openKeys(t, "s3://bucket?region=eu-west-1&endpoint="+breaking.URL, oldRing)
+	for _, from := range []int64{0, sealSegment + 1} {
+		breaks.Store(2)
+		got, _, err := getObject(t.Context(), s, "object", from, 10)
+		require.NoError(t, err)
+		require.Equal(t, data[from:][:10], got)
+		require.Negative(t, breaks.Load())
+		breaks.Store(100)
+		_, _, err = getObject(t.Context(), openKeys(t, s.URL(), oldRing), "object", from, 10)
+		require.Error(t, err)
+		require.Nil(t, damageOf(err), "%v", err)
 	}
 }
 

@@ -72,12 +72,17 @@ func (s *Store) create(ctx context.Context, name string, c creation) (*Writer, e
 		return nil, err
 	}
 	w := &Writer{ctx: ctx, url: s.Locate(key)}
-	w.into, err = s.home.sink(ctx, key, c)
-	if err == nil && s.keys != nil && c.sealing != asItLies {
-		w.into, err = newSealedSink(s.keys, w.into)
+	var seal *seal
+	if s.keys != nil && c.sealing != asItLies {
+		if seal, err = newSeal(s.keys); err != nil {
+			return nil, w.writeError(err)
+		}
 	}
-	if err != nil {
+	if w.into, err = s.home.sink(ctx, key, c); err != nil {
 		return nil, w.writeError(err)
+	}
+	if seal != nil {
+		w.into = newSealedSink(seal, w.into)
 	}
 	return w, nil
 }
