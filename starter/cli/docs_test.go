@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/starter/cli/app"
@@ -70,6 +71,8 @@ Data goes to standard output, all else to standard error.
 | GPUMUX_UI | address of the Web UI, for links to maps |
 | XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
 `)
+	shared := sharedFlags(root)
+	fmt.Fprintf(&b, "\nMany commands have these:\n\n```text\n%s```\n", shared.FlagUsages())
 	for _, c := range commands(root) {
 		text := c.Long
 		if text == "" {
@@ -77,9 +80,34 @@ Data goes to standard output, all else to standard error.
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n\n", c.CommandPath(), text)
 		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
-		if usages := c.NonInheritedFlags().FlagUsages(); usages != "" {
+		var also []string
+		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if same := shared.Lookup(flag.Name); same != nil && same.Usage == flag.Usage {
+				also = append(also, "--"+flag.Name)
+			} else {
+				own.AddFlag(flag)
+			}
+		})
+		if usages := own.FlagUsages(); usages != "" {
 			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)
+		}
+		if len(also) > 0 {
+			fmt.Fprintf(&b, "\nAlso %s.\n", strings.Join(also, ", "))
 		}
 	}
 	sameAs(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
+}
+
+// sharedFlags are those that at least ten commands have with the same words.
+func sharedFlags(root *cobra.Command) *pflag.FlagSet {
+	shared, seen := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]int{}
+	for _, c := range commands(root) {
+		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 10 {
+				shared.AddFlag(flag)
+			}
+		})
+	}
+	return shared
 }
