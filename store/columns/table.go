@@ -187,6 +187,7 @@ func (w *tableWriter) begin() (err error) {
 		w.to, err = ipc.NewFileWriter(w.out, ipc.WithSchema(w.schema))
 		return err
 	}
+	w.schema = listed(w.schema)
 	w.to, err = newParquetWriter(w.out, w.schema)
 	return err
 }
@@ -213,7 +214,7 @@ func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
 	defer own.Release()
 	all := []arrow.Array{own.Column(0)}
 	for i, c := range w.columns {
-		all = append(all, c.build(cells[i]))
+		all = append(all, c.build(cells[i], fields[i+1].Type))
 	}
 	return array.NewRecordBatch(w.schema, append(all, own.Column(1), own.Column(2)), int64(len(w.rows)))
 }

@@ -59,6 +59,11 @@ var tables = map[string]struct {
 		`{"index":0,"value":[1.0,2.0]` + good, `{"index":1,"value":[]` + good,
 		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5]` + good,
 	}},
+	"empty arrays": {[]any{one("f\x04", "", 0), vector}, "index: int64, value: list<element: float32>" + faults, []string{
+		`{"index":0,"value":[]` + good, `{"index":1,"value":[1.0,0.1]` + good}},
+	"failed matrices": {[]any{nil, one("u\x01", "\x01\x02", 2, 1)},
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: uint8>[1]>[2]" + faults,
+		[]string{`{"index":0,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":1,"value":[[1],[2]]` + good}},
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
