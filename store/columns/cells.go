@@ -67,8 +67,7 @@ func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
 		}
 		return append(b, '"'), nil
 	case arrow.TypedArray[arrow.Duration]:
-		t := of.(arrow.Array).DataType().(*arrow.DurationType)
-		return arrays.AppendFloat(b, float64(of.Value(i))/math.Pow10(3*int(t.Unit)), 64), nil
+		return strconv.AppendInt(b, int64(of.Value(i)), 10), nil
 	}
 	text, err := json.Marshal(of.GetOneForMarshal(i))
 	return append(b, text...), err

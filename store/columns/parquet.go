@@ -40,6 +40,8 @@ func openParquet(from *ranged) (table, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Arrow's schema changes no value, and a damaged one takes any amount of memory.
+	f.MetaData().FileMetaData.KeyValueMetadata = nil
 	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, bounded)
 	if err != nil {
 		return nil, err

@@ -161,18 +161,18 @@ func TestItems_Columns(t *testing.T) {
 	}
 }
 
-// What pyarrow writes of each type.
+// What pyarrow writes of each type is one thing in each format, with Arrow's schema in the file and without.
 func TestItems_Types(t *testing.T) {
 	want := []string{
 		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +
-			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
+			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","berlin":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
 			`"st":{"a":1,"b":["x"]},"ls":[{"a":1,"b":[2,3]},{"a":null,"b":[]}],"dict":"x","fsl":[1.0,2.0],"m":[{"key":"k","value":1}],` +
-			`"n":null,"ls2":"a","sv":"v"}`,
+			`"n":null,"ls2":"a","sv":"v","dur":1500,"json":"{\"a\": 1}","uuid":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`,
 		`{"i8":null,"u64":0,"f32":` + text.NaN + `,"f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
-			`"ts":"1969-01-01T00:00:00.5","tz":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
-			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null}`,
+			`"ts":"1969-01-01T00:00:00.5","tz":null,"berlin":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
+			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null,"dur":null,"json":null,"uuid":null}`,
 	}
-	for _, ending := range []string{".parquet", ".arrow"} {
-		require.Equal(t, want, items(t, "testdata/kinds"+ending), ending)
+	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
+		require.Equal(t, want, items(t, "testdata/"+name), name)
 	}
 }
