@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -101,6 +102,37 @@ func TestTable_ThereAndBack(t *testing.T) {
 					require.Equal(t, c.schema, schemaOf(t, path))
 				}
 			})
+		}
+	}
+}
+
+// Files are what pyarrow, pandas and Polars read, with the types of arrays.
+func TestTable_IsWhatPythonReads(t *testing.T) {
+	need(t, "pyarrow, pandas, polars", skip.Framework)
+	const load = `
+import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
+name = sys.argv[1]
+parquet = name.endswith(".parquet")
+read = pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table
+table = read(name)
+frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
+polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
+plain = lambda v: [plain(x) for x in v] if hasattr(v, "__len__") else v
+values = table.column("value").to_pylist()
+print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
+	for _, c := range []struct {
+		values     []any
+		kind, want string
+	}{
+		{[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x3f", 2), nil}, "fixed_size_list<element: float not null>[2]", "[[1.0, 0.5], None]"},
+		{[]any{nil, one("i\x02", "\x01\x00\x02\x00", 2, 1)},
+			"fixed_size_list<element: fixed_size_list<element: int16 not null>[1] not null>[2]", "[None, [[1], [2]]]"},
+		{[]any{"[1,2]", nil, "[0.5]"}, "list<element: double not null>", "[[1.0, 2.0], None, [0.5]]"},
+	} {
+		for _, ending := range []string{".parquet", ".arrow"} {
+			path, _, err := write(t, "x"+ending, values(c.values...))
+			require.NoError(t, err)
+			require.Equal(t, c.kind+" "+c.want+" True True", python(t, load, path))
 		}
 	}
 }
