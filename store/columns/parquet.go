@@ -94,7 +94,7 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 		return err
 	}
 	for n, g := range groups {
-		t.memory.begin(g.name(n), g.stored)
+		t.memory.begin(groupName(n), g.stored)
 		t.Props.BatchSize = max(1, min(batchRows, int64(float64(g.rows)*batchBytes/max(1, g.unpacked))))
 		if err := t.eachOf(ctx, n, g.rows, leaves, f); err != nil {
 			return err
@@ -109,7 +109,7 @@ type group struct {
 	unpacked     float64
 }
 
-func (g group) name(n int) string { return fmt.Sprintf("row group %d", n) }
+func groupName(n int) string { return fmt.Sprintf("row group %d", n) }
 
 // groups finds where the columns lie. Row groups that need too much memory are refused.
 func (t parquetTable) groups(leaves []int) (all []group, err error) {
@@ -136,7 +136,7 @@ func (t parquetTable) groups(leaves []int) (all []group, err error) {
 			width := max(8, metadata.Schema.Column(leaf).TypeLength())
 			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
 		}
-		if err := tooLarge(g.name(n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
+		if err := tooLarge(groupName(n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
 			return nil, err
 		}
 		all = append(all, g)
