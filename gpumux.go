@@ -42,7 +42,7 @@ type MapInput struct {
 	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items in the store: JSON lines; CSV with a header when the name ends in .csv; the rows of a table when it ends in
-	// .parquet or .arrow. A name without a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
+	// .parquet, .arrow or .feather. A name without a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
 	Source string `json:"source,omitempty"`
 	// Columns are those of a Parquet or Arrow Source that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`

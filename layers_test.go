@@ -143,12 +143,12 @@ func TestLayers_RootNeedsTheStandardLibraryOnly(t *testing.T) {
 func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 	for _, dep := range deps(t, module+"/workflows") {
 		require.NotContains(t, dep, " cgo", "workflows reaches cgo")
-		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "gocloud.dev", "cobra", "arrow-go", "parquet-go", module + "/workers", module + "/gpu"} {
+		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "gocloud.dev", "cobra", "arrow-go", module + "/workers", module + "/gpu"} {
 			require.NotContains(t, dep, heavy)
 		}
 	}
 	for _, dep := range deps(t, module+"/starter") {
-		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "cobra", "arrow-go", "parquet-go", module + "/workers", module + "/gpu"} {
+		for _, heavy := range []string{"go-nvml", "go.uber.org/zap", "cobra", "arrow-go", module + "/workers", module + "/gpu"} {
 			require.NotContains(t, dep, heavy)
 		}
 	}

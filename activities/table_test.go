@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parquet-go/parquet-go"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -20,24 +23,23 @@ import (
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-type tableRow struct {
-	ID   int64   `parquet:"id"`
-	Text string  `parquet:"text"`
-	Size float32 `parquet:"size"`
-}
-
 // parquetFile has row groups of a hundred rows each.
 func parquetFile(t *testing.T, groups int) []byte {
 	t.Helper()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "text", Type: arrow.BinaryTypes.String},
+		{Name: "size", Type: arrow.PrimitiveTypes.Float32}}, nil)
 	var file bytes.Buffer
-	to := parquet.NewGenericWriter[tableRow](&file)
+	to, err := pqarrow.NewFileWriter(schema, &file, nil, pqarrow.DefaultWriterProps())
+	require.NoError(t, err)
 	for g := range groups {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 		for i := range 100 {
 			n := 100*g + i
-			_, err := to.Write([]tableRow{{int64(n), fmt.Sprintf("text %d", n), float32(n) / 10}})
-			require.NoError(t, err)
+			b.Field(0).(*array.Int64Builder).Append(int64(n))
+			b.Field(1).(*array.StringBuilder).Append(fmt.Sprintf("text %d", n))
+			b.Field(2).(*array.Float32Builder).Append(float32(n) / 10)
 		}
-		require.NoError(t, to.Flush())
+		require.NoError(t, to.Write(b.NewRecordBatch()))
 	}
 	require.NoError(t, to.Close())
 	return file.Bytes()

@@ -37,7 +37,7 @@ const (
 func FormatOf(name string) (Format, error) {
 	inner, archive := cutArchive(name)
 	switch ext := strings.ToLower(path.Ext(inner)); ext {
-	case ".parquet", ".arrow":
+	case ".parquet", ".arrow", ".feather":
 		if archive != nil {
 			return 0, &SourceError{Name: name, Problem: "a " + ext + " file is never compressed as a whole", Hint: "unpack it"}
 		}

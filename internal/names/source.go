@@ -25,7 +25,7 @@ func Table(source string) bool {
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")
 	}
-	return !values && slices.Contains([]string{".parquet", ".arrow"}, strings.ToLower(path.Ext(name)))
+	return !values && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
 // Columns returns what is wrong with the columns that the items of a source are to have, or nil. The error goes on from the word columns.

@@ -2,26 +2,18 @@ package columns
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"io"
-	"math"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-
-	"github.com/gpumux/gpumux/internal/arrays"
 )
 
 // arrowTable is an Arrow file.
 type arrowTable struct{ *ipc.FileReader }
 
 func openArrow(file *ranged) (table, error) {
-	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, file: file.size}
+	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, what: "a batch", stored: file.size}
 	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size), ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err
@@ -37,104 +29,24 @@ func (t arrowTable) names() (all []string) {
 	return all
 }
 
-func (t arrowTable) each(ctx context.Context, at []int, f func(row []byte) error) error {
-	keys := keysOf(t.names(), at)
-	var row []byte
+func (t arrowTable) each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error {
+	columns := make([]arrow.Array, len(at))
 	for n := range t.NumRecords() {
 		batch, err := t.RecordBatchAt(n)
 		if err != nil {
 			return err
 		}
-		for i := range int(batch.NumRows()) {
-			row = row[:0]
-			for n, column := range at {
-				if row, err = appendCell(append(row, keys[n]...), batch.Column(column), i); err != nil {
-					return err
-				}
-			}
-			if err := f(append(row, '}')); err != nil {
-				return err
-			}
+		for i, column := range at {
+			columns[i] = batch.Column(column)
 		}
+		err = f(columns)
 		batch.Release()
-		if err := ctx.Err(); err != nil {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
 	return nil
-}
-
-// appendCell adds a value of an Arrow array as JSON.
-func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
-	if of.IsNull(i) {
-		return append(b, "null"...), nil
-	}
-	switch of := of.(type) {
-	case *array.Float32:
-		return arrays.AppendSingle(b, math.Float32bits(of.Value(i))), nil
-	case *array.Float64:
-		return arrays.AppendFloat(b, of.Value(i), 64), nil
-	case *array.Int64:
-		return strconv.AppendInt(b, of.Value(i), 10), nil
-	case *array.Uint64:
-		return strconv.AppendUint(b, of.Value(i), 10), nil
-	case *array.Float16:
-		return append(b, arrays.HalfText(of.Value(i).Uint16())...), nil
-	case *array.Binary:
-		return appendBytes(b, of.Value(i)), nil
-	case *array.LargeBinary:
-		return appendBytes(b, of.Value(i)), nil
-	case *array.Dictionary:
-		return appendCell(b, of.Dictionary(), of.GetValueIndex(i))
-	case array.ExtensionArray:
-		return appendCell(b, of.Storage(), i)
-	case *array.Struct:
-		return appendStruct(b, of, i)
-	case *array.Map:
-		// As a list of its pairs where its keys may not be text.
-	case array.ListLike:
-		from, end := of.ValueOffsets(i)
-		b = append(b, '[')
-		var err error
-		for at := from; at < end && err == nil; at++ {
-			if at > from {
-				b = append(b, ',')
-			}
-			b, err = appendCell(b, of.ListValues(), int(at))
-		}
-		return append(b, ']'), err
-	case array.StringLike:
-		return appendText(b, of.Value(i)), nil
-	case arrow.TypedArray[arrow.Timestamp]:
-		return appendText(b, of.(arrow.Array).ValueStr(i)), nil
-	}
-	text, err := json.Marshal(of.GetOneForMarshal(i))
-	return append(b, text...), err
-}
-
-func appendStruct(b []byte, of *array.Struct, i int) (_ []byte, err error) {
-	b = append(b, '{')
-	for n := range of.NumField() {
-		if n > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, of.DataType().(*arrow.StructType).Field(n).Name), ':')
-		if b, err = appendCell(b, of.Field(n), i); err != nil {
-			return b, err
-		}
-	}
-	return append(b, '}'), nil
-}
-
-func appendBytes(b, data []byte) []byte {
-	return append(base64.StdEncoding.AppendEncode(append(b, '"'), data), '"')
-}
-
-// appendText adds a string. Bytes that are not UTF-8 are base64, as bytes are.
-func appendText(b []byte, text string) []byte {
-	if !utf8.ValidString(text) {
-		return appendBytes(b, []byte(text))
-	}
-	quoted, _ := json.Marshal(text) // a string always encodes
-	return append(b, quoted...)
 }

@@ -8,15 +8,12 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// build makes an Arrow array of the cells of a column. Data of arrays is copied once.
-func (c column) build(cells []cell) arrow.Array {
-	switch c.kind {
-	case arrayKind:
-		return c.buildArrays(cells)
-	case listKind:
-		return c.buildLists(cells)
+// build makes an Arrow array of a type of the cells of a column.
+func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
+	if c.kind == arrayKind || c.kind == listKind {
+		return c.buildLists(cells, t)
 	}
-	b := array.NewBuilder(memory.DefaultAllocator, c.dataType())
+	b := array.NewBuilder(memory.DefaultAllocator, t)
 	defer b.Release()
 	b.Reserve(len(cells))
 	for _, x := range cells {
@@ -49,59 +46,55 @@ func appendTo[T any](x cell, to interface {
 	}
 }
 
-// buildArrays makes lists of fixed size, one in the other for each dimension.
-func (c column) buildArrays(cells []cell) arrow.Array {
-	count := 1
-	for _, n := range c.like.Shape {
-		count *= n
-	}
-	data := make([]byte, 0, len(cells)*count*c.width())
-	valid, nulls := make([]byte, len(cells)), 0
+// buildLists makes lists of a type: of a fixed size with zeros for those that are null, or
+// of different lengths. The lists inside of them, one for each further dimension, have a
+// fixed size.
+func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
+	fixed, _ := t.(*arrow.FixedSizeListType)
+	row := c.width() * product(c.like.Shape)
+	data := make([]byte, 0, len(cells)*row)
+	count, nulls := 0, 0
+	valid, offsets := make([]byte, len(cells)), make([]byte, 4, 4*len(cells)+4)
 	for i, x := range cells {
-		if x.kind == nullKind {
-			nulls++
-			data = data[:len(data)+count*c.width()] // zeros
-			continue
-		}
-		valid[i] = 1
-		data = append(data, c.numbersFor(x)...)
-	}
-	inside := c.leaves(data, len(cells)*count)
-	for dim := len(c.like.Shape) - 1; dim >= 0; dim-- {
-		t := arrow.FixedSizeListOfField(int32(c.like.Shape[dim]), element(inside.DataType()))
-		count /= c.like.Shape[dim]
-		validity, missing := (*memory.Buffer)(nil), 0
-		if dim == 0 && nulls > 0 {
-			validity, missing = memory.NewBufferBytes(bits(valid)), nulls
-		}
-		inside = array.NewData(t, len(cells)*count, []*memory.Buffer{validity}, []arrow.ArrayData{inside}, missing, 0)
-	}
-	return array.MakeFromData(inside)
-}
-
-// buildLists makes lists of different lengths.
-func (c column) buildLists(cells []cell) arrow.Array {
-	var data []byte
-	offsets := make([]byte, 4, 4*len(cells)+4)
-	valid, nulls := make([]byte, len(cells)), 0
-	for i, x := range cells {
-		if x.kind == nullKind {
-			nulls++
-		} else {
+		switch {
+		case x.kind == arrayKind:
 			valid[i] = 1
 			data = append(data, c.numbersFor(x)...)
+			count += x.array.Shape[0]
+		case x.kind == nullKind:
+			nulls++
+			if fixed != nil {
+				data = append(data, make([]byte, row)...)
+				count += c.like.Shape[0]
+			}
+		default:
+			valid[i] = 1
 		}
-		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(len(data)/c.width()))
+		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(count))
 	}
-	inside := c.leaves(data, len(data)/c.width())
 	buffers := []*memory.Buffer{memory.NewBufferBytes(bits(valid)), memory.NewBufferBytes(offsets)}
-	return array.MakeFromData(array.NewData(c.dataType(), len(cells), buffers, []arrow.ArrayData{inside}, nulls, 0))
+	if fixed != nil {
+		buffers = buffers[:1]
+	}
+	return array.MakeFromData(array.NewData(t, len(cells), buffers, []arrow.ArrayData{c.inside(data, count, c.like.Shape[1:])}, nulls, 0))
 }
 
-// leaves are the numbers of arrays.
-func (c column) leaves(data []byte, count int) arrow.ArrayData {
+// inside are so many elements of lists.
+func (c column) inside(data []byte, count int, shape []int) arrow.ArrayData {
+	if len(shape) > 0 {
+		within := c.inside(data, count*shape[0], shape[1:])
+		return array.NewData(c.inner(shape), count, []*memory.Buffer{nil}, []arrow.ArrayData{within}, 0, 0)
+	}
 	if c.like.Type == 'b' {
 		data = bits(data)
 	}
 	return array.NewData(c.leaf(), count, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
+}
+
+func product(shape []int) int {
+	count := 1
+	for _, n := range shape {
+		count *= n
+	}
+	return count
 }

@@ -114,13 +114,18 @@ func (c column) dataType() arrow.DataType {
 	case listKind:
 		return arrow.ListOfField(element(c.leaf()))
 	case arrayKind:
-		t := c.leaf()
-		for _, n := range slices.Backward(c.like.Shape) {
-			t = arrow.FixedSizeListOfField(int32(n), element(t))
-		}
-		return t
+		return c.inner(c.like.Shape)
 	}
 	return arrow.BinaryTypes.String
+}
+
+// inner is the type of arrays of a shape.
+func (c column) inner(shape []int) arrow.DataType {
+	t := c.leaf()
+	for _, n := range slices.Backward(shape) {
+		t = arrow.FixedSizeListOfField(int32(n), element(t))
+	}
+	return t
 }
 
 // element is the field of a list's elements, named as in Parquet.

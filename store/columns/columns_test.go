@@ -75,10 +75,10 @@ func write(t *testing.T, name string, results []gpumux.Result) (path, note strin
 	return path, note, err
 }
 
-func needNumPy(t *testing.T) {
+func need(t *testing.T, modules string, reason skip.Reason) {
 	t.Helper()
-	if out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", "import numpy").CombinedOutput(); err != nil {
-		skip.Because(t, skip.NumPy, string(out), err)
+	if out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", "import "+modules).CombinedOutput(); err != nil {
+		skip.Because(t, reason, string(out), err)
 	}
 }
 

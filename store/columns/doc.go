@@ -14,7 +14,7 @@ import (
 // Format is a kind of file that holds columns or arrays.
 type Format string
 
-// The formats, by the endings of files.
+// The formats, by the endings of files. A .feather file is an Arrow file.
 const (
 	NPY     Format = ".npy"
 	Parquet Format = ".parquet"
@@ -26,6 +26,8 @@ func FormatOf(name string) Format {
 	switch ending := Format(strings.ToLower(filepath.Ext(name))); ending {
 	case NPY, Parquet, Arrow:
 		return ending
+	case ".feather":
+		return Arrow
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package columns
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/gpumux/gpumux/internal/arrays"
@@ -146,8 +147,12 @@ func cellOf(v value) cell {
 	case string(v.text) == "[]":
 		c.kind = emptyKind
 	case first == '[' || first == mark:
-		if a, loose, ok := v.array(); ok {
+		switch a, loose, ok := v.array(); {
+		case !ok:
+		case !slices.Contains(a.Shape, 0):
 			c.kind, c.array, c.loose = arrayKind, a, loose
+		case len(a.Shape) == 1:
+			c.kind = emptyKind
 		}
 	}
 	return c

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -21,8 +23,8 @@ type Source interface {
 type table interface {
 	// names are those of its columns.
 	names() []string
-	// each calls f with every row as an object of the columns at these places. f keeps nothing of it.
-	each(ctx context.Context, at []int, f func(row []byte) error) error
+	// each calls f with the columns at these places, some rows at a time. f keeps nothing of them.
+	each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error
 }
 
 // Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that
@@ -38,11 +40,9 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 	go func() {
 		defer from.Close()
 		to := bufio.NewWriterSize(writer, 256<<10)
+		keys := keysOf(t.names(), at)
 		err := file.blame(ctx, name, func() error {
-			return t.each(ctx, at, func(row []byte) error {
-				to.Write(row) // Flush returns the first error
-				return to.WriteByte('\n')
-			})
+			return t.each(ctx, at, func(columns []arrow.Array) error { return writeRows(to, keys, columns) })
 		})
 		if err == nil {
 			err = to.Flush()
@@ -50,6 +50,23 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 		writer.CloseWithError(err)
 	}()
 	return reader, nil
+}
+
+// writeRows writes rows as lines of JSON.
+func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err error) {
+	var row []byte
+	for i := range columns[0].Len() {
+		row = row[:0]
+		for n, column := range columns {
+			if row, err = appendCell(append(row, keys[n]...), column, i); err != nil {
+				return err
+			}
+		}
+		if _, err = to.Write(append(row, '}', '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openTable opens a file and finds the columns that are named.

@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
 func TestNPY_IsWhatNumPyReads(t *testing.T) {
-	needNumPy(t)
+	need(t, "numpy", skip.NumPy)
 	const load = "import sys, numpy; a = numpy.load(sys.argv[1]); print(a.dtype.str, a.shape, a.tolist())"
 	for name, c := range map[string]struct {
 		values     []any

@@ -1,241 +1,197 @@
 package columns
 
 import (
-	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/parquet-go/parquet-go"
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// parquetWriter writes Arrow's batches as row groups of a Parquet file, whose metadata has Arrow's schema: Parquet itself does not know
-// lists of fixed size.
-type parquetWriter struct {
-	to *parquet.GenericWriter[any]
-	// coming are the groups that are encoded beside each other, the oldest first.
-	coming []chan encoded
+// Rows of Parquet are decoded as many at a time as make so many bytes, and at most so many.
+const (
+	batchBytes = 8 << 20
+	batchRows  = 4096
+)
+
+// parquetTable is a Parquet file.
+type parquetTable struct {
+	*pqarrow.FileReader
+	from   *ranged
+	memory *boundedMemory
 }
 
-// encoded is a row group that can be written, or why it cannot.
-type encoded struct {
-	group *parquet.ConcurrentRowGroupWriter
-	err   error
-}
-
-// mostComing bounds the memory of groups.
-const mostComing = 2
-
-// chunkValues is how many values are handed on at once.
-const chunkValues = 1 << 14
-
-func newParquetWriter(out io.Writer, schema *arrow.Schema) (*parquetWriter, error) {
-	var described bytes.Buffer
-	if err := ipc.NewWriter(&described, ipc.WithSchema(schema)).Close(); err != nil {
+func openParquet(from *ranged) (table, error) {
+	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, what: "the metadata", stored: from.size}
+	properties := parquet.NewReaderProperties(bounded)
+	properties.BufferedStreamEnabled, properties.BufferSize = true, 32<<10
+	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
+	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, from.size), file.WithReadProps(properties))
+	if err != nil {
 		return nil, err
 	}
-	const end = 8 // of a stream without batches
-	metadata := base64.StdEncoding.EncodeToString(described.Bytes()[:described.Len()-end])
-	root := ordered{Group: parquet.Group{}}
-	for _, f := range schema.Fields() {
-		node := nodeOf(f.Type)
-		if f.Nullable {
-			node = parquet.Optional(node)
+	// Arrow's schema changes no value, and a damaged one takes any amount of memory.
+	f.MetaData().FileMetaData.KeyValueMetadata = nil
+	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, bounded)
+	if err != nil {
+		return nil, err
+	}
+	t := parquetTable{r, from, bounded}
+	for i := range r.Manifest.Fields {
+		t.settle(&r.Manifest.Fields[i])
+	}
+	return t, nil
+}
+
+// settle makes text of leaves that pqarrow takes for bytes.
+func (t parquetTable) settle(f *pqarrow.SchemaField) {
+	if f.IsLeaf() {
+		switch t.ParquetReader().MetaData().Schema.Column(f.ColIndex).LogicalType().(type) {
+		case schema.EnumLogicalType, schema.JSONLogicalType:
+			f.Field.Type = arrow.BinaryTypes.String
 		}
-		root.Group[f.Name] = node
-		root.fields = append(root.fields, parquet.Group{f.Name: node}.Fields()...)
 	}
-	to := parquet.NewGenericWriter[any](out, parquet.NewSchema("results", root), parquet.KeyValueMetadata("ARROW:schema", metadata),
-		parquet.DataPageStatistics(false), parquet.CreatedBy("gpumux", "", ""))
-	return &parquetWriter{to: to}, nil
+	for i := range f.Children {
+		t.settle(&f.Children[i])
+	}
 }
 
-// ordered is a group whose fields keep their order.
-type ordered struct {
-	parquet.Group
-	fields []parquet.Field
+func (t parquetTable) names() (all []string) {
+	for _, f := range t.Manifest.Fields {
+		all = append(all, f.Field.Name)
+	}
+	return all
 }
 
-// Fields is parquet.Node's.
-func (o ordered) Fields() []parquet.Field { return o.fields }
-
-// nodeOf is Parquet's type for one of Arrow's. Numbers of arrays hardly repeat, so only others are compressed.
-func nodeOf(t arrow.DataType) parquet.Node {
-	switch t := t.(type) {
-	case *arrow.FixedSizeListType:
-		return parquet.List(leafOf(t.Elem()))
-	case *arrow.ListType:
-		return parquet.List(leafOf(t.Elem()))
+// leavesOf are the columns of a field that hold values.
+func leavesOf(f pqarrow.SchemaField) (leaves []int) {
+	if f.IsLeaf() {
+		return []int{f.ColIndex}
 	}
-	node := parquet.Compressed(leafOf(t), &parquet.Snappy)
-	if t.ID() == arrow.STRING {
-		node = parquet.Encoded(node, &parquet.RLEDictionary)
+	for _, child := range f.Children {
+		leaves = append(leaves, leavesOf(child)...)
 	}
-	return node
+	return leaves
 }
 
-func leafOf(t arrow.DataType) parquet.Node {
-	switch t.ID() {
-	case arrow.BOOL:
-		return parquet.Leaf(parquet.BooleanType)
-	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64:
-		return parquet.Int(t.(arrow.FixedWidthDataType).BitWidth())
-	case arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64:
-		return parquet.Uint(t.(arrow.FixedWidthDataType).BitWidth())
-	case arrow.FLOAT32:
-		return parquet.Leaf(parquet.FloatType)
-	case arrow.FLOAT64:
-		return parquet.Leaf(parquet.DoubleType)
-	case arrow.STRING:
-		return parquet.String()
+func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error {
+	var leaves []int
+	for _, i := range at {
+		leaves = append(leaves, leavesOf(t.Manifest.Fields[i])...)
 	}
-	return nodeOf(t)
-}
-
-// Write writes a batch as a row group, as soon as that is encoded.
-func (w *parquetWriter) Write(batch arrow.RecordBatch) error {
-	done := make(chan encoded, 1)
-	group := w.to.BeginRowGroup()
-	batch.Retain()
-	go func() {
-		defer batch.Release()
-		var err error
-		for i, to := range group.ColumnWriters() {
-			if err == nil {
-				err = writeColumn(i, to, batch.Column(i), batch.Schema().Field(i).Nullable)
-			}
-		}
-		done <- encoded{group, err}
-	}()
-	if w.coming = append(w.coming, done); len(w.coming) > mostComing {
-		return w.commit()
+	groups, err := t.groups(leaves)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// commit writes the oldest group.
-func (w *parquetWriter) commit() error {
-	first := <-w.coming[0]
-	w.coming = w.coming[1:]
-	if first.err == nil {
-		_, first.err = first.group.Commit()
-	}
-	return first.err
-}
-
-// Close ends the file.
-func (w *parquetWriter) Close() error {
-	for len(w.coming) > 0 {
-		if err := w.commit(); err != nil {
+	for n, g := range groups {
+		t.memory.begin(groupName(n), g.stored)
+		t.Props.BatchSize = max(1, min(batchRows, int64(float64(g.rows)*batchBytes/max(1, g.unpacked))))
+		if err := t.eachOf(ctx, n, g.rows, leaves, f); err != nil {
 			return err
 		}
 	}
-	return w.to.Close()
-}
-
-func writeColumn(column int, to *parquet.ColumnWriter, of arrow.Array, nullable bool) error {
-	rows := rowsOf(of)
-	var values []parquet.Value
-	depth := len(rows.repeats)
-	defined := depth
-	if nullable {
-		defined++
-	}
-	for row := range of.Len() {
-		from, end := rows.bounds(row)
-		switch {
-		case of.IsNull(row):
-			values = append(values, parquet.NullValue().Level(0, 0, column))
-		case from == end:
-			values = append(values, parquet.NullValue().Level(0, defined-1, column))
-		}
-		if of.IsValid(row) {
-			for i := from; i < end; i++ {
-				values = append(values, rows.leaf(i).Level(rows.repeat(i-from), defined, column))
-			}
-		}
-		if len(values) >= chunkValues || row == of.Len()-1 {
-			if _, err := to.WriteRowValues(values); err != nil {
-				return err
-			}
-			values = values[:0]
-		}
-	}
 	return nil
 }
 
-// rows are the leaves of each row of a column.
-type rows struct {
-	bounds func(row int) (from, end int)
-	leaf   func(i int) parquet.Value
-	// repeats are how many leaves a list has at each depth, from the outermost in.
-	repeats []int
+// group is what the metadata says of the columns of a row group that are read.
+type group struct {
+	rows, stored int64
+	unpacked     float64
 }
 
-// repeat is Parquet's repetition level of a row's leaf i: at which depth a list goes on.
-func (r *rows) repeat(i int) int {
-	for depth, n := range r.repeats {
-		if i%n == 0 {
-			return depth
+func groupName(n int) string { return fmt.Sprintf("row group %d", n) }
+
+// groups finds where the columns lie. Row groups that need too much memory are refused.
+func (t parquetTable) groups(leaves []int) (all []group, err error) {
+	var wanted []stretch
+	metadata := t.ParquetReader().MetaData()
+	for n := range metadata.NumRowGroups() {
+		in := metadata.RowGroup(n)
+		g := group{rows: in.NumRows()}
+		for _, leaf := range leaves {
+			chunk, err := in.ColumnChunk(leaf)
+			if err != nil {
+				return nil, err
+			}
+			start, size := chunk.DataPageOffset(), chunk.TotalCompressedSize()
+			if chunk.HasDictionaryPage() && chunk.DictionaryPageOffset() > 0 {
+				start = min(start, chunk.DictionaryPageOffset())
+			}
+			if start < 0 || size < 0 || size > t.from.size-start {
+				return nil, fmt.Errorf("row group %d lies outside of the file", n)
+			}
+			wanted = append(wanted, stretch{start, start + size})
+			g.stored += size
+			// Many equal values take few bytes in a page of any kind.
+			width := max(8, metadata.Schema.Column(leaf).TypeLength())
+			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
+		}
+		if err := tooLarge(groupName(n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	t.from.want(wanted, len(leaves))
+	return all, nil
+}
+
+// eachOf reads a row group.
+func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves []int, f func(columns []arrow.Array) error) error {
+	batches, err := t.GetRecordReader(ctx, leaves, []int{group})
+	if err != nil {
+		return err
+	}
+	defer batches.Release()
+	for batches.Next() {
+		batch := batches.RecordBatch()
+		if err := f(batch.Columns()); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		rows -= batch.NumRows()
+	}
+	if err := batches.Err(); err != nil || rows == 0 {
+		return err
+	}
+	return errors.New("a row group ends before its last row")
+}
+
+// listed is a schema with lists in the place of those of a fixed size: Parquet itself does
+// not know these, and pqarrow writes none that are null. Metadata says what they were.
+func listed(schema *arrow.Schema) *arrow.Schema {
+	described := base64.StdEncoding.EncodeToString(flight.SerializeSchema(schema, memory.DefaultAllocator))
+	fields := schema.Fields()
+	for i, f := range fields {
+		if t, ok := f.Type.(*arrow.FixedSizeListType); ok {
+			fields[i].Type = arrow.ListOfField(t.ElemField())
 		}
 	}
-	return len(r.repeats)
+	metadata := arrow.NewMetadata([]string{"ARROW:schema"}, []string{described})
+	return arrow.NewSchema(fields, &metadata)
 }
 
-func rowsOf(of arrow.Array) *rows {
-	r := &rows{bounds: func(row int) (int, int) { return row, row + 1 }}
-	if l, ok := of.(*array.List); ok {
-		r.bounds = func(row int) (int, int) { from, end := l.ValueOffsets(row); return int(from), int(end) }
-		r.repeats = []int{1 << 62}
-		of = l.ListValues()
-	}
-	count := 1
-	for l, ok := of.(*array.FixedSizeList); ok; l, ok = of.(*array.FixedSizeList) {
-		n := int(l.DataType().(*arrow.FixedSizeListType).Len())
-		count *= n
-		r.repeats = append(r.repeats, n)
-		of = l.ListValues()
-	}
-	if count > 1 || len(r.repeats) > 0 && r.repeats[0] != 1<<62 {
-		r.bounds = func(row int) (int, int) { return row * count, (row + 1) * count }
-		for i := len(r.repeats) - 2; i >= 0; i-- {
-			r.repeats[i] *= r.repeats[i+1]
+// newParquetWriter writes batches as row groups.
+func newParquetWriter(to io.Writer, schema *arrow.Schema) (*pqarrow.FileWriter, error) {
+	options := []parquet.WriterProperty{parquet.WithCreatedBy("gpumux"), parquet.WithStats(false), parquet.WithDictionaryDefault(false),
+		parquet.WithMaxRowGroupLength(groupRows)}
+	for _, f := range schema.Fields() {
+		path := parquet.ColumnPath{f.Name}
+		if _, list := f.Type.(arrow.ListLikeType); !list { // numbers of arrays hardly repeat
+			options = append(options, parquet.WithCompressionPath(path, compress.Codecs.Snappy),
+				parquet.WithDictionaryPath(path, f.Type.ID() == arrow.STRING))
 		}
 	}
-	r.leaf = leafFrom(of)
-	return r
-}
-
-// leafFrom reads the numbers or texts of an array.
-func leafFrom(of arrow.Array) func(i int) parquet.Value {
-	switch of := of.(type) {
-	case *array.Boolean:
-		return func(i int) parquet.Value { return parquet.BooleanValue(of.Value(i)) }
-	case *array.Int8:
-		return func(i int) parquet.Value { return parquet.Int32Value(int32(of.Value(i))) }
-	case *array.Int16:
-		return func(i int) parquet.Value { return parquet.Int32Value(int32(of.Value(i))) }
-	case *array.Int32:
-		return func(i int) parquet.Value { return parquet.Int32Value(of.Value(i)) }
-	case *array.Int64:
-		return func(i int) parquet.Value { return parquet.Int64Value(of.Value(i)) }
-	case *array.Uint8:
-		return func(i int) parquet.Value { return parquet.Int32Value(int32(of.Value(i))) }
-	case *array.Uint16:
-		return func(i int) parquet.Value { return parquet.Int32Value(int32(of.Value(i))) }
-	case *array.Uint32:
-		return func(i int) parquet.Value { return parquet.Int32Value(int32(of.Value(i))) }
-	case *array.Uint64:
-		return func(i int) parquet.Value { return parquet.Int64Value(int64(of.Value(i))) }
-	case *array.Float32:
-		return func(i int) parquet.Value { return parquet.FloatValue(of.Value(i)) }
-	case *array.Float64:
-		return func(i int) parquet.Value { return parquet.DoubleValue(of.Value(i)) }
-	case *array.String:
-		return func(i int) parquet.Value { return parquet.ByteArrayValue([]byte(of.Value(i))) }
-	}
-	panic(fmt.Sprintf("columns: no leaf of %s", of.DataType()))
+	return pqarrow.NewFileWriter(schema, to, parquet.NewWriterProperties(options...), pqarrow.DefaultWriterProps())
 }

@@ -146,7 +146,11 @@ func (r *ranged) read(data []byte, at int64) (int, error) {
 func (r *ranged) blame(ctx context.Context, name string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("it makes no sense: %v", p)
+			known, ok := p.(error)
+			if !ok {
+				known = fmt.Errorf("%v", p)
+			}
+			err = fmt.Errorf("it makes no sense: %w", known)
 		}
 		var mistake *store.SourceError
 		switch {

@@ -2,6 +2,7 @@ package columns
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -36,8 +37,10 @@ type tableWriter struct {
 		Write(arrow.RecordBatch) error
 		Close() error
 	}
-	rows  []result
-	bytes int
+	// writing ends with the error of the batch that is written while the next one is made.
+	writing chan error
+	rows    []result
+	bytes   int
 	// columns are settled with the first group; objects says that they are the fields of the values.
 	schema  *arrow.Schema
 	columns []column
@@ -45,7 +48,9 @@ type tableWriter struct {
 }
 
 func newTableWriter(to io.Writer, format Format) *tableWriter {
-	return &tableWriter{format: format, out: bufio.NewWriterSize(to, 1<<20)}
+	w := &tableWriter{format: format, out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
+	w.writing <- nil
+	return w
 }
 
 // Add is Writer's.
@@ -68,7 +73,7 @@ func (w *tableWriter) Finish() (note string, err error) {
 			return "", err
 		}
 	}
-	if err := w.to.Close(); err != nil {
+	if err := errors.Join(<-w.writing, w.to.Close()); err != nil {
 		return "", err
 	}
 	return "", w.out.Flush()
@@ -87,9 +92,16 @@ func (w *tableWriter) flush() error {
 		return err
 	}
 	batch := w.batch(cells)
-	defer batch.Release()
 	w.rows, w.bytes = w.rows[:0], 0
-	return w.to.Write(batch)
+	if err := <-w.writing; err != nil {
+		w.writing <- err
+		return err
+	}
+	go func() {
+		defer batch.Release()
+		w.writing <- w.to.Write(batch)
+	}()
+	return nil
 }
 
 // allObjects reports whether all values are objects with a field.
@@ -187,6 +199,7 @@ func (w *tableWriter) begin() (err error) {
 		w.to, err = ipc.NewFileWriter(w.out, ipc.WithSchema(w.schema))
 		return err
 	}
+	w.schema = listed(w.schema)
 	w.to, err = newParquetWriter(w.out, w.schema)
 	return err
 }
@@ -213,7 +226,7 @@ func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
 	defer own.Release()
 	all := []arrow.Array{own.Column(0)}
 	for i, c := range w.columns {
-		all = append(all, c.build(cells[i]))
+		all = append(all, c.build(cells[i], fields[i+1].Type))
 	}
 	return array.NewRecordBatch(w.schema, append(all, own.Column(1), own.Column(2)), int64(len(w.rows)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -59,6 +60,11 @@ var tables = map[string]struct {
 		`{"index":0,"value":[1.0,2.0]` + good, `{"index":1,"value":[]` + good,
 		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5]` + good,
 	}},
+	"empty arrays": {[]any{one("f\x04", "", 0), vector}, "index: int64, value: list<element: float32>" + faults, []string{
+		`{"index":0,"value":[]` + good, `{"index":1,"value":[1.0,0.1]` + good}},
+	"failed matrices": {[]any{nil, one("u\x01", "\x01\x02", 2, 1)},
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: uint8>[1]>[2]" + faults,
+		[]string{`{"index":0,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":1,"value":[[1],[2]]` + good}},
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
@@ -96,6 +102,37 @@ func TestTable_ThereAndBack(t *testing.T) {
 					require.Equal(t, c.schema, schemaOf(t, path))
 				}
 			})
+		}
+	}
+}
+
+// Files are what pyarrow, pandas and Polars read, with the types of arrays.
+func TestTable_IsWhatPythonReads(t *testing.T) {
+	need(t, "pyarrow, pandas, polars", skip.Framework)
+	const load = `
+import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
+name = sys.argv[1]
+parquet = name.endswith(".parquet")
+read = pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table
+table = read(name)
+frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
+polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
+plain = lambda v: [plain(x) for x in v] if hasattr(v, "__len__") else v
+values = table.column("value").to_pylist()
+print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
+	for _, c := range []struct {
+		values     []any
+		kind, want string
+	}{
+		{[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x3f", 2), nil}, "fixed_size_list<element: float not null>[2]", "[[1.0, 0.5], None]"},
+		{[]any{nil, one("i\x02", "\x01\x00\x02\x00", 2, 1)},
+			"fixed_size_list<element: fixed_size_list<element: int16 not null>[1] not null>[2]", "[None, [[1], [2]]]"},
+		{[]any{"[1,2]", nil, "[0.5]"}, "list<element: double not null>", "[[1.0, 2.0], None, [0.5]]"},
+	} {
+		for _, ending := range []string{".parquet", ".arrow"} {
+			path, _, err := write(t, "x"+ending, values(c.values...))
+			require.NoError(t, err)
+			require.Equal(t, c.kind+" "+c.want+" True True", python(t, load, path))
 		}
 	}
 }
@@ -156,18 +193,18 @@ func TestItems_Columns(t *testing.T) {
 	}
 }
 
-// What pyarrow writes of each type.
+// What pyarrow writes of each type is one thing in each format, with Arrow's schema in the file and without.
 func TestItems_Types(t *testing.T) {
 	want := []string{
 		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +
-			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
+			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","berlin":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
 			`"st":{"a":1,"b":["x"]},"ls":[{"a":1,"b":[2,3]},{"a":null,"b":[]}],"dict":"x","fsl":[1.0,2.0],"m":[{"key":"k","value":1}],` +
-			`"n":null,"ls2":"a","sv":"v"}`,
+			`"n":null,"ls2":"a","sv":"v","dur":1500,"json":"{\"a\": 1}","uuid":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`,
 		`{"i8":null,"u64":0,"f32":` + text.NaN + `,"f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
-			`"ts":"1969-01-01T00:00:00.5","tz":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
-			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null}`,
+			`"ts":"1969-01-01T00:00:00.5","tz":null,"berlin":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
+			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null,"dur":null,"json":null,"uuid":null}`,
 	}
-	for _, ending := range []string{".parquet", ".arrow"} {
-		require.Equal(t, want, items(t, "testdata/kinds"+ending), ending)
+	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
+		require.Equal(t, want, items(t, "testdata/"+name), name)
 	}
 }

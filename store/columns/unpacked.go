@@ -2,6 +2,7 @@ package columns
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -27,32 +28,42 @@ func tooLarge(what string, stored, unpacked int64) error {
 		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or leave columns out with --columns"}
 }
 
-// boundedMemory allocates for one Arrow file at a time what a batch may take.
+// boundedMemory allocates what a row group or a batch may take. Parquet's reader frees
+// some of it whenever the garbage is collected.
 type boundedMemory struct {
 	memory.Allocator
-	file, live int64
+	what   string
+	stored int64
+	live   atomic.Int64
 }
 
-// Allocate panics with a *store.SourceError where the file asks for too much.
-func (m *boundedMemory) Allocate(size int) []byte {
-	if err := tooLarge("a batch", m.file, m.live+int64(size)); err != nil {
+// begin goes on to another row group.
+func (m *boundedMemory) begin(what string, stored int64) {
+	m.what, m.stored = what, stored
+	m.live.Store(0)
+}
+
+// take panics with a *store.SourceError where the file asks for too much.
+func (m *boundedMemory) take(size int) {
+	if err := tooLarge(m.what, m.stored, m.live.Add(int64(size))); err != nil {
 		panic(err)
 	}
-	m.live += int64(size)
+}
+
+// Allocate is Allocator's.
+func (m *boundedMemory) Allocate(size int) []byte {
+	m.take(size)
 	return m.Allocator.Allocate(size)
 }
 
-// Reallocate is Allocate for more of the same.
+// Reallocate is Allocator's.
 func (m *boundedMemory) Reallocate(size int, b []byte) []byte {
-	if err := tooLarge("a batch", m.file, m.live+int64(size-len(b))); err != nil {
-		panic(err)
-	}
-	m.live += int64(size - len(b))
+	m.take(size - len(b))
 	return m.Allocator.Reallocate(size, b)
 }
 
 // Free is Allocator's.
 func (m *boundedMemory) Free(b []byte) {
-	m.live -= int64(len(b))
+	m.live.Add(int64(-len(b)))
 	m.Allocator.Free(b)
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/parquet-go/parquet-go"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/store"
@@ -19,29 +21,25 @@ import (
 // zeros are files with one group of many rows in few bytes.
 func zeros(t *testing.T, rows int) map[string][]byte {
 	t.Helper()
-	type row struct {
-		N int64 `parquet:"n,dict"`
-		I int32 `parquet:"i"`
-	}
-	var tables, batches bytes.Buffer
-	p := parquet.NewGenericWriter[row](&tables)
-	all := make([]row, rows)
-	for i := range all {
-		all[i].I = int32(i)
-	}
-	_, err := p.Write(all)
-	require.NoError(t, err)
-	require.NoError(t, p.Close())
-
-	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "i", Type: arrow.PrimitiveTypes.Int32}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
 	b.Field(0).(*array.Int64Builder).AppendValues(make([]int64, rows), nil)
+	for i := range rows {
+		b.Field(1).(*array.Int32Builder).Append(int32(i))
+	}
 	batch := b.NewRecordBatch()
 	defer batch.Release()
-	a, err := ipc.NewFileWriter(&batches, ipc.WithSchema(schema), ipc.WithZstd())
+	var tables, batches bytes.Buffer
+	p, err := pqarrow.NewFileWriter(schema, &tables, parquet.NewWriterProperties(parquet.WithDictionaryDefault(false),
+		parquet.WithCompressionFor("n", compress.Codecs.Zstd)), pqarrow.DefaultWriterProps())
 	require.NoError(t, err)
-	require.NoError(t, a.Write(batch))
+	require.NoError(t, p.Write(batch))
+	require.NoError(t, p.Close())
+	alone := arrow.NewSchema(schema.Fields()[:1], nil)
+	a, err := ipc.NewFileWriter(&batches, ipc.WithSchema(alone), ipc.WithZstd())
+	require.NoError(t, err)
+	require.NoError(t, a.Write(array.NewRecordBatch(alone, batch.Columns()[:1], int64(rows))))
 	require.NoError(t, a.Close())
 	return map[string][]byte{"x.parquet": tables.Bytes(), "x.arrow": batches.Bytes()}
 }

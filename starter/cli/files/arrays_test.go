@@ -28,7 +28,7 @@ func rows(lines ...string) iter.Seq2[[]byte, error] {
 func TestOutput_FilesOfColumns(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for _, name := range []string{"r.parquet", "r.arrow"} {
+	for _, name := range []string{"r.parquet", "r.arrow", "r.feather"} {
 		o, err := files.Choose(name, nil, false, false)
 		require.NoError(t, err)
 		_, err = o.Write(context.Background(), rows(`{"index":0,"value":{"a":1,"b":"x"}}`, "", `{"index":1,"value":{"a":2}}`))

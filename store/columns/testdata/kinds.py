@@ -22,6 +22,7 @@ table = pa.table({
     "d": pa.array([datetime.date(2026, 1, 2), datetime.date(1969, 12, 31)]),
     "ts": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 600000), datetime.datetime(1969, 1, 1, 0, 0, 0, 500000)], pa.timestamp("us")),
     "tz": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=utc), None], pa.timestamp("ms", "UTC")),
+    "berlin": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=utc), None], pa.timestamp("s", "Europe/Berlin")),
     "tm": pa.array([datetime.time(1, 2, 3), None], pa.time64("us")),
     "dec": pa.array([Decimal("-0.05"), Decimal("123.45")], pa.decimal128(10, 2)),
     "l": pa.array([[1, None], []], pa.list_(pa.int32())),
@@ -34,8 +35,13 @@ table = pa.table({
     "n": pa.nulls(2),
     "ls2": pa.array(["a", None], pa.large_string()),
     "sv": pa.array(["v", None], pa.string_view()),
+    "dur": pa.array([1500, None], pa.duration("ms")),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None])),
+    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(16)), None], pa.binary(16))),
 })
 pyarrow.parquet.write_table(table, "kinds.parquet")
 pyarrow.feather.write_feather(table, "kinds.arrow", compression="zstd")
+pyarrow.parquet.write_table(table, "plain.parquet", store_schema=False)
 texts = pa.table({"text": [f"the text {i // 20 % 2}" for i in range(200)]})
 pyarrow.parquet.write_table(texts, "lz4.parquet", compression="lz4", use_dictionary=False, store_schema=False, write_statistics=False)
+pyarrow.feather.write_feather(texts, "lz4.feather", compression="lz4")
