@@ -136,7 +136,7 @@ func (f *localFlags) parseSlots(text string) error { return f.slots.UnmarshalTex
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	f.registerItems(flags)
-	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	registerExact(flags, &f.exact)
 	f.registerFiles(flags, "default with --local: ./ID.files; else they stay in the store")
 	f.taskFlags.register(flags)
@@ -162,7 +162,7 @@ func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 
 // registerItems registers the flags that say what the items are.
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet or .arrow: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringArrayVar(&f.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow or .feather: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
 	flags.StringSliceVar(&f.columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
 	flags.BoolVar(&f.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")

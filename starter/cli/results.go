@@ -39,7 +39,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
 		Args: app.OneID,
 	}
-	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
 	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")

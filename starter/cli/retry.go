@@ -28,7 +28,7 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item (default: the map's)")
 	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried (default: the map's)")
 	flags.Lookup("attempts").DefValue = "0"
-	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow or .npy; or - for standard output, where they come in order while it runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while it runs (default: the pipe, else ./ID.results.jsonl)")
 	f.registerFiles(flags, "default: they stay in the store")
 	flags.BoolVar(&f.detach, "detach", false, "start the retry, print the ID and leave")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")

@@ -205,7 +205,7 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst), or .parquet or .arrow%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }

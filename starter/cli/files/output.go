@@ -62,7 +62,7 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
 		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
 	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
-		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow or .npy", flag)
+		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow, .feather or .npy", flag)
 	}
 	return o, o.check()
 }
