@@ -32,7 +32,11 @@ func Decode(data []byte, in *MapInput) error {
 	}
 	var broken *json.SyntaxError
 	if err := json.Unmarshal(data, in); errors.As(err, &broken) {
-		p.add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
+		if strings.HasSuffix(broken.Error(), "exceeded max depth") {
+			p.add("input", "is nested more than 10,000 levels deep; put such a value into a file and let the item be its path")
+		} else {
+			p.add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
+		}
 		return p.err("")
 	}
 	return in.Validate()

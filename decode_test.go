@@ -36,6 +36,7 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 		"state":        {`{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, "}},
 		"list":         {` [1]`, []string{"input: [1] is a list; an object belongs here"}},
 		"null":         {`null`, []string{"input: null is nothing; an object belongs here"}},
+		"too deep":     {`{"task":"f","items":[` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `]}`, []string{"input: is nested more than 10,000 levels deep"}},
 		"no JSON":      {`{"task":`, []string{"input: is not JSON: byte 8 of 8 makes no sense"}},
 	} {
 		t.Run(name, func(t *testing.T) {
