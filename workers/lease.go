@@ -34,9 +34,8 @@ type seat struct {
 // Hold implements activities.Holder.
 func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Seat, error) {
 	s := &seat{runner: r, lease: lease}
-	held := contact.Held(ctx)
-	s.held, s.end = r.within(held, held)
-	waiting, stop := r.within(ctx, held)
+	s.held, s.end = until(contact.Held(ctx), r.halt)
+	waiting, stop := until(ctx, r.halt)
 	defer stop()
 	var err error
 	if s.handle, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {
@@ -65,7 +64,7 @@ func (s *seat) Run(ctx context.Context, call activities.Call) error {
 		return &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Task: task.Name, Message: "task " + task.Name + " is a command, which has no process to stay in",
 			Hint: "run it in a map, or make it a Python function"}
 	}
-	ctx, stop := s.within(ctx, s.held)
+	ctx, stop := until(ctx, s.held)
 	defer stop()
 	call.Process = s.pid
 	err = s.runIn(ctx, s.held, s.handle, task, call, nil)

@@ -56,8 +56,8 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	if err != nil {
 		return err
 	}
-	held := contact.Held(ctx)
-	ctx, cancel := r.within(ctx, held)
+	held := contact.Held(ctx) // ctx ends with it
+	ctx, cancel := until(ctx, r.halt)
 	defer cancel()
 
 	waiting := ctx
@@ -96,17 +96,12 @@ func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	return task, err
 }
 
-// within is a context that also ends when running calls must end, and when the server hands on what the worker had while it was held.
-func (r *runner) within(ctx, held context.Context) (context.Context, func()) {
+// until is a context that also ends with another one, and with its cause.
+func until(ctx, end context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	ends := []func() bool{}
-	for _, end := range []context.Context{r.halt, held} {
-		ends = append(ends, context.AfterFunc(end, func() { cancel(context.Cause(end)) }))
-	}
+	stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 	return ctx, func() {
-		for _, stop := range ends {
-			stop()
-		}
+		stop()
 		cancel(nil)
 	}
 }

@@ -106,7 +106,6 @@ type Worker struct {
 	guards    sync.WaitGroup
 	client    client.Client
 	contact   *contact.Contact
-	asked     int // counts the questions of contact, in its goroutine
 	serving   []worker.Worker
 }
 
@@ -190,7 +189,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Prove(ctx)
-	w.contact = contact.New(w.ask, contact.Uptime, w.log)
+	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
 		w.guards.Go(func() { w.contact.Run(guarding) })
 	}
@@ -212,12 +211,15 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask asks the server for what needs its history service and its database, as all work does. Each question is about another
-// workflow, so that it goes to another part of the history service.
-func (w *Worker) ask(ctx context.Context) error {
-	w.asked++
-	_, err := w.client.DescribeWorkflowExecution(ctx, fmt.Sprintf("gpumux.contact.%d", w.asked), "")
-	return err
+// question asks the server for what needs its history service and its database, as all work does. Each time it is about
+// another workflow, so that it goes to another part of the history service.
+func (w *Worker) question() func(context.Context) error {
+	asked := 0
+	return func(ctx context.Context) error {
+		asked++
+		_, err := w.client.DescribeWorkflowExecution(ctx, fmt.Sprintf("gpumux.contact.%d", asked), "")
+		return err
+	}
 }
 
 // openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices

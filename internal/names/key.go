@@ -57,21 +57,19 @@ const (
 	Leases   = "leases"
 )
 
-const partsEnding = ".parts"
-
-// PartsOf is the folder with what belongs to a results file while it is being made.
-func PartsOf(output string) string { return output + partsEnding }
+// PartsEnding is what the folder of a results file ends with; see contract.PartsOf.
+const PartsEnding = ".parts"
 
 // Writable returns why nothing that a caller names may be written under a key, or nil: it is gpumux's own, or lies below the parts of another
 // map. A file system may take upper for lower case.
 func Writable(key string) error {
 	lower := strings.ToLower(key)
 	first, _, _ := strings.Cut(lower, "/")
-	switch strings.TrimSuffix(first, partsEnding) {
+	switch strings.TrimSuffix(first, PartsEnding) {
 	case Identity, Sources, Cache, Leases:
 		return fmt.Errorf("%.200q is kept for gpumux itself; write it as maps/name.jsonl", key)
 	}
-	if strings.Count(lower+"/", partsEnding+"/") > 1 {
+	if strings.Count(lower+"/", PartsEnding+"/") > 1 {
 		return amongParts(key)
 	}
 	return nil
@@ -86,7 +84,7 @@ func amongParts(key string) error {
 func Output(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":/")
 	switch {
-	case strings.Contains(strings.ToLower(name)+"/", partsEnding+"/"):
+	case strings.Contains(strings.ToLower(name)+"/", PartsEnding+"/"):
 		return amongParts(name)
 	case strings.HasPrefix(name, "/"):
 		return fmt.Errorf("%q is a path of a machine; use a key of the workers' store such as folder/name.jsonl, or a URL inside it", name)

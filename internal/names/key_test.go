@@ -15,7 +15,7 @@ func TestOutput_IsNothingOfGpumux(t *testing.T) {
 	for _, own := range []string{"store.json", "Store.JSON", "sources", "sources/0a.jsonl", "cache/a/b.json", "LEASES/a", "store.json/a"} {
 		require.ErrorContains(t, names.Output(own), "is kept for gpumux itself", own)
 		require.ErrorContains(t, names.Writable(own), "is kept for gpumux itself", own)
-		require.ErrorContains(t, names.Writable(names.PartsOf(own)), "is kept for gpumux itself", own)
+		require.ErrorContains(t, names.Writable(own+names.PartsEnding), "is kept for gpumux itself", own)
 	}
 	for _, among := range []string{"maps/m/r.jsonl.parts/a", "a.parts", "a.PARTS/b"} {
 		require.ErrorContains(t, names.Output(among), "lies in a folder of parts", among)

@@ -227,11 +227,14 @@ func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 	}
 	slices.Sort(known)
 	var wrong gpumux.InputError
-	for field, task := range map[string]string{"task": in.Task, "reduce": in.Reduce} {
-		built := field == "reduce" && (task == "" || slices.Contains(gpumux.Reduces(), task))
-		if len(known) > 0 && !built && PoolsOf(workers, task) == nil {
+	check := func(field, task string) {
+		if len(known) > 0 && PoolsOf(workers, task) == nil {
 			wrong.Add(field, "no worker has %q; they have %.500s", task, strings.Join(slices.Compact(known), ", "))
 		}
+	}
+	check("task", in.Task)
+	if in.Reduce != "" && !slices.Contains(gpumux.Reduces(), in.Reduce) {
+		check("reduce", in.Reduce)
 	}
 	return wrong.Err()
 }

@@ -34,13 +34,11 @@ const restrainScript = `{
   ulimit -c 0
   ulimit -r 0
   ulimit -u 32768 || ulimit -p 32768
-  [ "$1" = 0 ] || ulimit -S -w "$1" || ulimit -S -x "$1"
 } 2>/dev/null
-shift
-exec "$@"`
+` + markScript
 
-// markScript is restrainScript for a program with the rights of this one.
-const markScript = `{ ulimit -S -w "$1" || ulimit -S -x "$1"; } 2>/dev/null
+// markScript is the part of restrainScript for a program with the rights of this one.
+const markScript = `[ "$1" = 0 ] || ulimit -S -w "$1" 2>/dev/null || ulimit -S -x "$1" 2>/dev/null
 shift
 exec "$@"`
 
