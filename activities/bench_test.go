@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -39,12 +40,12 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	for i := range n {
 		fmt.Fprintln(&lines, i)
 	}
-	spooled, err := store.Spool(strings.NewReader(lines.String()), store.SpoolOptions{Dir: b.TempDir()})
+	spooled, err := items.Spool(strings.NewReader(lines.String()), items.SpoolOptions{Dir: b.TempDir()})
 	require.NoError(b, err)
 	s, err := store.Open(b.Context(), "file://"+b.TempDir(), nil)
 	require.NoError(b, err)
 	defer s.Close()
-	source, err := s.PutSource(b.Context(), spooled)
+	source, err := s.Sources.Put(b.Context(), spooled)
 	require.NoError(b, err)
 	for name, given := range map[string]contract.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
 		b.Run(name, func(b *testing.B) {

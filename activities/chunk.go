@@ -122,12 +122,13 @@ type attempt struct {
 func (a *attempt) restore() error {
 	c := a.chunk
 	if c.Parts != "" {
-		if _, err := a.Store.Writable(c.Parts); err != nil {
+		folder, err := a.Store.Folder(c.Parts)
+		if err == nil {
+			err = folder.Holds(a.ctx, c.Claim)
+		}
+		if err != nil {
 			return classify(err)
 		}
-	}
-	if err := a.Store.Holds(a.ctx, c.Parts, c.Claim); err != nil {
-		return classify(err)
 	}
 	var m memo
 	known := activity.HasHeartbeatDetails(a.ctx) && activity.GetHeartbeatDetails(a.ctx, &m) == nil
@@ -136,7 +137,7 @@ func (a *attempt) restore() error {
 	} else {
 		defer heartbeat(a.ctx)()
 	}
-	items, err := a.Store.ItemsOf(a.ctx, c.Work)
+	items, err := a.Store.Sources.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
 		return badInput(err, "start the map again; what has finished is kept")
 	}
@@ -175,8 +176,12 @@ func (a *attempt) restore() error {
 // recall reads what earlier attempts stored.
 func (a *attempt) recall() error {
 	found := false
+	folder, err := a.Store.Folder(a.chunk.Parts)
+	if err != nil {
+		return err
+	}
 	for _, written := range a.ledger.memo.Written {
-		err := a.Store.Since(a.ctx, a.chunk.Parts, written, func(index int64, kind gpumux.Kind) {
+		err := folder.Since(a.ctx, written, func(index int64, kind gpumux.Kind) {
 			found = a.ledger.restore(index, kind) || found
 		}, func(damaged error) {
 			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
@@ -308,7 +313,7 @@ func (a *attempt) items(ctx context.Context, spans gpumux.Runs, there func()) it
 			return yield(gpumux.Item{Index: index, Value: value}, err)
 		}
 		if a.chunk.Items == nil && a.chunk.Range == nil {
-			if err := a.Store.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
+			if err := a.Store.Sources.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
 				yield(gpumux.Item{}, err)
 			}
 			return

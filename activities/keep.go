@@ -43,5 +43,9 @@ func (a *attempt) storeFile(ctx context.Context, index int64, name string, file 
 	if err != nil {
 		return err
 	}
-	return a.Store.KeepFile(ctx, a.chunk.Parts, index, name, file, info.Size())
+	folder, err := a.Store.Folder(a.chunk.Parts)
+	if err != nil {
+		return err
+	}
+	return folder.KeepFile(ctx, index, name, file, info.Size())
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 // label is what the result of an item has of it.
@@ -16,7 +16,7 @@ type label struct{ key, item json.RawMessage }
 func (l *ledger) takeItem(index int64, item json.RawMessage) (_ json.RawMessage, err error) {
 	var key json.RawMessage
 	if l.chunk.Source != nil {
-		if item, key, err = store.Unwrap(*l.chunk.Source, item); err != nil {
+		if item, key, err = items.Unwrap(*l.chunk.Source, item); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -82,11 +83,13 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 		parts := "m" + own + "/parts"
 		_, err = l.env.ExecuteActivity("chunk", contract.Chunk{Source: &source, Work: contract.Whole(2), Parts: parts, Key: own})
 		require.NoError(t, err)
-		tail, err := l.store.Tail(parts, store.TailOptions{})
+		in, err := l.store.Folder(parts)
+		require.NoError(t, err)
+		tail := in.Tail(store.TailOptions{})
 		require.NoError(t, err)
 		var keys, values []string
 		require.NoError(t, tail.Each(t.Context(), func(line []byte) error {
-			r, err := store.ParseResult(line)
+			r, err := results.Parse(line)
 			keys, values = append(keys, string(r.Key)), append(values, string(r.Value))
 			return err
 		}))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -260,7 +262,7 @@ func (h *holding) save(ctx context.Context, in contract.SlotCall) error {
 	if _, err := h.aside(ctx, in.Save.Task, saveTarget, map[string]any{"value": in.Save}, file); err != nil {
 		return err
 	}
-	to, err := h.Store.CreateResident(ctx, in.Object)
+	to, err := h.Store.Objects.CreateAs(ctx, in.Object, objects.Creation{Own: strings.HasPrefix(in.Object, contract.ResidentsFolder)})
 	if err != nil {
 		return err
 	}
@@ -278,7 +280,7 @@ func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result
 		return gpumux.Result{}, err
 	}
 	defer discard(file)
-	from, err := h.Store.Read(ctx, in.Object, 0, -1)
+	from, err := h.Store.Objects.Read(ctx, in.Object, 0, -1)
 	if err != nil {
 		return gpumux.Result{}, err
 	}
@@ -289,7 +291,7 @@ func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result
 	}
 	result, err := h.aside(ctx, in.Load.Task, loadTarget, map[string]any{"key": in.Load.Key}, file)
 	if err == nil {
-		err = h.Store.Delete(ctx, in.Object) // after an error it may run again; the workflow has it forgotten in the end
+		err = h.Store.Objects.Delete(ctx, in.Object) // after an error it may run again; the workflow has it forgotten in the end
 	}
 	return result, err
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -96,29 +98,29 @@ func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (gpumux.S
 // index indexes the source. The rows of a table become JSON lines first.
 func (l *Light) index(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
 	if !names.Table(in.Source) {
-		return l.Store.Source(ctx, in.Source, in.Index)
+		return l.Store.Sources.Find(ctx, in.Source, in.Index)
 	}
-	key, err := l.Store.Key(in.Source)
+	key, err := l.Store.Objects.Key(in.Source)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	table, size, err := l.Store.OpenSource(ctx, key)
+	table, err := objects.OpenAt(ctx, l.Store.Objects, key)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
-	rows, err := columns.Items(ctx, table, size, l.Store.Locate(key), in.Columns)
+	rows, err := columns.Items(ctx, table, table.Size(), l.Store.Objects.Locate(key), in.Columns)
 	if err != nil {
 		return gpumux.Source{}, err
 	}
 	defer rows.Close()
-	return l.Store.IndexRows(ctx, rows, l.Store.Locate(key), size, in.Index)
+	return l.Store.Sources.IndexRows(ctx, rows, l.Store.Objects.Locate(key), table.Size(), in.Index)
 }
 
 // checkField returns an error if the first item has no such field.
 func (l *Light) checkField(ctx context.Context, source gpumux.Source, field string) error {
-	for item, err := range l.Store.Items(ctx, source, 0, 1) {
+	for item, err := range l.Store.Sources.Items(ctx, source, 0, 1) {
 		if err == nil {
-			item, _, err = store.Unwrap(source, item)
+			item, _, err = items.Unwrap(source, item)
 		}
 		if err != nil {
 			return err
@@ -133,12 +135,12 @@ func (l *Light) checkField(ctx context.Context, source gpumux.Source, field stri
 // apart returns an error if the results file, beside which the index lies, is the source under another name.
 func (l *Light) apart(in contract.IndexInput) error {
 	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
-	to, err := l.Store.Key(output)
+	to, err := l.Store.Objects.Key(output)
 	if !beside || err != nil {
 		return nil // what is wrong with the name is said where it is used
 	}
 	file, _ := names.CutValues(in.Source)
-	if from, err := l.Store.Key(file); err == nil && from == to {
+	if from, err := l.Store.Objects.Key(file); err == nil && from == to {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
@@ -146,13 +148,16 @@ func (l *Light) apart(in contract.IndexInput) error {
 
 // classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
 func classify(err error) error {
-	var file *store.SourceError
-	var name *store.NameError
+	var file *items.SourceError
+	var name *objects.NameError
 	var owner *store.OwnerError
-	var key *store.KeyError
+	var key *objects.KeyError
 	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
 		errors.Is(err, syscall.ENAMETOOLONG) {
 		return badInput(err, "")
+	}
+	if errors.As(err, new(*objects.DamageError)) {
+		return badInput(err, "delete it, and put it there again")
 	}
 	if errors.Is(err, syscall.ENOTDIR) {
 		return badInput(err, "an object lies where a folder is to be; name another output")
@@ -183,7 +188,7 @@ func (l *Light) MergeParts(ctx context.Context, in contract.MergeInput) (contrac
 // WriteList stores a list of items whose pattern is too long to travel.
 func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
 	defer heartbeat(ctx)()
-	work, err := l.Store.WriteList(ctx, in.Parts, in.Runs)
+	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)
 	return work, classify(err)
 }
 
@@ -192,7 +197,11 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	defer heartbeat(ctx)()
-	if err := l.Store.Holds(ctx, in.Parts, in.Claim); err != nil {
+	folder, err := l.Store.Folder(in.Parts)
+	if err == nil {
+		err = folder.Holds(ctx, in.Claim)
+	}
+	if err != nil {
 		return none, classify(err)
 	}
 	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
@@ -204,7 +213,7 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 // Forget deletes a resident that did not arrive where it was to move. The answer says nothing.
 func (l *Light) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
-	return struct{}{}, classify(l.Store.Delete(ctx, in.Object))
+	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))
 }
 
 // DescribeWorker says what this worker offers.

@@ -20,7 +20,7 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"), nil)
 	require.NoError(t, err)
 	defer st.Close()
-	w, err := st.Create(t.Context(), "a/x.jsonl")
+	w, err := st.Objects.Create(t.Context(), "a/x.jsonl")
 	require.NoError(t, err)
 	_, err = w.Write([]byte("1\n2\n"))
 	require.NoError(t, err)
@@ -28,9 +28,9 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	(&Light{Store: st}).Register(env)
-	for output, same := range map[string]bool{"a/x.jsonl": true, st.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false,
+	for output, same := range map[string]bool{"a/x.jsonl": true, st.Objects.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false,
 		"a/x.jsonl/y.jsonl": false} {
-		for _, source := range []string{"a/x.jsonl", st.Locate("a/x.jsonl")} {
+		for _, source := range []string{"a/x.jsonl", st.Objects.Locate("a/x.jsonl")} {
 			got, err := env.ExecuteActivity(contract.IndexSource, contract.IndexInput{Source: source, Index: contract.PartsOf(output) + "/source.index"})
 			if same {
 				require.ErrorContains(t, err, "is the source itself, which would be overwritten", output)
@@ -56,7 +56,7 @@ func TestIndexSource_EndsWithTheThirdWorkerThatItEnded(t *testing.T) {
 	st, err := store.Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	defer st.Close()
-	w, err := st.Create(t.Context(), "x.jsonl")
+	w, err := st.Objects.Create(t.Context(), "x.jsonl")
 	require.NoError(t, err)
 	_, err = w.Write([]byte("1\n"))
 	require.NoError(t, err)

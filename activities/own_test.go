@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 // No activity writes or deletes an object of the store itself, whoever starts it and however the object is named.
@@ -20,7 +20,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	l.pool.Register(registry{l, "pool "})
 	l.light.Register(registry{l, "light "})
 	put := func(key string) {
-		w, err := l.store.Create(t.Context(), key)
+		w, err := l.store.Objects.Create(t.Context(), key)
 		require.NoError(t, err)
 		_, err = io.WriteString(w, "1\n2\n")
 		require.NoError(t, err)
@@ -30,16 +30,16 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	put("maps/m/r.jsonl.parts/own.jsonl")
 	identity, err := l.store.Identity(t.Context())
 	require.NoError(t, err)
-	spooled, err := store.Spool(strings.NewReader("3\n4\n"), store.SpoolOptions{})
+	spooled, err := items.Spool(strings.NewReader("3\n4\n"), items.SpoolOptions{})
 	require.NoError(t, err)
 	defer spooled.Remove()
-	source, err := l.store.PutSource(t.Context(), spooled)
+	source, err := l.store.Sources.Put(t.Context(), spooled)
 	require.NoError(t, err)
-	sourceKey, err := l.store.Key(source.URL)
+	sourceKey, err := l.store.Objects.Key(source.URL)
 	require.NoError(t, err)
 	there := func() (all []string) {
 		for _, key := range []string{sourceKey, source.Index, "maps/m/r.jsonl.parts/own.jsonl"} {
-			o, err := l.store.Read(t.Context(), key, 0, -1)
+			o, err := l.store.Objects.Read(t.Context(), key, 0, -1)
 			require.NoError(t, err, key)
 			data, err := io.ReadAll(o)
 			require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	results := []gpumux.Result{{Value: json.RawMessage("1")}}
 	large := json.RawMessage(`"` + strings.Repeat("x", inlinePartial) + `"`)
 	for _, own := range []string{"store.json", sourceKey, source.Index, "cache/a/b.json", "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
-		for _, name := range []string{own, l.store.Locate(own)} {
+		for _, name := range []string{own, l.store.Objects.Locate(own)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{
 				"pool gpumux.RunChunk":     contract.Chunk{Task: "t", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: parts},

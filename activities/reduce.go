@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/number"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -93,10 +94,10 @@ func (r *reducer) each(f func(index int64, value json.RawMessage) error) error {
 	if r.in.Source == nil {
 		return nil
 	}
-	for line, err := range r.store.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
+	for line, err := range r.store.Sources.Items(r.ctx, *r.in.Source, r.in.Start, r.in.End) {
 		var result gpumux.Result
 		if err == nil {
-			result, err = store.ParseResult(line)
+			result, err = results.Parse(line)
 		}
 		if err == nil && result.Fault == nil {
 			err = f(result.Index, result.Value)
@@ -269,7 +270,7 @@ func (r *reducer) load(p contract.Partial) (json.RawMessage, error) {
 	if p.Key == "" {
 		return p.Value, nil
 	}
-	body, err := r.store.Read(r.ctx, p.Key, 0, -1)
+	body, err := r.store.Objects.Read(r.ctx, p.Key, 0, -1)
 	if err != nil {
 		return nil, fmt.Errorf("read a part of the reduce: %w", err)
 	}
@@ -291,7 +292,7 @@ func (r *reducer) save(out contract.Partial, value json.RawMessage) (contract.Pa
 		out.Value = value
 		return out, nil
 	}
-	w, err := r.store.Create(r.ctx, key)
+	w, err := r.store.Objects.Create(r.ctx, key)
 	if err != nil {
 		return out, err
 	}
@@ -299,6 +300,6 @@ func (r *reducer) save(out contract.Partial, value json.RawMessage) (contract.Pa
 	if _, err := w.Write(value); err != nil {
 		return out, err
 	}
-	out.Key = r.store.Locate(key)
+	out.Key = r.store.Objects.Locate(key)
 	return out, w.Close()
 }

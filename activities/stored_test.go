@@ -79,7 +79,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 }
 
 func (l *lab) put(key string) {
-	w, err := l.store.Create(l.t.Context(), key)
+	w, err := l.store.Objects.Create(l.t.Context(), key)
 	require.NoError(l.t, err)
 	defer w.Abort()
 	_, err = w.Write([]byte("[]"))

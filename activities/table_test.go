@@ -65,7 +65,7 @@ func newLibrary(t *testing.T, url string, keys store.Keys) library {
 
 func (l library) put(key string, data []byte) {
 	l.Helper()
-	w, err := l.Create(l.Context(), key)
+	w, err := l.Store.Objects.Create(l.Context(), key)
 	require.NoError(l, err)
 	_, err = w.Write(data)
 	require.NoError(l, err)
@@ -84,7 +84,7 @@ func (l library) index(source, key string, columns ...string) (found gpumux.Sour
 
 func (l library) items(src gpumux.Source, start, end int64) (texts []string) {
 	l.Helper()
-	for item, err := range l.Items(l.Context(), src, start, end) {
+	for item, err := range l.Store.Sources.Items(l.Context(), src, start, end) {
 		require.NoError(l, err)
 		texts = append(texts, string(item))
 	}
@@ -117,14 +117,14 @@ func TestIndexSource_Table(t *testing.T) {
 			l.put("in/x.Parquet", table)
 		}
 		server.Requests()
-		for _, source := range []string{"in/x.Parquet", l.Locate("in/x.Parquet")} {
+		for _, source := range []string{"in/x.Parquet", l.Store.Objects.Locate("in/x.Parquet")} {
 			all, err := l.index(source, "id")
 			require.NoError(t, err, name)
 			require.Equal(t, []string{`{"id":499,"text":"text 499","size":49.9}`}, l.items(all, 499, 500))
 			two, err := l.index(source, "", "size", "id")
 			require.NoError(t, err, name)
 			require.EqualValues(t, 500, two.Items)
-			require.Equal(t, l.Locate("maps/m/x.parts/source.jsonl"), two.URL)
+			require.Equal(t, l.Store.Objects.Locate("maps/m/x.parts/source.jsonl"), two.URL)
 			require.Equal(t, []string{`{"size":12.3,"id":123}`, `{"size":12.4,"id":124}`}, l.items(two, 123, 125))
 			require.NotEqual(t, all.Hash, two.Hash, "other columns are another input")
 		}
@@ -162,12 +162,12 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 		columns     []string
 		want        string
 	}{
-		"unknown column": {"x.parquet", "", []string{"id", "txt"}, l.Locate("x.parquet") + `: there is no column "txt"; it has id, text, size`},
-		"cut off":        {"cut.parquet", "", nil, l.Locate("cut.parquet") + ": not read as .parquet: "},
-		"damaged":        {"hole.parquet", "", nil, l.Locate("hole.parquet") + ": not read as .parquet: "},
-		"text":           {"text.parquet", "", nil, l.Locate("text.parquet") + ": not read as .parquet: "},
-		"empty":          {"empty.arrow", "", nil, l.Locate("empty.arrow") + ": not read as .arrow: "},
-		"wrong ending":   {"x.arrow", "", nil, l.Locate("x.arrow") + ": not read as .arrow: "},
+		"unknown column": {"x.parquet", "", []string{"id", "txt"}, l.Store.Objects.Locate("x.parquet") + `: there is no column "txt"; it has id, text, size`},
+		"cut off":        {"cut.parquet", "", nil, l.Store.Objects.Locate("cut.parquet") + ": not read as .parquet: "},
+		"damaged":        {"hole.parquet", "", nil, l.Store.Objects.Locate("hole.parquet") + ": not read as .parquet: "},
+		"text":           {"text.parquet", "", nil, l.Store.Objects.Locate("text.parquet") + ": not read as .parquet: "},
+		"empty":          {"empty.arrow", "", nil, l.Store.Objects.Locate("empty.arrow") + ": not read as .arrow: "},
+		"wrong ending":   {"x.arrow", "", nil, l.Store.Objects.Locate("x.arrow") + ": not read as .arrow: "},
 		"none":           {"none.parquet", "", nil, "none.parquet: file does not exist"},
 		"outside":        {"file:///etc/x.parquet", "", nil, "lies outside the store"},
 		"key left out":   {"x.parquet", "id", []string{"text"}, `the first item has no field "id"; it has text`},

@@ -137,7 +137,7 @@ func ExampleKeys() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	w, err := s.Create(ctx, "secret.txt")
+	w, err := s.Objects.Create(ctx, "secret.txt")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func ExampleKeys() {
 	if err := w.Close(); err != nil {
 		log.Fatal(err)
 	}
-	r, err := s.Read(ctx, "secret.txt", 2, -1)
+	r, err := s.Objects.Read(ctx, "secret.txt", 2, -1)
 	if err != nil {
 		log.Fatal(err)
 	}

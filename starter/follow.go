@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -36,7 +37,7 @@ func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.R
 			}
 			var result gpumux.Result
 			if err == nil {
-				result, err = store.ParseResult(line)
+				result, err = results.Parse(line)
 			}
 			if !yield(result, err) || err != nil {
 				return
@@ -71,10 +72,11 @@ func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 // StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
 func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
 	return s.linesOf(func(give func([]byte) error) error {
-		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
+		folder, err := st.Folder(contract.PartsOf(output))
 		if err != nil {
 			return err
 		}
+		tail := folder.Tail(store.TailOptions{Unordered: true})
 		return eachLine(ctx, tail, give)
 	})
 }
@@ -83,7 +85,11 @@ func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string) 
 // moment.
 func (s *Starter) FollowIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
 	return s.linesOf(func(give func([]byte) error) error {
-		tail, err := st.Tail(contract.PartsOf(output), store.TailOptions{Unordered: true})
+		folder, err := st.Folder(contract.PartsOf(output))
+		if err != nil {
+			return err
+		}
+		tail := folder.Tail(store.TailOptions{Unordered: true})
 		for goesOn := true; goesOn && err == nil; {
 			goesOn = more() // asked before reading, so that the last look sees everything
 			if err = eachLine(ctx, tail, give); err == nil {
@@ -123,7 +129,7 @@ func (s *Starter) shown(line []byte) ([]byte, error) {
 	if s.Arrays {
 		return line, nil
 	}
-	return store.Plain(line)
+	return results.Plain(line)
 }
 
 // eachLine gives the lines of a tail without their ends.
@@ -230,12 +236,12 @@ func (f *follower) findTail(ctx context.Context) error {
 		}
 		return nil
 	}
-	key, err := st.Key(output)
+	folder, err := st.Folder(contract.PartsOf(output))
 	if err != nil {
 		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
 	}
-	f.tail, err = st.Tail(contract.PartsOf(key), store.TailOptions{Unordered: f.o.Unordered})
-	return err
+	f.tail = folder.Tail(store.TailOptions{Unordered: f.o.Unordered})
+	return nil
 }
 
 // rest gives what the parts did not tell: all results of a small map, or those whose parts are gone already.
@@ -248,7 +254,7 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 			return err
 		}
 		if f.tail != nil && f.tail.Count() > 0 {
-			index, err := store.IndexOf(line)
+			index, err := results.IndexOf(line)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 )
@@ -28,7 +29,7 @@ type Map struct {
 	// ID names the map. Default: made of its task, input and options, so that the same call finds the same map.
 	ID string
 	// Spooled are the items in a local file; Input then has no items, source and range of its own.
-	Spooled *store.Spooled
+	Spooled *items.Spooled
 	// Scope tells tasks of the same name apart in a made ID, such as the folder that a local task lies in.
 	Scope string
 	// Edition tells versions of a task's code apart in a made ID, so that a changed task is a new map.
@@ -196,9 +197,9 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	case m.Spooled.Items == 0:
 		m.Input.Range, m.Input.Key = &gpumux.Range{}, "" // no result lacks it
 	case m.large():
-		src, err := st.PutSource(ctx, m.Spooled)
+		src, err := st.Sources.Put(ctx, m.Spooled)
 		if err != nil {
-			return "", fmt.Errorf("put the items into store %s: %w", st.URL(), err)
+			return "", fmt.Errorf("put the items into store %s: %w", st.Objects.URL(), err)
 		}
 		if m.Input.Source = src.URL; m.Spooled.Values {
 			m.Input.Source = gpumux.ValuesOf(src.URL)
@@ -213,7 +214,7 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	if st == nil {
 		return "", nil
 	}
-	return st.URL(), nil
+	return st.Objects.URL(), nil
 }
 
 // summaryLine is the map in one line, for the Web UI's lists.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 func made(m Map) string { return m.MadeID() }
@@ -19,7 +19,7 @@ func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
 		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
 	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", made(Map{Input: in}))
-	require.Equal(t, "embed-bed1feffd9e9", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &store.Spooled{Hash: "00ff"}}))
+	require.Equal(t, "embed-bed1feffd9e9", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &items.Spooled{Hash: "00ff"}}))
 }
 
 func TestIdentify_WhatCounts(t *testing.T) {

@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/store"
 )
@@ -90,23 +90,14 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			yield(nil, err)
 			return
 		}
-		file, err := st.Read(ctx, key, 0, -1)
+		file, err := st.Objects.Read(ctx, key, 0, -1)
 		if err != nil {
 			yield(nil, fmt.Errorf("read the results: %w", deleted(err)))
 			return
 		}
 		defer file.Close()
-		from := bufio.NewReaderSize(file, 256<<10)
-		var line []byte
-		for {
-			part, err := from.ReadSlice('\n')
-			line = append(line, part...)
-			switch {
-			case errors.Is(err, bufio.ErrBufferFull):
-				continue
-			case err == io.EOF && len(line) == 0:
-				return
-			case err != nil && err != io.EOF:
+		for line, err := range results.Lines(file) {
+			if err != nil {
 				yield(nil, fmt.Errorf("read the results %s: %w", summary.Output, err))
 				return
 			}
@@ -114,7 +105,6 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 			if !yield(shown, err) || err != nil {
 				return
 			}
-			line = line[:0]
 		}
 	}
 }
@@ -142,7 +132,11 @@ func (s *Starter) File(ctx context.Context, output string, index int64, name str
 	if err != nil {
 		return nil, err
 	}
-	file, err := st.OpenFile(ctx, contract.PartsOf(key), index, name)
+	folder, err := st.Folder(contract.PartsOf(key))
+	if err != nil {
+		return nil, err
+	}
+	file, err := folder.OpenFile(ctx, index, name)
 	if err != nil {
 		return nil, fmt.Errorf("fetch the file %s of item %d: %w", name, index, err)
 	}
@@ -154,7 +148,7 @@ func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Sto
 	if st, err = s.store(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
 	}
-	if key, err = st.Key(output); err != nil {
+	if key, err = st.Objects.Key(output); err != nil {
 		return nil, "", fmt.Errorf("read the results: %w", err)
 	}
 	return st, key, nil

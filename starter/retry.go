@@ -177,14 +177,21 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
 	}
-	folder := contract.PartsOf(output)
+	from, err := st.Folder(contract.PartsOf(summary.Output))
+	if err != nil {
+		return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+	}
+	to, err := st.Folder(contract.PartsOf(output))
+	if err != nil {
+		return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+	}
 	var batch []gpumux.Result
 	size := 0
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := st.WritePart(ctx, folder, batch); err != nil {
+		if err := st.WritePart(ctx, contract.PartsOf(output), batch); err != nil {
 			return fmt.Errorf("keep the results of map %s: %w", h.ID, err)
 		}
 		batch, size = batch[:0], 0
@@ -197,7 +204,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		if result.Fault != nil {
 			continue
 		}
-		if err := st.CopyFiles(ctx, contract.PartsOf(summary.Output), result, folder, result.Index); err != nil {
+		if err := from.CopyFiles(ctx, result, to, result.Index); err != nil {
 			return "", fmt.Errorf("keep the files of map %s: %w", h.ID, err)
 		}
 		batch = append(batch, result)
@@ -210,5 +217,5 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	if err := flush(); err != nil {
 		return "", err
 	}
-	return st.URL(), st.KeepOwner(ctx, contract.PartsOf(summary.Output), folder)
+	return st.Objects.URL(), from.KeepOwner(ctx, to)
 }

@@ -32,7 +32,7 @@ type Starter struct {
 	Converter converter.DataConverter
 	// Keys are those of the workers' store, when this Starter opens it. Default: none.
 	Keys store.Keys
-	// Arrays leaves arrays in lines of results as they are stored; see store.Plain. Default: they are JSON.
+	// Arrays leaves arrays in lines of results as they are stored; see results.Plain. Default: they are JSON.
 	Arrays bool
 
 	mu     sync.Mutex

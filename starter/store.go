@@ -67,7 +67,7 @@ func (s *Starter) Holds(ctx context.Context, url string) bool {
 	var away *NoStore
 	switch {
 	case err == nil:
-		_, err = st.Key(url)
+		_, err = st.Objects.Key(url)
 		return err == nil
 	case errors.As(err, &away) && away.URL != "": // it is out of reach from here, but its URL is known
 		folder, _, _ := strings.Cut(away.URL, "?")

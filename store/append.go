@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 const (
@@ -20,8 +22,7 @@ const (
 	fullItems = 4096
 	fullBytes = 1 << 20
 	// largestPart bounds what one write puts into one part, as far as a single result allows.
-	largestPart    = 8 << 20
-	largestInItems = 1 << 16
+	largestPart = 8 << 20
 
 	writerDigits = 24
 	// blockBytes is how much memory lines share.
@@ -31,8 +32,7 @@ const (
 // Appender adds results to the folder of a map. It writes few objects, however often it flushes: a part that is not full yet is
 // replaced by a longer one. Add may be called while a Flush runs. Only one Flush runs at a time.
 type Appender struct {
-	s      *Store
-	folder string
+	f *Folder
 
 	flush sync.Mutex
 	// growing are the lines of the part that is not full, in order of index.
@@ -47,30 +47,23 @@ type Appender struct {
 	block   []byte
 }
 
-// entry is a line of results. A large value is not copied: line stands before it, after behind it.
+// entry is a line of results.
 type entry struct {
-	index              int64
-	line, value, after []byte
+	index int64
+	line  []byte
 	// arrays says that the value is arrays.
 	arrays bool
 }
 
-func (e entry) size() int { return len(e.line) + len(e.value) + len(e.after) }
-
-// Append starts an Appender with a name of its own. Writers that start later sort behind, as far as clocks agree.
-func (s *Store) Append(folder string) (*Appender, error) {
-	folder, err := s.Writable(folder)
-	if err != nil {
-		return nil, err
-	}
+// Append starts an Appender with a name of its own. Writers that start later sort behind, as
+// far as clocks agree.
+func (f *Folder) Append() *Appender {
 	id := make([]byte, writerDigits/2)
-	if _, err := rand.Read(id); err != nil {
-		return nil, err
-	}
+	_, _ = rand.Read(id)
 	for i, now := 0, uint64(time.Now().UnixMilli()); i < 6; i++ {
 		id[i] = byte(now >> (40 - 8*i))
 	}
-	return &Appender{s: s, folder: folder, name: partName{writer: hex.EncodeToString(id)}}, nil
+	return &Appender{f: f, name: partName{writer: hex.EncodeToString(id)}}
 }
 
 // At is the present end of the Appender: its parts from there on hold what is added from now on. It does not wait for a Flush.
@@ -90,9 +83,11 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if cap(a.block)-len(a.block) < blockBytes/4 {
 		a.block = make([]byte, 0, blockBytes)
 	}
-	e, block, err := encodeLine(r, a.block)
+	at := len(a.block)
+	block, err := results.Append(a.block, r)
 	if err == nil {
-		a.pending, a.block = append(a.pending, e), block
+		a.pending = append(a.pending, entry{r.Index, block[at:len(block):len(block)], r.Arrays != nil})
+		a.block = block
 	}
 	return err
 }
@@ -108,8 +103,8 @@ func (a *Appender) Flush(ctx context.Context) error {
 	a.mu.Unlock()
 	for len(added) > 0 {
 		n, size := 0, a.growingSize
-		for n < len(added) && (n == 0 || size+added[n].size() <= largestPart && len(a.growing)+n < largestInItems) {
-			size += added[n].size()
+		for n < len(added) && (n == 0 || size+len(added[n].line) <= largestPart) {
+			size += len(added[n].line)
 			n++
 		}
 		if err := a.extend(ctx, added[:n], size); err != nil {
@@ -150,16 +145,14 @@ func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
 	h := partHead{Version: 1, Items: int64(len(lines)), Least: lines[0].index, Most: lines[len(lines)-1].index, Full: full}
 	sum := uint32(0)
 	for _, e := range lines {
-		h.Bytes += int64(e.size())
+		h.Bytes += int64(len(e.line))
 		if e.arrays {
 			h.Version = partWithArrays
 		}
-		for _, piece := range [][]byte{e.line, e.value, e.after} {
-			sum = crc32.Update(sum, castagnoli, piece)
-		}
+		sum = crc32.Update(sum, objects.Castagnoli, e.line)
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
-	w, err := a.s.create(ctx, a.name.key(a.folder), creation{bytes: h.Bytes})
+	w, err := a.f.in.CreateAs(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes})
 	if err != nil {
 		return err
 	}
@@ -168,11 +161,24 @@ func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
 	to.Write(h.firstLine()) // Flush returns the first error
 	for _, e := range lines {
 		to.Write(e.line)
-		to.Write(e.value)
-		to.Write(e.after)
 	}
 	if err := to.Flush(); err != nil {
 		return err
 	}
 	return w.Close()
+}
+
+// WritePart stores results, in any order, as a part of their own in a folder.
+func (s *Store) WritePart(ctx context.Context, folder string, all []gpumux.Result) error {
+	f, err := s.Folder(folder)
+	if err != nil {
+		return err
+	}
+	a := f.Append()
+	for _, r := range all {
+		if err := a.Add(r); err != nil {
+			return err
+		}
+	}
+	return a.Flush(ctx)
 }

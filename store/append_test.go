@@ -24,8 +24,7 @@ import (
 // Results that come one by one make few objects.
 func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		a, err := s.Append("p")
-		require.NoError(t, err)
+		a := folderOf(t, s, "p").Append()
 		const flushes, each = 200, 50
 		for i, at := range rand.Perm(flushes * each) {
 			require.NoError(t, a.Add(value(int64(at), fmt.Sprint(at))))
@@ -34,13 +33,13 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 				require.NoError(t, a.Flush(t.Context()), "nothing to do")
 			}
 		}
-		names, err := s.listParts(t.Context(), "p")
+		names, err := folderOf(t, s, "p").names(t.Context())
 		require.NoError(t, err)
 		require.Len(t, names, flushes*each/fullItems+1)
 		seen := map[int64]bool{}
 		for number := range names {
 			key := partName{a.name.writer, number}.key("p")
-			h, err := s.readHead(t.Context(), key)
+			h, err := readHead(t, s, key)
 			require.NoError(t, err)
 			require.Equal(t, number < len(names)-1, h.Full)
 			last := int64(-1)
@@ -59,8 +58,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 
 func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 	s := open(t, "mem://", nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
+	a := folderOf(t, s, "p").Append()
 	for _, text := range []string{"1", "2"} { // in one write
 		require.NoError(t, a.Add(value(7, text)))
 	}
@@ -77,8 +75,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
+	a := folderOf(t, s, "p").Append()
 	first := a.At()
 	require.NoError(t, a.Add(value(0, "0")))
 	require.NoError(t, a.Flush(t.Context()))
@@ -108,8 +105,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
+	a := folderOf(t, s, "p").Append()
 	large := `"` + strings.Repeat("x", fullBytes) + `"`
 	const n = 40
 	for i := range int64(n) {
@@ -132,8 +128,7 @@ func TestAppender_AnErrorBetweenParts(t *testing.T) {
 
 func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		a, err := s.Append("p")
-		require.NoError(t, err)
+		a := folderOf(t, s, "p").Append()
 		want := map[int64]string{}
 		for i, size := range []int{fullBytes + 1, 10, largestPart + 1, 10, largestPart / 2, largestPart/2 + 1, fullBytes / 2, fullBytes / 2} {
 			text := `"` + strings.Repeat(string(rune('a'+i)), size) + `"`
@@ -141,12 +136,12 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 			require.NoError(t, a.Add(value(int64(i), text)))
 		}
 		require.NoError(t, a.Flush(t.Context()))
-		names, err := s.listParts(t.Context(), "p")
+		names, err := folderOf(t, s, "p").names(t.Context())
 		require.NoError(t, err)
 		got := map[int64]string{}
 		for _, name := range names {
 			all := resultsOf(t, s, name.key("p"))
-			h, err := s.readHead(t.Context(), name.key("p"))
+			h, err := readHead(t, s, name.key("p"))
 			require.NoError(t, err)
 			require.True(t, len(all) == 1 || h.Bytes <= largestPart, "only a single result may be larger")
 			for _, r := range all {
@@ -160,27 +155,9 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 	})
 }
 
-func TestAppender_ManyItemsInOneFlushMakePartsThatFit(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
-	const n = 2*largestInItems + 10
-	for i := range int64(n) {
-		require.NoError(t, a.Add(value(i, "1")))
-	}
-	require.NoError(t, a.Flush(t.Context()))
-	names, err := s.listParts(t.Context(), "p")
-	require.NoError(t, err)
-	require.Len(t, names, 3)
-	runs, err := s.Runs(t.Context(), "p")
-	require.NoError(t, err)
-	require.Equal(t, gpumux.Runs{{Start: 0, End: n}}, runs)
-}
-
 func TestAppender_AddWhileFlushRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		a, err := s.Append("p")
-		require.NoError(t, err)
+		a := folderOf(t, s, "p").Append()
 		const adders, each = 4, 3000
 		var adding, flushing sync.WaitGroup
 		stop := make(chan struct{})
@@ -223,8 +200,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
+	a := folderOf(t, s, "p").Append()
 	before := a.At()
 	require.NoError(t, a.Add(value(0, "1")))
 	hung, goOn := make(chan struct{}), make(chan struct{})
@@ -240,8 +216,7 @@ func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
 // After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
-	a, err := s.Append("p")
-	require.NoError(t, err)
+	a := folderOf(t, s, "p").Append()
 	require.NoError(t, a.Add(value(0, "1")))
 	require.NoError(t, a.Flush(t.Context()))
 	put(t, s, a.name.key("p"), "broken")
@@ -258,7 +233,7 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 
 func TestAppender_RefusesAFolderOutside(t *testing.T) {
 	s := open(t, "mem://", nil)
-	_, err := s.Append("/etc")
+	_, err := s.Folder("/etc")
 	var name *NameError
 	require.True(t, errors.As(err, &name))
 }
@@ -267,8 +242,7 @@ func TestAppender_NamesDiffer(t *testing.T) {
 	s := open(t, "mem://", nil)
 	names := map[string]bool{}
 	for range 1000 {
-		a, err := s.Append("p")
-		require.NoError(t, err)
+		a := folderOf(t, s, "p").Append()
 		names[a.name.writer] = true
 	}
 	require.Len(t, names, 1000)
@@ -282,8 +256,7 @@ func BenchmarkAppender(b *testing.B) {
 			dir := b.TempDir()
 			s := open(b, "file://"+dir, nil)
 			text := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
-			a, err := s.Append("p")
-			require.NoError(b, err)
+			a := folderOf(b, s, "p").Append()
 			index := int64(0)
 			for b.Loop() {
 				require.NoError(b, a.Add(gpumux.Result{Index: index, Value: text}))

@@ -22,7 +22,7 @@ func bytesArray(n int) []byte {
 // Arrays lie as bytes in parts and in the results file, and readers get JSON.
 func TestArrays_AreStoredAsBytes(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		large := bytesArray(wholeValue)
+		large := bytesArray((64 << 10))
 		results := []gpumux.Result{
 			{Index: 0, Arrays: bytesArray(2), Output: "said \"arrays\":\""},
 			{Index: 1, Value: json.RawMessage(`{"arrays":"x"}`)},
@@ -43,7 +43,7 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 		require.Equal(t, text[headBytes:], get(t, s, "m"))
 		want := append([]gpumux.Result{}, results...)
 		want[0].Value, want[0].Arrays = json.RawMessage("[7,7]"), nil
-		want[2].Value, want[2].Arrays = json.RawMessage("[7"+strings.Repeat(",7", wholeValue-1)+"]"), nil
+		want[2].Value, want[2].Arrays = json.RawMessage("[7"+strings.Repeat(",7", (64<<10)-1)+"]"), nil
 		var read, stored []gpumux.Result
 		for r, err := range s.Results(t.Context(), "m") {
 			require.NoError(t, err)
@@ -56,12 +56,12 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 		require.Equal(t, want, read)
 		require.Equal(t, results, stored)
 		for i, line := range lines[:4] {
-			plain, err := Plain([]byte(line))
+			plain, err := plainLine([]byte(line))
 			require.NoError(t, err)
 			var r gpumux.Result
 			require.NoError(t, json.Unmarshal(plain, &r))
 			require.Equal(t, want[i], r)
-			r, err = ParseStored([]byte(line))
+			r, err = parseStored([]byte(line))
 			require.NoError(t, err)
 			require.Equal(t, results[i], r)
 		}
@@ -81,9 +81,9 @@ func TestArrays_RefusesWhatIsWrong(t *testing.T) {
 		require.ErrorContains(t, s.WritePart(t.Context(), "p", []gpumux.Result{r}), want)
 	}
 	for _, line := range []string{`{"index":0,"arrays":"*"}`, `{"index":0,"arrays":"Ag=="}`, `{"index":0,"arrays":""}`} {
-		_, err := Plain([]byte(line))
+		_, err := plainLine([]byte(line))
 		require.ErrorContains(t, err, "not a result")
-		_, err = ParseResult([]byte(line))
+		_, err = parseResult([]byte(line))
 		require.Error(t, err)
 	}
 }

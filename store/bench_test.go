@@ -29,14 +29,14 @@ func BenchmarkSource(b *testing.B) {
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N*n), "cpu-ns/item")
 		})
 		s := open(b, "file://"+b.TempDir(), nil)
-		src, err := s.PutSource(b.Context(), spool(b, text.String(), JSONLines))
+		src, err := s.Sources.Put(b.Context(), spool(b, text.String(), JSONLines))
 		require.NoError(b, err)
 		for _, chunk := range []int64{10, 1 << 12} {
 			b.Run(fmt.Sprintf("%s/Read%d", name, chunk), func(b *testing.B) {
 				read, before := int64(0), processorTime(b)
 				for b.Loop() {
 					at := read % (n - chunk)
-					for _, err := range s.Items(b.Context(), src, at, at+chunk) {
+					for _, err := range s.Sources.Items(b.Context(), src, at, at+chunk) {
 						if err != nil {
 							b.Fatal(err)
 						}

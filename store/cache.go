@@ -1,13 +1,14 @@
 package store
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 const (
@@ -54,19 +58,19 @@ func digest(v any) string {
 
 // remember notes a completed map for later ones. One over the same items takes its place, and the oldest goes.
 func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, output string) error {
-	o, err := s.open(ctx, output, 0, 0)
+	o, err := s.Objects.Read(ctx, output, 0, 0)
 	if err != nil {
 		return err
 	}
 	r := record{Version: 1, Source: c.Source, Range: c.Range, Items: items, Output: output}
-	r.Bytes, r.Modified = o.body.Size(), o.body.ModTime().UTC()
+	r.Bytes, r.Modified = o.Size(), o.Changed().UTC()
 	o.Close()
 	over := digest(c.Range)
 	if c.Source != nil {
 		over = digest([]any{c.Source.Hash, c.Source.Values})
 	}
 	text, _ := json.Marshal(r) // it always encodes
-	if err := s.put(ctx, cacheFolder(c)+"/"+over+".json", text, creation{own: true}); err != nil {
+	if err := s.Objects.Put(ctx, cacheFolder(c)+"/"+over+".json", text, objects.Creation{Own: true}); err != nil {
 		return err
 	}
 	known, err := s.records(ctx, c)
@@ -74,7 +78,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 		return err
 	}
 	for _, old := range known[min(len(known), mostRecords):] {
-		if err := s.Delete(ctx, old.key); err != nil {
+		if err := s.Objects.Delete(ctx, old.key); err != nil {
 			return err
 		}
 	}
@@ -83,14 +87,14 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 
 // records are those of a cache, the newest first. What is none is left out.
 func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, err error) {
-	var names []string
 	folder := cacheFolder(c)
-	if err := s.list(ctx, folder, func(name string, _ int64) { names = append(names, name) }); err != nil {
+	names, err := s.Objects.Names(ctx, folder)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
 		r := record{key: folder + "/" + name}
-		text, err := s.readSmall(ctx, r.key, sealedOnly)
+		text, err := s.Objects.ReadAll(ctx, r.key)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -104,24 +108,20 @@ func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, 
 	return known, nil
 }
 
-// recall writes into a folder the results that earlier maps have of equal items, of those that are left. It reads each earlier map
+// recall writes into the folder the results that earlier maps have of equal items, of those that are left. It reads each earlier map
 // once for every mostWanted items. It leaves out a map whose items or results cannot be read, and names it in skipped.
-func (s *Store) recall(ctx context.Context, folder string, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
-	known, err := s.records(ctx, c)
+func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
+	known, err := f.s.records(ctx, c)
 	if err != nil || len(known) == 0 {
 		return 0, nil, err
 	}
-	left, err := s.ItemsOf(ctx, rest)
+	left, err := f.s.Sources.ItemsOf(ctx, rest)
 	if err != nil {
 		return 0, nil, err
 	}
-	to, err := s.Append(folder)
-	if err != nil {
-		return 0, nil, err
-	}
-	r := &recaller{s: s, folder: folder, to: to, arrays: contract.KeepsArrays(folder), known: known}
+	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key), known: known}
 	r.wanted = make([]wantedItem, 0, min(left.Len(), int64(mostWanted)))
-	err = s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
+	err = f.s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
 		if r.wanted = append(r.wanted, wantedItem{of, index}); len(r.wanted) < mostWanted {
 			return nil
 		}
@@ -138,7 +138,7 @@ type contentHash [16]byte
 
 // eachContent calls f with the hashes of items until it returns an error.
 func (s *Store) eachContent(
-	ctx context.Context, source *gpumux.Source, numbers *gpumux.Range, items gpumux.Runs, f func(index int64, of contentHash) error,
+	ctx context.Context, source *gpumux.Source, numbers *gpumux.Range, of gpumux.Runs, f func(index int64, content contentHash) error,
 ) (err error) {
 	give := func(index int64, text []byte) bool {
 		sum := sha256.Sum256(text)
@@ -146,7 +146,7 @@ func (s *Store) eachContent(
 		return err == nil
 	}
 	if source == nil {
-		for _, run := range items {
+		for _, run := range of {
 			for i := run.Start; i < run.End; i++ {
 				if !give(i, strconv.AppendInt(nil, numbers.Start+i, 10)) {
 					return err
@@ -155,9 +155,9 @@ func (s *Store) eachContent(
 		}
 		return context.Cause(ctx)
 	}
-	picked := s.Pick(ctx, *source, items, func(index int64, line json.RawMessage) bool {
+	picked := s.Sources.Pick(ctx, *source, of, func(index int64, line json.RawMessage) bool {
 		var item, key json.RawMessage
-		if item, key, err = Unwrap(*source, line); err != nil {
+		if item, key, err = items.Unwrap(*source, line); err != nil {
 			return false
 		}
 		if key != nil {
@@ -180,7 +180,7 @@ type wantedItem struct {
 // recaller looks for results in earlier maps.
 type recaller struct {
 	s      *Store
-	folder string
+	folder *Folder
 	to     *Appender
 	// arrays says that the results may have them as bytes.
 	arrays  bool
@@ -222,25 +222,29 @@ func (r *recaller) lookUp(ctx context.Context) error {
 
 // take reads the items and the results of an earlier map side by side.
 func (r *recaller) take(ctx context.Context, of record) error {
-	o, err := r.s.open(ctx, of.Output, 0, -1)
+	o, err := r.s.Objects.Read(ctx, of.Output, 0, -1)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	if o.body.Size() != of.Bytes || !o.body.ModTime().Equal(of.Modified) {
-		return fmt.Errorf("%s was replaced", o.url)
+	if o.Size() != of.Bytes || !o.Changed().Equal(of.Modified) {
+		return fmt.Errorf("%s was replaced", o.URL())
 	}
-	lines := lineReader{r: bufio.NewReaderSize(o, 256<<10), left: of.Bytes}
+	next, stop := iter.Pull2(results.Lines(o))
+	defer stop()
 	return r.s.eachContent(ctx, of.Source, of.Range, gpumux.Runs{{End: of.Items}}, func(index int64, content contentHash) error {
-		line, err := lines.read()
+		line, err, more := next()
+		if err == nil && !more {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
-			return fmt.Errorf("%s: result %d: %w", o.url, index, err)
+			return fmt.Errorf("%s: result %d: %w", o.URL(), index, err)
 		}
-		is, err := parseOutcome(line)
-		if err != nil || is.index != index {
-			return fmt.Errorf("%s has no result %d in its place", o.url, index)
+		is, err := results.ParseOutcome(line)
+		if err != nil || is.Index != index {
+			return fmt.Errorf("%s has no result %d in its place", o.URL(), index)
 		}
-		if is.kind != "" {
+		if is.Kind != "" {
 			return nil // a fault may be another one next time, or none
 		}
 		return r.give(ctx, of, content, line)
@@ -257,16 +261,17 @@ func (r *recaller) give(ctx context.Context, of record, content contentHash, lin
 	}
 	var result gpumux.Result
 	if r.arrays {
-		result, err = ParseStored(line)
+		result, err = results.ParseStored(line)
 	} else {
-		result, err = ParseResult(line)
+		result, err = results.Parse(line)
 	}
 	kept := result
+	from := &Folder{r.s, r.s.Objects, contract.PartsOf(of.Output)}
 	for ; err == nil && at < len(r.wanted) && r.wanted[at].content == content; at++ {
 		if result.Index = r.wanted[at].index; result.Index < 0 {
 			continue
 		}
-		if err = r.s.CopyFiles(ctx, contract.PartsOf(of.Output), kept, r.folder, result.Index); err != nil {
+		if err = from.CopyFiles(ctx, kept, r.folder, result.Index); err != nil {
 			break
 		}
 		if err = r.to.Add(result); err == nil {

@@ -22,7 +22,7 @@ type cached struct {
 // over claims the folder of a map over items, and says what is left to run of it.
 func (c *cached) over(items string) (string, contract.Cache, contract.Found) {
 	c.made++
-	src, err := c.PutSource(c.t.Context(), spool(c.t, items, JSONLines))
+	src, err := c.Sources.Put(c.t.Context(), spool(c.t, items, JSONLines))
 	require.NoError(c.t, err)
 	cache := contract.Cache{Owner: contract.Owner{Task: "f", Edition: "e"}, Source: &src}
 	output := fmt.Sprintf("maps/%d/results.jsonl", c.made)
@@ -63,7 +63,7 @@ func (c *cached) eachText(cache contract.Cache, runs gpumux.Runs, f func(int64, 
 		}
 		return nil
 	}
-	return c.Pick(c.t.Context(), *cache.Source, runs, func(index int64, item json.RawMessage) bool { f(index, string(item)); return true })
+	return c.Sources.Pick(c.t.Context(), *cache.Source, runs, func(index int64, item json.RawMessage) bool { f(index, string(item)); return true })
 }
 
 func counting(from, to int) string {
@@ -124,13 +124,13 @@ func TestCache_WhatWasKnownIsTaken(t *testing.T) {
 func TestCache_LeavesOutWhatCannotBeRead(t *testing.T) {
 	for what, harm := range map[string]func(c *cached, output string, cache contract.Cache){
 		"gone": func(c *cached, output string, _ contract.Cache) {
-			require.NoError(c.t, c.Delete(c.t.Context(), output))
+			require.NoError(c.t, c.Objects.Delete(c.t.Context(), output))
 		},
 		"replaced": func(c *cached, output string, _ contract.Cache) {
 			put(c.t, c.Store, output, strings.ToUpper(get(c.t, c.Store, output)))
 		},
 		"pruned": func(c *cached, _ string, cache contract.Cache) {
-			require.NoError(c.t, c.Delete(c.t.Context(), cache.Source.URL))
+			require.NoError(c.t, c.Objects.Delete(c.t.Context(), cache.Source.URL))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestCache_TakesFilesAlong(t *testing.T) {
 	kept := value(1, `"b"`)
 	kept.Files = []string{"b.txt"}
 	folder := contract.PartsOf(output)
-	require.NoError(t, c.KeepFile(t.Context(), folder, 1, "b.txt", strings.NewReader("of b"), 4))
+	require.NoError(t, folderOf(c.t, c.Store, folder).KeepFile(t.Context(), 1, "b.txt", strings.NewReader("of b"), 4))
 	writePart(t, c.Store, folder, value(0, `"a"`), kept)
 	_, err := c.Merge(t.Context(), contract.MergeInput{Parts: folder, Output: output, Items: 2, Cache: &cache})
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestCache_TakesFilesAlong(t *testing.T) {
 	for index := range int64(2) {
 		require.Equal(t, "of b", fileOf(t, c.Store, contract.PartsOf(output), index, "b.txt"))
 	}
-	require.NoError(t, c.DeleteAll(t.Context(), folder+"/files"))
+	require.NoError(t, c.Objects.DeleteAll(t.Context(), folder+"/files"))
 	_, _, found = c.over("\"b\"\n\"y\"\n")
 	require.Zero(t, found.Cached)
 	require.Len(t, found.Skipped, 1)

@@ -41,16 +41,16 @@ func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string))
 	for name, change := range damages {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *Store) {
-				writePart(t, s, "p", results(0, 1, 2)...)
+				writePart(t, s, "p", resultsWith(0, 1, 2)...)
 				part := writePart(t, s, "p", value(3, "3"), value(4, `"four"`), fault(5, gpumux.Crash))
-				writePart(t, s, "p", results(6, 7, 8)...)
+				writePart(t, s, "p", resultsWith(6, 7, 8)...)
 				text := get(t, s, part.key("p"))
 				changed := change(text)
 				require.NotEqual(t, text, changed)
 				put(t, s, part.key("p"), changed)
 				test(t, s, part.String())
 				require.Equal(t, changed, get(t, s, "p/damaged/"+part.String()), "it stays for people to look at")
-				there, err := s.Exists(t.Context(), part.key("p"))
+				there, err := s.Objects.Exists(t.Context(), part.key("p"))
 				require.NoError(t, err)
 				require.False(t, there)
 			})
@@ -62,7 +62,7 @@ var nine = contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task:
 
 // mends runs the missing items again and merges.
 func mends(t *testing.T, s *Store) {
-	writePart(t, s, "p", results(3, 4, 5)...)
+	writePart(t, s, "p", resultsWith(3, 4, 5)...)
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
@@ -79,7 +79,7 @@ func TestFind_SetsADamagedPartAside(t *testing.T) {
 		found, err := s.Find(t.Context(), nine)
 		require.NoError(t, err)
 		require.Len(t, found.Damaged, 1)
-		require.Contains(t, found.Damaged[0], "part "+s.Locate("p/"+damaged)+" is damaged: ")
+		require.Contains(t, found.Damaged[0], "part "+s.Objects.Locate("p/"+damaged)+" is damaged: ")
 		require.Equal(t, contract.Work{Runs: gpumux.Runs{{Start: 3, End: 6}}}, found.Rest)
 		require.EqualValues(t, 6, found.Succeeded)
 		require.Zero(t, found.Failed)
@@ -94,7 +94,7 @@ func TestMerge_SetsADamagedPartAside(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, merged.Output)
 		require.Contains(t, merged.Missing, "item 3 has no result")
-		require.Contains(t, merged.Missing, "part "+s.Locate("p/"+damaged)+" is damaged: ")
+		require.Contains(t, merged.Missing, "part "+s.Objects.Locate("p/"+damaged)+" is damaged: ")
 		require.Equal(t, "before", get(t, s, "out"))
 		mends(t, s)
 	})
@@ -113,15 +113,13 @@ func TestSince_SetsADamagedPartAside(t *testing.T) {
 
 func TestTail_PassesOverADamagedPart(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
-		ordered, err := s.Tail("p", TailOptions{})
-		require.NoError(t, err)
-		unordered, err := s.Tail("p", TailOptions{Unordered: true})
-		require.NoError(t, err)
+		ordered := folderOf(t, s, "p").Tail(TailOptions{})
+		unordered := folderOf(t, s, "p").Tail(TailOptions{Unordered: true})
 		require.Equal(t, []int64{0, 1, 2}, taken(t, ordered))
 		require.Equal(t, []int64{0, 1, 2, 6, 7, 8}, taken(t, unordered))
 		require.Empty(t, taken(t, ordered))
 		require.Empty(t, taken(t, unordered))
-		_, err = s.Find(t.Context(), nine) // as a map does when it goes on
+		_, err := s.Find(t.Context(), nine) // as a map does when it goes on
 		require.NoError(t, err)
 		mends(t, s)
 		require.Equal(t, []int64{3, 4, 5, 6, 7, 8}, taken(t, ordered))
@@ -132,12 +130,11 @@ func TestTail_PassesOverADamagedPart(t *testing.T) {
 // The items of a deleted part run again. Other parts of its writer still count.
 func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		part := writePart(t, s, "p", results(3, 4, 5)...)
-		writePart(t, s, "p", results(0, 1, 2, 6, 7, 8)...)
-		tail, err := s.Tail("p", TailOptions{})
-		require.NoError(t, err)
+		part := writePart(t, s, "p", resultsWith(3, 4, 5)...)
+		writePart(t, s, "p", resultsWith(0, 1, 2, 6, 7, 8)...)
+		tail := folderOf(t, s, "p").Tail(TailOptions{})
 		require.Len(t, taken(t, tail), 9)
-		require.NoError(t, s.Delete(t.Context(), part.key("p")))
+		require.NoError(t, s.Objects.Delete(t.Context(), part.key("p")))
 		told, _ := since(t, s, "p", Written{Writer: part.writer})
 		require.Empty(t, told)
 		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9})
@@ -175,9 +172,9 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 func TestSetAside_Twice(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", value(0, "1"))
-		damaged := &DamagedError{s.Locate(part.key("p")), "it is a test", part.key("p")}
-		require.NoError(t, s.setAside(t.Context(), damaged))
-		require.NoError(t, s.setAside(t.Context(), damaged))
+		damaged := &DamagedError{s.Objects.Locate(part.key("p")), "it is a test", part}
+		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
+		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
 		require.NotEmpty(t, get(t, s, "p/damaged/"+part.String()))
 	})
 }
@@ -214,13 +211,13 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 func TestPart_ANewerVersionStays(t *testing.T) {
 	s := open(t, "mem://", nil)
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))
-	names, err := s.listParts(t.Context(), "p")
+	names, err := folderOf(t, s, "p").names(t.Context())
 	require.NoError(t, err)
 	key := names[0].key("p")
 	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
 	_, err = s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
 	require.ErrorContains(t, err, "is of version 7, this gpumux reads versions up to 2")
-	names, err = s.listParts(t.Context(), "p")
+	names, err = folderOf(t, s, "p").names(t.Context())
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -29,7 +30,7 @@ func ExampleOpen() {
 	}
 	defer s.Close()
 
-	w, err := s.Create(ctx, "inputs/texts.jsonl")
+	w, err := s.Objects.Create(ctx, "inputs/texts.jsonl")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,24 +49,24 @@ func ExampleOpen() {
 }
 
 // An input of any size is checked, counted and put into the store once. Then any stretch of it can be read.
-func ExampleStore_PutSource() {
+func ExampleSpool_put() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	in, err := store.Spool(strings.NewReader("name,age\nAda,36\nAlan,41\nGrace,85\n"), store.SpoolOptions{Format: store.CSV})
+	in, err := store.Spool(strings.NewReader("name,age\nAda,36\nAlan,41\nGrace,85\n"), store.SpoolOptions{Format: items.CSV})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer in.Remove()
-	src, err := s.PutSource(ctx, in)
+	src, err := s.Sources.Put(ctx, in)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(src.Items, "items")
-	for item, err := range s.Items(ctx, src, 1, 3) {
+	for item, err := range s.Sources.Items(ctx, src, 1, 3) {
 		fmt.Println(string(item), err)
 	}
 	// Output:
@@ -85,10 +86,10 @@ func ExampleSpool() {
 	// items.jsonl:2: write one JSON value per line; text goes in double quotes
 }
 
-func ExampleFormatOf() {
-	format, err := store.FormatOf("people.csv.gz")
-	fmt.Println(format == store.CSV, err)
-	_, err = store.FormatOf("people.xlsx")
+func Example_formatOf() {
+	format, err := items.FormatOf("people.csv.gz")
+	fmt.Println(format == items.CSV, err)
+	_, err = items.FormatOf("people.xlsx")
 	fmt.Println(err != nil)
 	// Output:
 	// true <nil>
@@ -127,21 +128,18 @@ func ExampleStore_Merge() {
 }
 
 // A tail reads the results of a running map, each once and in order.
-func ExampleStore_Tail() {
+func ExampleFolder_Tail() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	tail, err := s.Tail("squares.parts", store.TailOptions{})
+	folder, err := s.Folder("squares.parts")
 	if err != nil {
 		log.Fatal(err)
 	}
-	to, err := s.Append("squares.parts")
-	if err != nil {
-		log.Fatal(err)
-	}
+	tail, to := folder.Tail(store.TailOptions{}), folder.Append()
 	for _, index := range []int64{0, 2, 1} {
 		if err := to.Add(gpumux.Result{Index: index, Value: fmt.Append(nil, index*index)}); err != nil {
 			log.Fatal(err)
@@ -168,14 +166,14 @@ func ExampleStore_Tail() {
 }
 
 // A name from outside can never reach files outside the store.
-func ExampleStore_Key() {
+func ExampleNameError() {
 	s, err := store.Open(context.Background(), "mem://", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
 	for _, name := range []string{"maps/a/results.jsonl", "../secret", "file:///etc/passwd"} {
-		_, err := s.Key(name)
+		_, err := s.Objects.Key(name)
 		fmt.Println(name, "may be named:", err == nil)
 	}
 	// Output:
@@ -185,9 +183,9 @@ func ExampleStore_Key() {
 }
 
 // A file's name says how it is compressed.
-func ExamplePack() {
+func Example_pack() {
 	var file strings.Builder
-	to, err := store.Pack(&file, "items.jsonl.zst")
+	to, err := items.Pack(&file, "items.jsonl.zst")
 	if err != nil {
 		log.Fatal(err)
 	}

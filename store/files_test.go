@@ -10,11 +10,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
-func fileOf(t *testing.T, s *Store, folder string, index int64, name string) string {
+func fileOf(t *testing.T, s *Store, parts string, index int64, name string) string {
 	t.Helper()
-	file, err := s.OpenFile(t.Context(), folder, index, name)
+	file, err := folderOf(t, s, parts).OpenFile(t.Context(), index, name)
 	require.NoError(t, err)
 	defer file.Close()
 	text, err := io.ReadAll(file)
@@ -26,31 +27,31 @@ func TestFiles_AreKeptAndCopied(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		for _, text := range []string{"first", "second"} {
-			require.NoError(t, s.KeepFile(ctx, "m/r.jsonl.parts", 7, "zażółć.txt", strings.NewReader(text), int64(len(text))))
+			require.NoError(t, folderOf(t, s, "m/r.jsonl.parts").KeepFile(ctx, 7, "zażółć.txt", strings.NewReader(text), int64(len(text))))
 		}
 		require.Equal(t, "second", fileOf(t, s, "m/r.jsonl.parts", 7, "zażółć.txt"))
 		r := value(7, "1")
 		r.Files = []string{"zażółć.txt"}
-		require.NoError(t, s.CopyFiles(ctx, "m/r.jsonl.parts", r, "n/r.jsonl.parts", 9))
+		require.NoError(t, folderOf(t, s, "m/r.jsonl.parts").CopyFiles(ctx, r, folderOf(t, s, "n/r.jsonl.parts"), 9))
 		require.Equal(t, "second", fileOf(t, s, "n/r.jsonl.parts", 9, "zażółć.txt"))
 
 		writePart(t, s, "m/r.jsonl.parts", r)
 		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "m/r.jsonl.parts", Output: "m/r.jsonl", Items: 0})
 		require.ErrorContains(t, err, "item 7", "files are no parts: %v", merged)
 
-		_, err = s.OpenFile(ctx, "m/r.jsonl.parts", 7, "nowhere")
+		_, err = folderOf(t, s, "m/r.jsonl.parts").OpenFile(ctx, 7, "nowhere")
 		require.ErrorIs(t, err, fs.ErrNotExist)
-		_, err = s.OpenFile(ctx, "m/r.jsonl.parts", 7, "../manifest.json")
+		_, err = folderOf(t, s, "m/r.jsonl.parts").OpenFile(ctx, 7, "../manifest.json")
 		require.Error(t, err)
 	})
 }
 
 func TestFiles_AreInTheLineOfAResult(t *testing.T) {
 	r := gpumux.Result{Index: 3, Value: []byte("1"), Output: "o", Files: []string{"a <b>.png", "c"}, Key: []byte(`"k"`)}
-	line, err := AppendLine(nil, r)
+	line, err := results.Append(nil, r)
 	require.NoError(t, err)
-	require.Equal(t, `{"index":3,"value":1,"output":"o","files":["a <b>.png","c"],"key":"k"}`, string(line))
-	back, err := ParseResult(line)
+	require.Equal(t, `{"index":3,"value":1,"output":"o","files":["a <b>.png","c"],"key":"k"}`+"\n", string(line))
+	back, err := parseResult(line)
 	require.NoError(t, err)
 	require.Equal(t, r, back)
 }

@@ -1,147 +1,226 @@
 package store
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
-// mostRuns is how many runs of items travel; a longer pattern becomes a work list.
-const mostRuns = 1000
+// mostDamaged is how many damaged parts are named.
+const mostDamaged = 5
 
-// mostRounds is how often a scan begins anew at most because a part was damaged or gone.
-const mostRounds = 100
-
-// Find claims a folder for its owner and says which items have no result there, and none in the cache, from which results come into the
-// folder. It sets damaged parts aside and names them.
+// Find claims a folder for its owner and says which items have no result there, and none in the
+// cache, from which results come into the folder. It sets damaged parts aside and names them.
 func (s *Store) Find(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
-	found, err := s.find(ctx, in)
+	f, err := s.Folder(in.Parts)
+	if err != nil {
+		return contract.Found{}, err
+	}
+	found, err := f.find(ctx, in)
 	if err != nil || in.Cache == nil || found.Rest.Len() == 0 {
 		return found, err
 	}
-	folder, err := s.Key(in.Parts)
-	if err != nil {
-		return found, err
-	}
-	cached, skipped, err := s.recall(ctx, folder, *in.Cache, found.Rest)
+	cached, skipped, err := f.recall(ctx, *in.Cache, found.Rest)
 	if err != nil {
 		return found, fmt.Errorf("take results from the cache: %w", err)
 	}
 	if cached > 0 {
-		found, err = s.find(ctx, in)
+		found, err = f.find(ctx, in)
 	}
 	found.Cached, found.Skipped = cached, skipped
 	return found, err
 }
 
-func (s *Store) find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
-	folder, err := s.Writable(in.Parts)
-	if err != nil {
+func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
+	if found.Claim, err = f.claim(ctx, in.Owner); err != nil {
 		return found, err
 	}
-	if found.Claim, err = s.claim(ctx, folder, in.Owner); err != nil {
-		return found, err
-	}
-	rest := &restWriter{s: s, folder: folder}
-	defer rest.abort()
+	rest := f.s.Sources.Rest(f.key)
+	defer rest.Abort()
 	var outcomes tally
-	err = s.scan(ctx, folder, func(lines *walker) error {
-		outcomes = tally{}
-		rest.abort()
-		next := int64(0)
-		for {
-			c, err := lines.step()
-			if err != nil && err != io.EOF {
-				return err
-			}
-			index := in.Items
-			if err == nil {
-				index = c.index
-			}
-			if index > in.Items || err == nil && index == in.Items {
-				return &OwnerError{fmt.Sprintf("part %s holds item %d, but there are only %d; the folder is another map's, give another output",
-					c.body.url, index, in.Items)}
-			}
-			if missing := rest.add(ctx, gpumux.Span{Start: next, End: index}); missing != nil {
-				return missing
-			}
-			if err == io.EOF {
-				return nil
-			}
-			outcomes.count(c.outcome)
-			next = index + 1
-		}
-	}, func(err error) { found.Damaged = append(found.Damaged, err.Error()) })
+	next := int64(0)
+	lost := f.lost(ctx, func(err error) { found.Damaged = append(found.Damaged, err.Error()) })
+	parts, err := f.parts(ctx, lost)
 	if err != nil {
-		return found, fmt.Errorf("read the parts in %s: %w", s.Locate(folder), err)
+		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
+	}
+	err = f.each(ctx, parts, lost, in.Items, func(l line) error {
+		err := rest.Add(ctx, gpumux.Span{Start: next, End: l.Index})
+		outcomes.count(l.Outcome)
+		next = l.Index + 1
+		return err
+	})
+	if err == nil {
+		err = rest.Add(ctx, gpumux.Span{Start: next, End: in.Items})
+	}
+	if err != nil {
+		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
 	}
 	found.Succeeded, found.Failed, found.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
 	if n := len(found.Damaged); n > mostDamaged {
 		found.Damaged = append(found.Damaged[:mostDamaged], fmt.Sprintf("and %d more", n-mostDamaged))
 	}
-	found.Rest, err = rest.finish()
+	found.Rest, err = rest.Finish()
 	return found, err
 }
 
-// mostDamaged is how many damaged parts are named.
-const mostDamaged = 5
-
-// scan walks over the parts of a folder. It sets a damaged part aside, calls told with the error, and begins anew without the part.
-func (s *Store) scan(ctx context.Context, folder string, walk func(*walker) error, told func(error)) error {
-	lost := func(err error) error {
-		var damaged *DamagedError
+// each calls take with the first result of each item, in order. There are so many items.
+func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error, items int64, take func(line) error) error {
+	for l, err := range f.walk(ctx, parts, lost, func(part) {}) {
 		switch {
-		case errors.As(err, &damaged):
-			told(err)
-			return s.setAside(ctx, damaged)
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		}
-		return err
-	}
-	for round := 1; ; round++ {
-		names, err := s.listParts(ctx, folder)
-		if err != nil {
+		case err != nil:
 			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case l.Index >= items:
+			return &OwnerError{fmt.Sprintf("%s holds item %d, but there are only %d; the folder is another map's, give another output",
+				f.in.Locate(f.key), l.Index, items)}
 		}
-		parts, err := s.readHeads(ctx, folder, names, lost)
-		if err != nil {
-			return err
-		}
-		lines := s.walk(ctx, folder, parts)
-		err = walk(lines)
-		lines.close()
-		var damaged *DamagedError
-		if round == mostRounds || !errors.As(err, &damaged) && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := lost(err); err != nil {
+		if err := take(l); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // Runs returns all items that have a result in a folder.
 func (s *Store) Runs(ctx context.Context, folder string) (runs gpumux.Runs, err error) {
-	if folder, err = s.Key(folder); err != nil {
+	f, err := s.Folder(folder)
+	if err != nil {
 		return nil, err
 	}
-	err = s.scan(ctx, folder, func(lines *walker) error {
-		for runs = nil; ; {
-			c, err := lines.step()
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			runs.Add(c.index)
+	parts, err := f.parts(ctx, skipLost)
+	for l, broken := range f.walk(ctx, parts, skipLost, func(part) {}) {
+		if broken != nil {
+			return nil, broken
 		}
-	}, func(error) {})
+		runs.Add(l.Index)
+	}
 	return runs, err
+}
+
+// tally counts outcomes.
+type tally struct {
+	succeeded, failed int64
+	faults            map[gpumux.Kind]int64
+}
+
+func (t *tally) count(o results.Outcome) {
+	if o.Kind == "" {
+		t.succeeded++
+		return
+	}
+	t.failed++
+	if t.faults == nil {
+		t.faults = map[gpumux.Kind]int64{}
+	}
+	t.faults[o.Kind]++
+}
+
+// Merge writes the results of all parts of a folder into one file in order of index and counts
+// them. Parts may overlap and fill each other's holes. If an index from 0 to Items-1 has no
+// result, nothing is written, and Merged says what is missing. Damaged parts are set aside. With
+// Index the file's index is written too, so that Sources reads any stretch of it. With Cache
+// later maps find the results.
+func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
+	merged, err := s.merge(ctx, in)
+	if err != nil {
+		return contract.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
+	}
+	return merged, nil
+}
+
+func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
+	output, err := s.Objects.Output(in.Output)
+	if err != nil {
+		return merged, err
+	}
+	f, err := s.Folder(in.Parts)
+	if err != nil {
+		return merged, err
+	}
+	if in.Items < 0 {
+		return merged, fmt.Errorf("%d items are less than none", in.Items)
+	}
+	if err := f.Holds(ctx, in.Claim); err != nil {
+		return merged, err
+	}
+	merged, err = f.merge(ctx, in, output)
+	if err == nil && merged.Missing == "" && in.Cache != nil {
+		err = s.remember(ctx, *in.Cache, in.Items, output)
+	}
+	return merged, err
+}
+
+// errMissing ends a merge before an item without a result.
+var errMissing = errors.New("an item has no result")
+
+func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output string) (merged contract.Merged, err error) {
+	var damage []string
+	lost := f.lost(ctx, func(err error) { damage = append(damage, err.Error()) })
+	parts, err := f.parts(ctx, lost)
+	if err != nil {
+		return merged, err
+	}
+	size := int64(0)
+	for _, p := range parts {
+		size += p.Bytes
+	}
+	file, err := f.in.CreateAs(ctx, output, objects.Creation{Bytes: size})
+	if err != nil {
+		return merged, err
+	}
+	defer file.Abort()
+	to := bufio.NewWriterSize(file, 512<<10)
+	var index *items.LineIndex
+	if in.Index != "" {
+		if index, err = f.s.Sources.IndexLines(ctx, in.Index); err != nil {
+			return merged, err
+		}
+		defer index.Abort()
+	}
+	merged.Items = in.Items
+	var outcomes tally
+	next := int64(0)
+	err = f.each(ctx, parts, lost, in.Items, func(l line) error {
+		if l.Index > next {
+			return errMissing
+		}
+		next++
+		if index != nil {
+			index.Add(l.text)
+		}
+		outcomes.count(l.Outcome)
+		merged.Bytes += int64(len(l.text))
+		_, err := to.Write(l.text)
+		return err
+	})
+	if err == errMissing || err == nil && next < in.Items {
+		merged.Missing = fmt.Sprintf("item %d has no result in %s", next, in.Parts)
+		if len(damage) > 0 {
+			merged.Missing += "; " + damage[0]
+		}
+		return merged, nil
+	}
+	if err != nil {
+		return merged, err
+	}
+	if err := errors.Join(to.Flush(), file.Close()); err != nil {
+		return merged, err
+	}
+	if index != nil {
+		if err := index.Close(); err != nil {
+			return merged, err
+		}
+	}
+	merged.Output = f.in.Locate(output)
+	merged.Succeeded, merged.Failed, merged.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
+	return merged, nil
 }

@@ -40,11 +40,11 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 	for _, index := range []int64{9, 10, 1 << 50} {
 		s := open(t, "mem://", nil)
-		part := writePart(t, s, "p", value(index, "1"))
+		writePart(t, s, "p", value(index, "1"))
 		_, err := s.Find(t.Context(), nine)
 		var other *OwnerError
 		require.ErrorAs(t, err, &other)
-		require.ErrorContains(t, err, "part "+s.Locate(part.key("p"))+" holds item ")
+		require.ErrorContains(t, err, s.Objects.Locate("p")+" holds item ")
 		require.ErrorContains(t, err, "there are only 9")
 	}
 }
@@ -70,10 +70,10 @@ func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
 	for _, text := range []string{"", "1\n2\n", strings.Repeat("12345\n", 10_000)} {
-		src, err := s.PutSource(t.Context(), spool(t, text, JSONLines))
+		src, err := s.Sources.Put(t.Context(), spool(t, text, JSONLines))
 		require.NoError(t, err)
 		server.Requests()
-		known, err := s.Source(t.Context(), src.URL, "maps/m/source.index")
+		known, err := s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
 		require.NoError(t, err)
 		require.Equal(t, src, known)
 		for _, request := range server.Requests() {
@@ -84,12 +84,12 @@ func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 		}
 	}
 	put(t, s, "in/a.jsonl", "1\n2\n")
-	src, err := s.Source(t.Context(), "in/a.jsonl", "maps/m/source.index")
+	src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "maps/m/source.index")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Source{URL: s.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
+	require.Equal(t, gpumux.Source{URL: s.Objects.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
 	require.NotEmpty(t, src.Hash)
 	put(t, s, "sources/mine.jsonl", "1\n")
-	src, err = s.Source(t.Context(), "sources/mine.jsonl", "maps/n/source.index")
+	src, err = s.Sources.Find(t.Context(), "sources/mine.jsonl", "maps/n/source.index")
 	require.NoError(t, err)
 	require.Equal(t, "maps/n/source.index", src.Index)
 }
@@ -101,7 +101,7 @@ func TestSource_HashTellsVersionsApart(t *testing.T) {
 		for _, text := range []string{"1\n2\n", "1\n3\n", "1\n2\n3\n"} {
 			put(t, s, "in/a.jsonl", text)
 			for range 2 {
-				src, err := s.IndexSource(t.Context(), "in/a.jsonl", "a.index")
+				src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "a.index")
 				require.NoError(t, err)
 				hashes[src.Hash] = true
 			}

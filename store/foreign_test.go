@@ -2,34 +2,31 @@ package store
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-func TestReadURL_DiskAndS3(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "an <odd> name.jsonl")
-	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0o600))
+func TestOpenURL(t *testing.T) {
 	server := s3test.New(t)
 	put(t, open(t, server.URL(""), nil), "in/a b.jsonl", "2\n")
 	for url, want := range map[string]string{
-		"file://" + filepath.ToSlash(dir) + "/an%20%3Codd%3E%20name.jsonl":        "1\n",
 		"s3://bucket/in/a%20b.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "2\n",
 	} {
-		r, err := ReadURL(t.Context(), url)
+		from, err := objects.OpenURL(t.Context(), url)
+		require.NoError(t, err, url)
+		r, err := from.Reader()
 		require.NoError(t, err, url)
 		data, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.NoError(t, r.Close())
 		require.Equal(t, want, string(data))
-		at, size, err := OpenURL(t.Context(), url)
+		at, err := objects.OpenURL(t.Context(), url)
 		require.NoError(t, err, url)
-		require.EqualValues(t, 2, size)
+		require.EqualValues(t, 2, at.Size())
 		data = make([]byte, 4)
 		n, err := at.ReadAt(data, 1)
 		require.Equal(t, []any{1, "\n", io.EOF}, []any{n, string(data[:n]), err})
@@ -38,15 +35,12 @@ func TestReadURL_DiskAndS3(t *testing.T) {
 		require.NoError(t, at.Close())
 	}
 	for url, want := range map[string]string{
-		"file://" + dir + "/none.jsonl": "no such file",
-		"s3://bucket/in/":               "names no file",
-		"gs://bucket/x.jsonl":           `scheme "gs" is unknown`,
+		"s3://bucket/in/":     "names no file",
+		"gs://bucket/x.jsonl": `scheme "gs" is unknown`,
 		"s3://bucket/none.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "file does not exist",
 		"s3://nope/x.jsonl?region=eu-west-1&endpoint=" + server.Endpoint:      `bucket "nope" does not exist`,
 	} {
-		_, err := ReadURL(t.Context(), url)
-		require.ErrorContains(t, err, want, url)
-		_, _, err = OpenURL(t.Context(), url)
+		_, err := objects.OpenURL(t.Context(), url)
 		require.ErrorContains(t, err, want, url)
 	}
 }

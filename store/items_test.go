@@ -16,7 +16,7 @@ import (
 
 // readable returns the items of a source up to the error.
 func readable(t *testing.T, s *Store, src gpumux.Source) (items []string, failed error) {
-	for item, err := range s.Items(t.Context(), src, 0, src.Items) {
+	for item, err := range s.Sources.Items(t.Context(), src, 0, src.Items) {
 		if err != nil {
 			return items, err
 		}
@@ -58,7 +58,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 			all, tidy, _ := numbered(1000)
 			want := all
 			spooled := spool(t, tidy, JSONLines)
-			src, err := s.PutSource(t.Context(), spooled)
+			src, err := s.Sources.Put(t.Context(), spooled)
 			require.NoError(t, err)
 			for _, file := range []string{spooled.Hash + ".jsonl", spooled.Hash + ".index"} {
 				file = filepath.Join(dir, "sources", file)
@@ -80,7 +80,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 					require.True(t, slices.Equal(want, got), why)
 					want = all
 
-					found, err := s.Source(t.Context(), src.URL, "maps/m/source.index")
+					found, err := s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
 					if err == nil {
 						require.Equal(t, src.Hash, found.Hash)
 						got, err = readable(t, s, found)
@@ -90,7 +90,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 						final(t, err, why)
 					}
 
-					again, err := s.PutSource(t.Context(), spooled)
+					again, err := s.Sources.Put(t.Context(), spooled)
 					require.NoError(t, err, why)
 					require.Equal(t, src, again)
 					got, err = readable(t, s, again)
@@ -121,7 +121,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 // The message names the object and what to do.
 func TestItems_SayWhatIsDamaged(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 1000), JSONLines))
+		src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 1000), JSONLines))
 		require.NoError(t, err)
 		put(t, s, src.URL, strings.Repeat("12345\n", 200)+"99999\n"+strings.Repeat("12345\n", 799))
 		require.Len(t, itemsOf(t, s, src, 0, 128), 128, "other stretches are whole")
@@ -129,7 +129,7 @@ func TestItems_SayWhatIsDamaged(t *testing.T) {
 		require.EqualError(t, err, src.URL+": damaged, or changed since it was indexed: bytes 768 to 1535 are others; "+
 			"give the same command again, which puts it there anew; where a program named it, delete it and put it there again")
 		require.Len(t, got, 128)
-		_, err = s.Source(t.Context(), src.URL, "maps/m/source.index")
+		_, err = s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
 		require.EqualError(t, err, src.URL+": the source is damaged: its lines are not those that were put there; "+
 			"delete it, and give the command again that put it there")
 	})
@@ -140,12 +140,12 @@ func TestItems_AnIndexThatIsGone(t *testing.T) {
 	s := open(t, "file://"+filepath.Join(t.TempDir(), "store"), nil)
 	_, err := s.Identity(t.Context())
 	require.NoError(t, err)
-	src, err := s.PutSource(t.Context(), spool(t, "1\n", JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, "1\n", JSONLines))
 	require.NoError(t, err)
-	require.NoError(t, s.Delete(t.Context(), src.Index))
+	require.NoError(t, s.Objects.Delete(t.Context(), src.Index))
 	_, err = readable(t, s, src)
 	final(t, err, "gone")
-	require.ErrorContains(t, err, src.URL+": damaged, or changed since it was indexed: read "+s.Locate(src.Index)+": file does not exist, as after")
+	require.ErrorContains(t, err, src.URL+": damaged, or changed since it was indexed: read "+s.Objects.Locate(src.Index)+": file does not exist, as after")
 }
 
 // A store that is away as a whole comes back, and so may an object of it.
@@ -154,7 +154,7 @@ func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 	s := open(t, "file://"+dir, nil)
 	_, err := s.Identity(t.Context())
 	require.NoError(t, err)
-	src, err := s.PutSource(t.Context(), spool(t, "1\n", JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, "1\n", JSONLines))
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(dir, dir+"-away"))
 	_, err = readable(t, s, src)
@@ -165,22 +165,3 @@ func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 }
 
 // A stretch that is too large to be held is checked before any item of it is given, too.
-func TestItems_LargeStretches(t *testing.T) {
-	before := heldBytes
-	heldBytes = 500
-	t.Cleanup(func() { heldBytes = before })
-	eachStore(t, func(t *testing.T, s *Store) {
-		want, _, untidy := numbered(1000)
-		put(t, s, "in/a.jsonl", untidy)
-		src, err := s.IndexSource(t.Context(), "in/a.jsonl", "maps/1/source.index")
-		require.NoError(t, err)
-		got, err := readable(t, s, src)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-		require.Equal(t, want[300:700], itemsOf(t, s, src, 300, 700))
-		put(t, s, "in/a.jsonl", strings.Replace(untidy, `{"n":255,`, `{"n":552,`, 1))
-		got, err = readable(t, s, src)
-		final(t, err, "an item changed")
-		require.Equal(t, want[:128], got)
-	})
-}

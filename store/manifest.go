@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // manifest is the object manifest.json of a folder of parts: whose results they are.
@@ -33,21 +30,21 @@ type OwnerError struct{ Problem string }
 // Error names both.
 func (e *OwnerError) Error() string { return e.Problem }
 
-// claim writes the manifest of a folder, or checks that the one there has the same owner.
-func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) (contract.Claim, error) {
-	claim := contract.Claim{StoreURL: s.url}
-	if output, beside := strings.CutSuffix(folder, contract.PartsOf("")); beside && s.home.dir != "" {
-		if info, err := os.Stat(filepath.Join(s.home.dir, filepath.FromSlash(output))); err == nil && info.IsDir() {
-			return claim, &OwnerError{fmt.Sprintf("the output %s is a folder of the store; name a file in it", s.Locate(output))}
-		}
+func (f *Folder) manifestKey() string { return f.key + "/manifest.json" }
+
+// claim writes the manifest, or checks that the one there has the same owner.
+func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Claim, error) {
+	claim := contract.Claim{StoreURL: f.in.URL()}
+	if output, beside := strings.CutSuffix(f.key, contract.PartsOf("")); beside && f.in.IsFolder(output) {
+		return claim, &OwnerError{fmt.Sprintf("the output %s is a folder of the store; name a file in it", f.in.Locate(output))}
 	}
 	var err error
-	if claim.Store, err = s.Identity(ctx); err != nil {
+	if claim.Store, err = f.s.Identity(ctx); err != nil {
 		return claim, err
 	}
 	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
-	there, err := s.putOnce(ctx, folder+"/manifest.json", text, creation{sealing: sealedOnly})
-	m, err := s.parseManifest(folder, there, err)
+	there, err := f.in.PutOnce(ctx, f.manifestKey(), text, objects.Creation{})
+	m, err := f.parseManifest(there, err)
 	if err != nil {
 		return claim, err
 	}
@@ -58,49 +55,67 @@ func (s *Store) claim(ctx context.Context, folder string, owner contract.Owner) 
 	if m.Kept {
 		m.Owner, m.Kept = owner, false
 		text, _ := json.Marshal(m)
-		if err := s.put(ctx, folder+"/manifest.json", text, creation{}); err != nil {
+		if err := f.in.Put(ctx, f.manifestKey(), text, objects.Creation{}); err != nil {
 			return claim, err
 		}
 	}
 	if m.Owner != owner {
 		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; give another output or ID, or delete that folder",
-			s.Locate(folder), describe(m.Owner), describe(owner))}
+			f.in.Locate(f.key), describe(m.Owner), describe(owner))}
 	}
 	claim.ID = m.ID
 	return claim, nil
 }
 
-// parseManifest decodes the manifest of a folder as it was read, with the error of that. What is no manifest is an *OwnerError.
-func (s *Store) parseManifest(folder string, text []byte, err error) (m manifest, _ error) {
-	if err != nil && !errors.Is(err, errSealBroken) {
+// parseManifest decodes the manifest as it was read, with the error of that. Where it is none,
+// the error is an *OwnerError.
+func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
+	var damage *objects.DamageError
+	if err != nil && !errors.As(err, &damage) {
 		return m, err
 	}
 	if err != nil || json.Unmarshal(text, &m) != nil || m.Version != 1 {
 		return m, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output, or delete that folder",
-			s.Locate(folder+"/manifest.json"), text)}
+			f.in.Locate(f.manifestKey()), text)}
 	}
 	return m, nil
 }
 
-// readManifest reads the manifest of a folder.
-func (s *Store) readManifest(ctx context.Context, folder string) (manifest, error) {
-	text, err := s.readSmall(ctx, folder+"/manifest.json", sealedOnly)
-	return s.parseManifest(folder, text, err)
+func (f *Folder) manifest(ctx context.Context) (manifest, error) {
+	text, err := f.in.ReadAll(ctx, f.manifestKey())
+	return f.parseManifest(text, err)
 }
 
-// KeepOwner notes in a folder to which results are copied whose they were, so that none are added over other items.
-func (s *Store) KeepOwner(ctx context.Context, from, to string) error {
-	text, err := s.readSmall(ctx, from+"/manifest.json", sealedOnly)
+// KeepOwner notes in a folder to which the results are copied whose they were, so that none are
+// added over other items.
+func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
+	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // of a map whose results were no file
 	}
-	var m manifest
-	if err != nil || json.Unmarshal(text, &m) != nil {
+	if err != nil {
 		return err
 	}
 	m.ID, m.Kept = rand.Text(), true
-	text, _ = json.Marshal(m)
-	return s.put(ctx, to+"/manifest.json", text, creation{})
+	text, _ := json.Marshal(m)
+	return f.in.Put(ctx, to.manifestKey(), text, objects.Creation{})
+}
+
+// contentMark stands in an owner's input between the name of a source and its hash.
+const contentMark = ", content "
+
+// Source is the name of the source whose results the folder holds, or "" when the items came
+// with the map. Where the manifest is none, the error is an *OwnerError.
+func (f *Folder) Source(ctx context.Context) (string, error) {
+	m, err := f.manifest(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	source, _, named := strings.Cut(m.Owner.Input, contentMark)
+	if !named {
+		source = ""
+	}
+	return source, err
 }
 
 func describe(o contract.Owner) string {
@@ -121,98 +136,29 @@ func describe(o contract.Owner) string {
 	return text
 }
 
-// Holds returns an *OwnerError if the claim to a folder was made in another store. The folder's manifest proves as well as the identity
-// that it was made in this one: workers disagree about the identity when store.json was lost and made anew while they ran.
-func (s *Store) Holds(ctx context.Context, parts string, claim contract.Claim) error {
+// Holds returns an *OwnerError if the claim to the folder was made in another store. The
+// manifest proves as well as the identity that it was made in this one: workers disagree about
+// the identity when store.json was lost and made anew while they ran.
+func (f *Folder) Holds(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}
-	own, err := s.Identity(ctx)
+	own, err := f.s.Identity(ctx)
 	if err == nil && own == claim.Store {
 		return nil
 	}
-	folder, wrong := s.Key(parts)
-	if wrong != nil {
-		return wrong
-	}
-	m, missing := s.readManifest(ctx, folder)
+	m, missing := f.manifest(ctx)
 	if missing == nil && m.ID == claim.ID {
 		return nil
 	}
 	if err != nil || missing != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return cmp.Or(err, missing)
 	}
-	if s.url == claim.StoreURL {
+	if f.in.URL() == claim.StoreURL {
 		return &OwnerError{fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+
 			"either it is not shared, such as a folder that each host has for itself, or %s was deleted; give all workers of a namespace "+
-			"one store, and start the map again", s.url, s.Locate(folder))}
+			"one store, and start the map again", f.in.URL(), f.in.Locate(f.key))}
 	}
 	return &OwnerError{fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
-		"namespace the same one", s.url, claim.StoreURL)}
-}
-
-// Identity is the ID of the store, the same for all URLs that open it.
-func (s *Store) Identity(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	id := s.identity
-	s.mu.Unlock()
-	if id != "" {
-		return id, nil
-	}
-	text, err := s.putOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), creation{sealing: asItLies, own: true})
-	if err != nil {
-		return "", err
-	}
-	var identity struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
-			s.Locate(names.Identity), text)}
-	}
-	s.mu.Lock()
-	s.identity = identity.ID
-	s.mu.Unlock()
-	return identity.ID, nil
-}
-
-// putOnce writes a small object unless there is one, and returns the one that is there then.
-func (s *Store) putOnce(ctx context.Context, key string, text []byte, c creation) ([]byte, error) {
-	there, err := s.readSmall(ctx, key, c.sealing)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return there, err
-	}
-	for _, c.exclusive = range []bool{true, false} {
-		err = s.put(ctx, key, text, c)
-		var refusal interface{ ErrorCode() string }
-		// If the server cannot refuse to overwrite, a writer in the same moment may be lost.
-		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {
-			break
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return s.readSmall(ctx, key, c.sealing)
-}
-
-func (s *Store) put(ctx context.Context, key string, text []byte, c creation) error {
-	w, err := s.create(ctx, key, c)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := w.Write(text); err != nil {
-		return err
-	}
-	return w.Close()
-}
-
-func (s *Store) readSmall(ctx context.Context, key string, how sealing) ([]byte, error) {
-	o, err := s.openAs(ctx, key, 0, -1, how)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	return io.ReadAll(io.LimitReader(o, 1<<20))
+		"namespace the same one", f.in.URL(), claim.StoreURL)}
 }

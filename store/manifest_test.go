@@ -19,8 +19,8 @@ func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
 		require.Equal(t, first.Claim, again.Claim)
 		require.NotEmpty(t, first.Claim.ID)
 		require.NotEmpty(t, first.Claim.Store)
-		require.Equal(t, s.URL(), first.Claim.StoreURL)
-		require.NoError(t, s.Holds(t.Context(), "p", first.Claim))
+		require.Equal(t, s.Objects.URL(), first.Claim.StoreURL)
+		require.NoError(t, folderOf(t, s, "p").Holds(t.Context(), first.Claim))
 
 		other := nine
 		other.Parts = "q"
@@ -36,7 +36,7 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
 		_, err := s.Find(t.Context(), in)
 		require.NoError(t, err)
-		writePart(t, s, "p", results(0)...)
+		writePart(t, s, "p", resultsWith(0)...)
 		for want, change := range map[string]func(*contract.Owner){
 			"task other (edition e1) over 9 items of range 0 to 9": func(o *contract.Owner) { o.Task = "other" },
 			"task label (edition e2) over 9 items of range 0 to 9": func(o *contract.Owner) { o.Edition = "e2" },
@@ -48,7 +48,7 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 			_, err := s.Find(t.Context(), other)
 			var owner *OwnerError
 			require.ErrorAs(t, err, &owner)
-			require.ErrorContains(t, err, s.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
+			require.ErrorContains(t, err, s.Objects.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
 			require.ErrorContains(t, err, "this map is "+want)
 			require.ErrorContains(t, err, "give another output or ID, or delete that folder")
 		}
@@ -139,18 +139,18 @@ func TestIdentity(t *testing.T) {
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
 	renamed := open(t, server.URL("&use_path_style=true"), nil)
-	require.NotEqual(t, s.URL(), renamed.URL())
-	require.NoError(t, renamed.Holds(t.Context(), "p", found.Claim))
+	require.NotEqual(t, s.Objects.URL(), renamed.Objects.URL())
+	require.NoError(t, folderOf(t, renamed, "p").Holds(t.Context(), found.Claim))
 	for _, other := range []*Store{open(t, server.URL("&prefix=a"), nil), open(t, "file://"+t.TempDir(), nil), open(t, "mem://", nil)} {
-		err := other.Holds(t.Context(), "p", found.Claim)
+		err := folderOf(t, other, "p").Holds(t.Context(), found.Claim)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner)
-		require.ErrorContains(t, err, "this worker keeps results in "+other.URL())
-		require.ErrorContains(t, err, "the map's lie in "+s.URL())
+		require.ErrorContains(t, err, "this worker keeps results in "+other.Objects.URL())
+		require.ErrorContains(t, err, "the map's lie in "+s.Objects.URL())
 		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim})
 		require.ErrorAs(t, err, &owner)
 	}
-	require.NoError(t, s.Holds(t.Context(), "p", contract.Claim{}), "a chunk without a claim")
+	require.NoError(t, folderOf(t, s, "p").Holds(t.Context(), contract.Claim{}), "a chunk without a claim")
 }
 
 // Without store.json, or with another one, workers that run and workers that start go on with each other's maps.
@@ -160,23 +160,23 @@ func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
 		runs := open(t, url, nil)
 		before, err := runs.Find(t.Context(), nine)
 		require.NoError(t, err)
-		require.NoError(t, runs.Delete(t.Context(), "store.json"))
+		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
 		starts := open(t, url, nil)
-		require.NoError(t, starts.Holds(t.Context(), nine.Parts, before.Claim))
+		require.NoError(t, folderOf(t, starts, nine.Parts).Holds(t.Context(), before.Claim))
 		later := nine
 		later.Parts = "q"
 		after, err := starts.Find(t.Context(), later)
 		require.NoError(t, err)
 		require.NotEqual(t, before.Claim.Store, after.Claim.Store)
-		require.NoError(t, runs.Holds(t.Context(), later.Parts, after.Claim))
+		require.NoError(t, folderOf(t, runs, later.Parts).Holds(t.Context(), after.Claim))
 		put(t, runs, "store.json", "{}")
-		require.NoError(t, open(t, url, nil).Holds(t.Context(), nine.Parts, before.Claim))
+		require.NoError(t, folderOf(t, open(t, url, nil), nine.Parts).Holds(t.Context(), before.Claim))
 
-		require.NoError(t, runs.Delete(t.Context(), "q/manifest.json"))
-		require.NoError(t, runs.Delete(t.Context(), "store.json"))
+		require.NoError(t, runs.Objects.Delete(t.Context(), "q/manifest.json"))
+		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
 		var owner *OwnerError
 		for _, claim := range []contract.Claim{before.Claim, after.Claim} { // the other map's does not prove it either
-			require.ErrorAs(t, open(t, url, nil).Holds(t.Context(), later.Parts, claim), &owner)
+			require.ErrorAs(t, folderOf(t, open(t, url, nil), later.Parts).Holds(t.Context(), claim), &owner)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
 	first, second := open(t, "mem://", nil), open(t, "mem://", nil)
 	found, err := first.Find(t.Context(), nine)
 	require.NoError(t, err)
-	err = second.Holds(t.Context(), nine.Parts, found.Claim)
+	err = folderOf(t, second, nine.Parts).Holds(t.Context(), found.Claim)
 	var owner *OwnerError
 	require.ErrorAs(t, err, &owner)
 	require.ErrorContains(t, err, "this worker finds nothing of the map in its store mem://")
@@ -224,10 +224,10 @@ func TestClaim_OfKeptResults(t *testing.T) {
 		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "x.jsonl, content 1", Items: 9}}
 		first, err := s.Find(t.Context(), in)
 		require.NoError(t, err)
-		require.NoError(t, s.KeepOwner(t.Context(), "none", "r"))
+		require.NoError(t, folderOf(t, s, "none").KeepOwner(t.Context(), folderOf(t, s, "r")))
 		for _, to := range []string{"q", "r"} {
-			writePart(t, s, to, results(0)...)
-			require.NoError(t, s.KeepOwner(t.Context(), "p", to))
+			writePart(t, s, to, resultsWith(0)...)
+			require.NoError(t, folderOf(t, s, "p").KeepOwner(t.Context(), folderOf(t, s, to)))
 		}
 		later := in
 		later.Parts, later.Owner.Edition = "q", "e2"

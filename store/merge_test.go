@@ -35,7 +35,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 `
 		require.Equal(t, want, get(t, s, merged.Output))
 		require.Equal(t, contract.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.Kind]int64{gpumux.Timeout: 1},
-			Bytes: int64(len(want)), Output: s.Locate("maps/m/results.jsonl")}, merged)
+			Bytes: int64(len(want)), Output: s.Objects.Locate("maps/m/results.jsonl")}, merged)
 
 		index := int64(0)
 		for r, err := range s.Results(ctx, merged.Output) {
@@ -60,8 +60,7 @@ func TestMerge_RandomParts(t *testing.T) {
 			held := map[partName]map[int64]bool{}
 			for len(parts) < 60 {
 				least, most := rand.Int64N(items), int64(0)
-				a, err := s.Append(folder)
-				require.NoError(t, err)
+				a := folderOf(t, s, folder).Append()
 				indexes := map[int64]bool{}
 				for i := least; i < min(items, least+1+rand.Int64N(60)); i++ {
 					if i == least || rand.IntN(3) > 0 {
@@ -122,7 +121,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		put(t, s, "out", "before")
-		part := writePart(t, s, "p", value(0, "1"), value(2, "1"), value(4, "1"))
+		writePart(t, s, "p", value(0, "1"), value(2, "1"), value(4, "1"))
 		for _, c := range []struct {
 			items int64
 			parts string
@@ -138,7 +137,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			parts string
 			want  string
 		}{
-			{1, "p", "part " + s.Locate(part.key("p")) + " holds item 2, but there are only 1"},
+			{1, "p", s.Objects.Locate("p") + " holds item 2, but there are only 1"},
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
@@ -152,7 +151,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
-		there, err := s.Exists(ctx, "out.index")
+		there, err := s.Objects.Exists(ctx, "out.index")
 		require.NoError(t, err)
 		require.False(t, there)
 

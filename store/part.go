@@ -1,7 +1,7 @@
 package store
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,13 +9,16 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // partName names a part: <writer>.<number>.jsonl. A writer counts its parts without a gap.
@@ -25,8 +28,6 @@ type partName struct {
 }
 
 func (p partName) String() string { return fmt.Sprintf("%s.%06d.jsonl", p.writer, p.number) }
-
-func (p partName) key(folder string) string { return folder + "/" + p.String() }
 
 // parsePart reads an object's name. It is not ok for other objects of the folder.
 func parsePart(name string) (p partName, ok bool) {
@@ -60,30 +61,18 @@ type partHead struct {
 	Full bool `json:"full"`
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // firstLine is the head padded with spaces.
 func (h partHead) firstLine() []byte {
 	text, _ := json.Marshal(h) // it always encodes
 	return fmt.Appendf(nil, "%-*s\n", headBytes-1, text)
 }
 
-// DamagedError says that a part does not hold what it was written with.
-type DamagedError struct {
-	// URL is the part's, Problem what is wrong with it.
-	URL, Problem string
-	key          string
-}
-
-// Error names the part.
-func (e *DamagedError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
-
 func parsePartHead(text []byte) (h partHead, err error) {
 	if len(text) != headBytes || text[headBytes-1] != '\n' {
 		return h, errors.New("it has no whole first line")
 	}
 	if err := json.Unmarshal(text, &h); err != nil || h.Version == 0 {
-		return h, fmt.Errorf("its first line is not a part's: %q", excerpt(text))
+		return h, fmt.Errorf("its first line is not a part's: %.60q", text)
 	}
 	if h.Version < 1 || h.Version > partWithArrays {
 		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions up to %d; let workers of one version end the map",
@@ -109,40 +98,83 @@ func (p part) compare(q part) int {
 	return strings.Compare(p.String(), q.String())
 }
 
-// listParts returns the names of the parts of a folder, in no order.
-func (s *Store) listParts(ctx context.Context, folder string) (all []partName, err error) {
-	err = s.list(ctx, folder, func(name string, _ int64) {
+// DamagedError says that a part does not hold what it was written with.
+type DamagedError struct {
+	// URL is the part's, Problem what is wrong with it.
+	URL, Problem string
+	part         partName
+}
+
+// Error names the part.
+func (e *DamagedError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
+
+// line is one of a part, with its newline.
+type line struct {
+	results.Outcome
+	text []byte
+}
+
+// Folder is where the results of one map lie until they are merged, with the files of its
+// items. Many goroutines may use it.
+type Folder struct {
+	s   *Store
+	in  *objects.Bucket
+	key string
+}
+
+func (f *Folder) keyOf(p partName) string { return f.key + "/" + p.String() }
+
+// damaged is err as a *DamagedError of a part, unless it is of another version.
+func (f *Folder) damaged(p partName, err error) error {
+	if errors.As(err, new(*OwnerError)) {
+		return err
+	}
+	return &DamagedError{f.in.Locate(f.keyOf(p)), err.Error(), p}
+}
+
+// unread is an error of reading a part, which is damaged where its encryption is broken.
+func (f *Folder) unread(p partName, err error) error {
+	var damage *objects.DamageError
+	if errors.As(err, &damage) {
+		return f.damaged(p, damage)
+	}
+	return err
+}
+
+// names are those of the parts, in no order.
+func (f *Folder) names(ctx context.Context) (all []partName, err error) {
+	names, err := f.in.Names(ctx, f.key)
+	for _, name := range names {
 		if p, ok := parsePart(name); ok {
 			all = append(all, p)
 		}
-	})
+	}
 	return all, err
 }
 
-// readHeads reads the first lines of parts side by side and returns the parts in order. It calls lost for each part that is damaged
-// or gone; an error of lost ends it.
-func (s *Store) readHeads(ctx context.Context, folder string, names []partName, lost func(error) error) ([]part, error) {
-	parts, errs := make([]part, len(names)), make([]error, len(names))
-	next := make(chan int)
-	var wait sync.WaitGroup
-	for range min(abreast, len(names)) {
-		wait.Go(func() {
-			for i := range next {
-				parts[i].partName = names[i]
-				parts[i].partHead, errs[i] = s.readHead(ctx, names[i].key(folder))
-			}
-		})
+// heads reads the first lines of parts and returns the parts in order. It calls lost for each
+// part that is damaged or gone; an error of lost ends it.
+func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) error) (good []part, err error) {
+	read := func(p partName) (partHead, error) {
+		o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
+		if err != nil {
+			return partHead{}, f.unread(p, err)
+		}
+		defer o.Close()
+		text, err := io.ReadAll(o)
+		if err != nil {
+			return partHead{}, f.unread(p, err)
+		}
+		h, err := parsePartHead(text)
+		if err != nil {
+			err = f.damaged(p, err)
+		}
+		return h, err
 	}
-	for i := range names {
-		next <- i
-	}
-	close(next)
-	wait.Wait()
-	var good []part
-	for i, err := range errs {
-		if err == nil {
-			good = append(good, parts[i])
-		} else if err := lost(err); err != nil {
+	for p, got := range ahead(objects.Abreast, slices.Values(names), read) {
+		if got.err == nil {
+			good = append(good, part{p, got.value})
+		} else if err := lost(got.err); err != nil {
 			return nil, err
 		}
 	}
@@ -150,88 +182,183 @@ func (s *Store) readHeads(ctx context.Context, folder string, names []partName, 
 	return good, nil
 }
 
-func (s *Store) readHead(ctx context.Context, key string) (partHead, error) {
-	o, err := s.open(ctx, key, 0, headBytes)
-	if errors.Is(err, errBeyond) {
-		return partHead{}, &DamagedError{s.Locate(key), "it is empty", key}
-	}
+// load reads a part and checks it.
+func (f *Folder) load(ctx context.Context, p partName) (lines []line, err error) {
+	o, err := f.in.Read(ctx, f.keyOf(p), 0, -1)
 	if err != nil {
-		return partHead{}, partError(err, s.Locate(key), key)
+		return nil, f.unread(p, err)
 	}
 	defer o.Close()
-	text := make([]byte, headBytes)
-	n, err := io.ReadFull(o, text)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return partHead{}, partError(err, o.url, key)
+	text := make([]byte, o.Size())
+	if _, err := io.ReadFull(o, text); err != nil {
+		return nil, f.unread(p, err)
 	}
-	h, err := parsePartHead(text[:n])
-	return h, damagedBy(err, o.url, key)
-}
-
-// damagedBy makes a *DamagedError of an error of parsePartHead, unless another version wrote the part.
-func damagedBy(err error, url, key string) error {
-	var version *OwnerError
-	if err == nil || errors.As(err, &version) {
-		return err
-	}
-	return &DamagedError{url, err.Error(), key}
-}
-
-// setAside moves a damaged part out of the way, so that it stays for people to look at and its items run again.
-func (s *Store) setAside(ctx context.Context, d *DamagedError) error {
-	to := path.Join(path.Dir(d.key), "damaged", path.Base(d.key))
-	err := s.copyObject(ctx, d.key, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else was first
-	}
+	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
+		return nil, f.damaged(p, err)
+	}
+	text = text[headBytes:]
+	lines = make([]line, 0, min(head.Items, int64(len(text)/16+1)))
+	before := head.Least - 1
+	for l := range bytes.Lines(text) {
+		is, err := results.ParseOutcome(l)
+		if err != nil {
+			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(lines)+2, err))
+		}
+		if is.Index <= before || is.Index > head.Most {
+			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index))
+		}
+		before = is.Index
+		lines = append(lines, line{is, l})
+	}
+	sum := fmt.Sprintf("%08x", crc32.Checksum(text, objects.Castagnoli))
+	if int64(len(lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
+		return nil, f.damaged(p, fmt.Errorf("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s",
+			len(lines), len(text), sum, head.Items, head.Bytes, head.Sum))
+	}
+	return lines, nil
+}
+
+// setAside moves a damaged part out of the way, so that it stays for people to look at and its
+// items run again.
+func (f *Folder) setAside(ctx context.Context, d *DamagedError) error {
+	err := f.in.Move(ctx, f.keyOf(d.part), path.Join(f.key, "damaged", d.part.String()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else somebody was first
 		return fmt.Errorf("set the damaged part %s aside: %w", d.URL, err)
 	}
-	return s.Delete(ctx, d.key)
+	return nil
 }
 
-// copyObject copies an object as it lies there, encrypted or not, sound or not.
-func (s *Store) copyObject(ctx context.Context, key, to string) error {
-	from, err := s.home.bucket.NewReader(ctx, key, nil)
-	if err != nil {
-		return absent("read", s.Locate(key), err)
-	}
-	defer from.Close()
-	into, err := s.home.sink(ctx, to, creation{bytes: from.Size()})
-	if err != nil {
+// lost sets a damaged part aside and calls told. It passes over a part that is gone.
+func (f *Folder) lost(ctx context.Context, told func(error)) func(error) error {
+	return func(err error) error {
+		var damaged *DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			told(err)
+			return f.setAside(ctx, damaged)
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		}
 		return err
 	}
-	if _, err := io.Copy(into, from); err != nil {
-		into.abort()
-		return err
-	}
-	return into.commit()
 }
 
-// partError makes a *DamagedError where the encryption of a part is broken. Other errors stay as they are.
-func partError(err error, url, key string) error {
-	var damaged *DamagedError
-	if err != nil && !errors.As(err, &damaged) && errors.Is(err, errSealBroken) {
-		return &DamagedError{url, err.Error(), key}
+// parts are all parts, in order; see lost.
+func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, error) {
+	names, err := f.names(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return f.heads(ctx, names, lost)
 }
 
-// WritePart stores results, in any order, as a part of their own.
-func (s *Store) WritePart(ctx context.Context, folder string, results []gpumux.Result) error {
-	a, err := s.Append(folder)
-	if err != nil {
-		return err
-	}
-	for _, r := range results {
-		if err := a.Add(r); err != nil {
-			return err
+// opened is a part whose lines are walked over; order is its place among the parts.
+type opened struct {
+	order int
+	lines []line
+}
+
+// before reports whether the next line of a part comes before that of another.
+func (o opened) before(p opened) bool {
+	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
+}
+
+// loadedAhead is how many parts are loaded before their turn.
+const loadedAhead = 4
+
+// walk yields the lines of parts in order of index. Of several with one index it yields that of
+// the first part. It calls lost for a part that is damaged or gone, and ended for each that
+// was yielded to its end.
+func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error, ended func(part)) iter.Seq2[line, error] {
+	return func(yield func(line, error) bool) {
+		next, stop := iter.Pull2(ahead(loadedAhead, slices.Values(parts), func(p part) ([]line, error) {
+			return f.load(ctx, p.partName)
+		}))
+		defer stop()
+		var open []opened
+		asked, last := 0, int64(-1)
+		for {
+			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
+				_, got, _ := next()
+				if got.err != nil {
+					if err := lost(got.err); err != nil {
+						yield(line{}, err)
+						return
+					}
+				} else {
+					o := opened{asked, got.value}
+					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
+				}
+				asked++
+			}
+			if len(open) == 0 {
+				return
+			}
+			first := open[0]
+			l := first.lines[0]
+			if l.Index > last {
+				last = l.Index
+				if !yield(l, nil) {
+					return
+				}
+			}
+			if first.lines = first.lines[1:]; len(first.lines) == 0 {
+				ended(parts[first.order])
+				open = open[1:]
+				continue
+			}
+			at := sort.Search(len(open)-1, func(i int) bool { return first.before(open[i+1]) })
+			copy(open, open[1:at+1])
+			open[at] = first
 		}
 	}
-	return a.Flush(ctx)
 }
 
-// Written is where an Appender stood at some moment: what lies in its parts from Number on was written later.
+// outcome is what a call gave.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+// ahead calls f for each input, so many at a time, and yields what it gave in their order.
+func ahead[In, Out any](most int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[In, outcome[Out]] {
+	return func(yield func(In, outcome[Out]) bool) {
+		type call struct {
+			in   In
+			gave chan outcome[Out]
+		}
+		var calls []call
+		defer func() {
+			for _, c := range calls {
+				<-c.gave
+			}
+		}()
+		first := func() bool {
+			c := calls[0]
+			calls = calls[1:]
+			return yield(c.in, <-c.gave)
+		}
+		for in := range inputs {
+			c := call{in, make(chan outcome[Out], 1)}
+			go func() {
+				value, err := f(in)
+				c.gave <- outcome[Out]{value, err}
+			}()
+			if calls = append(calls, c); len(calls) == most && !first() {
+				return
+			}
+		}
+		for len(calls) > 0 {
+			if !first() {
+				return
+			}
+		}
+	}
+}
+
+// Written is where an Appender stood at some moment: what lies in its parts from Number on was
+// written later.
 type Written struct {
 	Writer string `json:"writer"`
 	Number int    `json:"number"`
@@ -243,75 +370,31 @@ func (w Written) Valid() bool {
 	return ok
 }
 
-// Since calls f with every result of the writer's parts from that moment on, while it reads the next parts. It sets damaged parts
-// aside and calls damaged for each.
-func (s *Store) Since(ctx context.Context, folder string, w Written, f func(index int64, kind gpumux.Kind), damaged func(error)) error {
-	folder, err := s.Writable(folder)
-	if err != nil {
-		return err
-	}
-	if !w.Valid() {
-		return fmt.Errorf("%q is no writer of parts", w.Writer)
-	}
-	type read struct {
-		outcomes []outcome
-		err      error
-	}
-	ahead := make([]chan read, 0, abreast)
-	number := w.Number
-	for {
-		for len(ahead) < abreast {
-			key, ready := (partName{w.Writer, number}).key(folder), make(chan read, 1)
-			number++
-			go func() {
-				var r read
-				r.err = s.eachLine(ctx, key, func(_ []byte, o outcome) error { r.outcomes = append(r.outcomes, o); return nil })
-				ready <- r
-			}()
-			ahead = append(ahead, ready)
-		}
-		r := <-ahead[0]
-		ahead = ahead[1:]
-		var broken *DamagedError
-		switch {
-		case errors.Is(r.err, fs.ErrNotExist):
-			return nil
-		case errors.As(r.err, &broken):
-			damaged(r.err)
-			if err := s.setAside(ctx, broken); err != nil {
-				return err
-			}
-			continue
-		case r.err != nil:
-			return r.err
-		}
-		for _, o := range r.outcomes {
-			f(o.index, o.kind)
-		}
+// parts are the names of the writer's parts from that moment on, without an end.
+func (w Written) parts(yield func(partName) bool) {
+	for number := w.Number; yield(partName{w.Writer, number}); number++ {
 	}
 }
 
-// eachLine calls f with every line of a part. The part as a whole is sound only if the error is nil.
-func (s *Store) eachLine(ctx context.Context, key string, f func(line []byte, o outcome) error) error {
-	body, err := s.open(ctx, key, 0, -1)
-	if err != nil {
-		return partError(err, s.Locate(key), key)
+// Since calls each with every result of the writer's parts from that moment on. It sets damaged
+// parts aside and calls damaged for each.
+func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.Kind), damaged func(error)) error {
+	if !w.Valid() {
+		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
-	c, err := newCursor(key, 0, body, bufio.NewReaderSize(body, 64<<10))
-	if err != nil {
-		body.Close()
-		return err
-	}
-	defer c.close()
-	for {
-		if err := c.next(); err != nil {
-			if err == io.EOF {
-				return nil
+	lost := f.lost(ctx, damaged)
+	for _, got := range ahead(loadedAhead, w.parts, func(p partName) ([]line, error) { return f.load(ctx, p) }) {
+		if errors.Is(got.err, fs.ErrNotExist) {
+			return nil
+		}
+		if got.err != nil {
+			if err := lost(got.err); err != nil {
+				return err
 			}
-			return err
 		}
-		if err := f(c.line, c.outcome); err != nil {
-			return err
+		for _, l := range got.value {
+			each(l.Index, l.Kind)
 		}
 	}
+	return nil
 }

@@ -20,9 +20,8 @@ func fault(index int64, kind gpumux.Kind) gpumux.Result {
 }
 
 // writePart stores results as one part.
-func writePart(t testing.TB, s *Store, folder string, results ...gpumux.Result) partName {
-	a, err := s.Append(folder)
-	require.NoError(t, err)
+func writePart(t testing.TB, s *Store, parts string, results ...gpumux.Result) partName {
+	a := folderOf(t, s, parts).Append()
 	for _, r := range results {
 		require.NoError(t, a.Add(r))
 	}
@@ -38,7 +37,7 @@ func resultsOf(t testing.TB, s *Store, key string) (all []gpumux.Result) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(text)-headBytes, h.Bytes)
 	for line := range strings.Lines(text[headBytes:]) {
-		r, err := ParseResult([]byte(line))
+		r, err := parseResult([]byte(line))
 		require.NoError(t, err)
 		all = append(all, r)
 	}
@@ -86,7 +85,7 @@ func TestPart_RefusesWhatIsWrong(t *testing.T) {
 	}
 	require.ErrorContains(t, s.WritePart(t.Context(), "../p", []gpumux.Result{value(1, "1")}), "is not a key")
 	require.NoError(t, s.WritePart(t.Context(), "p", nil))
-	names, err := s.listParts(t.Context(), "p")
+	names, err := folderOf(t, s, "p").names(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, names, "nothing was stored, not even of what was right")
 }
@@ -108,7 +107,7 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 // Large values take a path without copies, also if they hold line breaks.
 func TestPart_LargeValues(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
-	long := strings.Repeat("x", 3*wholeValue)
+	long := strings.Repeat("x", 3*(64<<10))
 	results := []gpumux.Result{
 		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Output: "said\n"},
 		{Index: 1, Value: json.RawMessage(`1`)},
@@ -121,9 +120,9 @@ func TestPart_LargeValues(t *testing.T) {
 }
 
 // since returns what Since tells and how many parts it found damaged.
-func since(t *testing.T, s *Store, folder string, w Written) (told map[int64]gpumux.Kind, damaged int) {
+func since(t *testing.T, s *Store, parts string, w Written) (told map[int64]gpumux.Kind, damaged int) {
 	told = map[int64]gpumux.Kind{}
-	require.NoError(t, s.Since(t.Context(), folder, w, func(index int64, kind gpumux.Kind) { told[index] = kind }, func(err error) {
+	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.Kind) { told[index] = kind }, func(err error) {
 		var d *DamagedError
 		require.ErrorAs(t, err, &d)
 		damaged++
@@ -133,8 +132,7 @@ func since(t *testing.T, s *Store, folder string, w Written) (told map[int64]gpu
 
 func TestSince_TellsWhatCameAfter(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		a, err := s.Append("p")
-		require.NoError(t, err)
+		a := folderOf(t, s, "p").Append()
 		first := a.At()
 		told, _ := since(t, s, "p", first)
 		require.Empty(t, told)
@@ -161,7 +159,7 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		require.NoError(t, a.Flush(t.Context()))
 		told, _ = since(t, s, "p", last)
 		require.Equal(t, map[int64]gpumux.Kind{1 << 40: ""}, told)
-		require.ErrorContains(t, s.Since(t.Context(), "p", Written{Writer: "../x"}, nil, nil), "is no writer of parts")
+		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Written{Writer: "../x"}, nil, nil), "is no writer of parts")
 	})
 }
 
@@ -173,11 +171,11 @@ func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
 	}
 	spooled, err := Spool(strings.NewReader(strings.Join(want, "\n")), SpoolOptions{Dir: t.TempDir()})
 	require.NoError(t, err)
-	source, err := s.PutSource(t.Context(), spooled)
+	source, err := s.Sources.Put(t.Context(), spooled)
 	require.NoError(t, err)
 	for start := range want {
 		var got []json.RawMessage
-		for item, err := range s.Items(t.Context(), source, int64(start), int64(len(want))) {
+		for item, err := range s.Sources.Items(t.Context(), source, int64(start), int64(len(want))) {
 			require.NoError(t, err)
 			got = append(got, item)
 			require.LessOrEqual(t, cap(item), 2*len(item)+64, "a long item holds no memory that it does not need")

@@ -18,13 +18,13 @@ func TestPick_RandomRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 3000
 		want, tidy, _ := numbered(n)
-		src, err := s.PutSource(t.Context(), spool(t, tidy, JSONLines))
+		src, err := s.Sources.Put(t.Context(), spool(t, tidy, JSONLines))
 		require.NoError(t, err)
 		for range 20 {
 			runs, set := someItems(n)
 			var kept []json.RawMessage
 			var order []int64
-			require.NoError(t, s.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
+			require.NoError(t, s.Sources.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
 				kept, order = append(kept, item), append(order, index)
 				return true
 			}))
@@ -47,7 +47,7 @@ func apart(t *testing.T, s *Store) (src gpumux.Source, runs gpumux.Runs) {
 	for i := range 2000 {
 		fmt.Fprintf(&text, "\"%d%s\"\n", i, strings.Repeat("x", 8<<10))
 	}
-	src, err := s.PutSource(t.Context(), spool(t, text.String(), JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, text.String(), JSONLines))
 	require.NoError(t, err)
 	for at := int64(5); at < 2000; at += 100 {
 		runs = append(runs, gpumux.Span{Start: at, End: at + 1 + at%30})
@@ -59,11 +59,10 @@ func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 	server := s3test.New(t)
 	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
 		src, runs := apart(t, s)
-		require.Greater(t, len(groupNear(src, runs)), 1)
 		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
 			var got []int64
 			server.Truncate(3)
-			require.NoError(t, s.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
+			require.NoError(t, s.Sources.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
 				require.True(t, strings.HasPrefix(string(item), fmt.Sprintf(`"%dx`, index)))
 				got = append(got, index)
 				return int64(len(got)) < most
@@ -76,17 +75,16 @@ func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 			}
 			require.Equal(t, want, got, "no call after the taker has enough")
 		}
-		require.NoError(t, s.Pick(t.Context(), src, nil, nil))
+		require.NoError(t, s.Sources.Pick(t.Context(), src, nil, nil))
 	}
 }
 
 func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
-	_, err = s.loadIndex(t.Context(), src)
-	require.NoError(t, err)
+	itemsOf(t, s, src, 0, 1)
 	var near gpumux.Runs
 	for at := int64(50_000); at < 60_000; at += 10 {
 		near = append(near, gpumux.Span{Start: at, End: at + 1})
@@ -94,7 +92,7 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	pick := func(runs gpumux.Runs) []string {
 		server.Requests()
 		count := int64(0)
-		require.NoError(t, s.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { count++; return true }))
+		require.NoError(t, s.Sources.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { count++; return true }))
 		require.Equal(t, runs.Len(), count)
 		return server.Requests()
 	}
@@ -108,14 +106,14 @@ func TestPick_ErrorsComeOut(t *testing.T) {
 		src, runs := apart(t, s)
 		past := append(append(gpumux.Runs{}, runs...), gpumux.Span{Start: src.Items - 1, End: src.Items + 1})
 		count := int64(0)
-		err := s.Pick(t.Context(), src, past, func(int64, json.RawMessage) bool { count++; return true })
+		err := s.Sources.Pick(t.Context(), src, past, func(int64, json.RawMessage) bool { count++; return true })
 		require.ErrorContains(t, err, "are not all in")
 		require.LessOrEqual(t, count, runs.Len())
 
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		count = 0
-		err = s.Pick(ctx, src, runs, func(int64, json.RawMessage) bool {
+		err = s.Sources.Pick(ctx, src, runs, func(int64, json.RawMessage) bool {
 			if count++; count == 3 {
 				cancel(enough)
 			}
@@ -124,8 +122,8 @@ func TestPick_ErrorsComeOut(t *testing.T) {
 		require.True(t, errors.Is(err, context.Canceled) || errors.Is(err, enough), "%v", err) // a request fails with its context's cause
 		require.Less(t, count, runs.Len())
 
-		require.NoError(t, s.Delete(t.Context(), src.URL))
-		err = s.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { t.Error("an item of what is gone"); return true })
+		require.NoError(t, s.Objects.Delete(t.Context(), src.URL))
+		err = s.Sources.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { t.Error("an item of what is gone"); return true })
 		require.ErrorContains(t, err, "file does not exist")
 	}
 }

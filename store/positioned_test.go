@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -16,10 +17,10 @@ func TestOpenSource_EveryPosition(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 3*sealSegment/16) + "the end"
 	check := func(t *testing.T, s *Store) {
 		put(t, s, "in/x.parquet", large)
-		for _, name := range []string{"in/x.parquet", s.Locate("in/x.parquet")} {
-			at, size, err := s.OpenSource(t.Context(), name)
+		for _, name := range []string{"in/x.parquet", s.Objects.Locate("in/x.parquet")} {
+			at, err := objects.OpenAt(t.Context(), s.Objects, name)
 			require.NoError(t, err)
-			require.EqualValues(t, len(large), size)
+			require.EqualValues(t, len(large), at.Size())
 			for range 30 {
 				from := rand.IntN(len(large))
 				data := make([]byte, rand.IntN(2*sealSegment))
@@ -33,7 +34,7 @@ func TestOpenSource_EveryPosition(t *testing.T) {
 			}
 			require.NoError(t, at.Close())
 		}
-		_, _, err := s.OpenSource(t.Context(), "file:///etc/passwd")
+		_, err := objects.OpenAt(t.Context(), s.Objects, "file:///etc/passwd")
 		require.ErrorAs(t, err, new(*NameError))
 	}
 	eachStore(t, check)
@@ -44,7 +45,7 @@ func TestOpenSource_EveryPosition(t *testing.T) {
 func TestOpenSource_Replaced(t *testing.T) {
 	s := open(t, "mem://", nil)
 	put(t, s, "x.parquet", "one")
-	at, _, err := s.OpenSource(t.Context(), "x.parquet")
+	at, err := objects.OpenAt(t.Context(), s.Objects, "x.parquet")
 	require.NoError(t, err)
 	put(t, s, "x.parquet", "three")
 	_, err = at.ReadAt(make([]byte, 1), 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -12,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
 func itemsOf(t testing.TB, s *Store, src gpumux.Source, start, end int64) []string {
 	texts := []string{}
-	for item, err := range s.Items(t.Context(), src, start, end) {
+	for item, err := range s.Sources.Items(t.Context(), src, start, end) {
 		require.NoError(t, err)
 		texts = append(texts, string(item))
 	}
@@ -41,14 +43,14 @@ func TestSource_EveryStretch(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
 			want, tidy, untidy := numbered(n)
-			stored, err := s.PutSource(t.Context(), spool(t, untidy, JSONLines))
+			stored, err := s.Sources.Put(t.Context(), spool(t, untidy, JSONLines))
 			require.NoError(t, err)
 			require.Equal(t, tidy, get(t, s, stored.URL))
 			key := fmt.Sprintf("in/%d.ndjson", n)
 			put(t, s, key, untidy)
-			indexed, err := s.IndexSource(t.Context(), key, fmt.Sprintf("maps/%d/source.index", n))
+			indexed, err := s.Sources.Find(t.Context(), key, fmt.Sprintf("maps/%d/source.index", n))
 			require.NoError(t, err)
-			require.Equal(t, s.Locate(key), indexed.URL)
+			require.Equal(t, s.Objects.Locate(key), indexed.URL)
 			require.EqualValues(t, len(untidy), indexed.Bytes)
 			for _, src := range []gpumux.Source{stored, indexed} {
 				require.EqualValues(t, n, src.Items)
@@ -66,9 +68,9 @@ func TestSource_EveryStretch(t *testing.T) {
 func TestSource_CSVInTheStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
-		src, err := s.IndexSource(t.Context(), s.Locate("in/x.CSV"), "maps/1/source.index")
+		src, err := s.Sources.Find(t.Context(), s.Objects.Locate("in/x.CSV"), "maps/1/source.index")
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
+		require.Equal(t, gpumux.Source{URL: s.Objects.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
 		require.Equal(t, []string{`{"a":2,"b":"y"}`}, itemsOf(t, s, src, 1, 2))
 	})
 }
@@ -77,11 +79,11 @@ func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
 	in := spool(t, "1\n2\n", JSONLines)
-	first, err := s.PutSource(t.Context(), in)
+	first, err := s.Sources.Put(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"sources/" + in.Hash + ".index", "sources/" + in.Hash + ".jsonl"}, server.Keys())
 	server.Requests()
-	second, err := s.PutSource(t.Context(), spool(t, "1\n\n2", JSONLines))
+	second, err := s.Sources.Put(t.Context(), spool(t, "1\n\n2", JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	for _, request := range server.Requests() {
@@ -92,7 +94,7 @@ func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, []string{"12345"}, itemsOf(t, s, src, 0, 1))
 	server.Requests()
@@ -109,11 +111,8 @@ func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, "file://"+dir, nil)
 	large := `"` + strings.Repeat("x", 1<<20) + `"`
-	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
 	require.NoError(t, err)
-	x, err := s.loadIndex(t.Context(), src)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, x.stride)
 	require.Equal(t, []string{large}, itemsOf(t, s, src, 39, 40))
 }
 
@@ -124,31 +123,31 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 		put(t, s, "in/bad.csv", "a\n1,2\n")
 		put(t, s, "in/bad.txt", "1\n")
 		for name, want := range map[string]string{
-			"in/bad.jsonl": s.Locate("in/bad.jsonl") + ":2: not JSON",
-			"in/bad.csv":   s.Locate("in/bad.csv") + ":2: 2 cells",
+			"in/bad.jsonl": s.Objects.Locate("in/bad.jsonl") + ":2: not JSON",
+			"in/bad.csv":   s.Objects.Locate("in/bad.csv") + ":2: 2 cells",
 			"in/bad.txt":   "name it .jsonl",
 		} {
-			_, err := s.IndexSource(ctx, name, "maps/1/source.index")
+			_, err := s.Sources.Find(ctx, name, "maps/1/source.index")
 			var mistake *SourceError
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, want)
 			for _, key := range []string{"maps/1/source.index", "maps/1/source.jsonl"} {
-				there, err := s.Exists(ctx, key)
+				there, err := s.Objects.Exists(ctx, key)
 				require.NoError(t, err)
 				require.False(t, there)
 			}
 		}
-		_, err := s.IndexSource(ctx, "in/none.jsonl", "maps/1/source.index")
+		_, err := s.Sources.Find(ctx, "in/none.jsonl", "maps/1/source.index")
 		require.ErrorIs(t, err, os.ErrNotExist)
-		_, err = s.IndexSource(ctx, "/etc/x.jsonl", "maps/1/source.index")
+		_, err = s.Sources.Find(ctx, "/etc/x.jsonl", "maps/1/source.index")
 		require.ErrorContains(t, err, "is a path of a machine; use a key")
 
 		put(t, s, "in/a.jsonl", "1\n2\n3\n")
-		src, err := s.IndexSource(ctx, "in/a.jsonl", "maps/1/source.index")
+		src, err := s.Sources.Find(ctx, "in/a.jsonl", "maps/1/source.index")
 		require.NoError(t, err)
 		fails := func(src gpumux.Source, start, end int64, want string) {
 			count := 0
-			for item, err := range s.Items(ctx, src, start, end) {
+			for item, err := range s.Sources.Items(ctx, src, start, end) {
 				require.Nil(t, item)
 				require.ErrorContains(t, err, want)
 				count++
@@ -159,13 +158,13 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 		fails(src, -1, 2, "which has 3")
 		other := src
 		other.Items = 300
-		fails(other, 0, 1, s.Locate("maps/1/source.index")+": damaged, or changed since it was indexed: it is cut off")
+		fails(other, 0, 1, s.Objects.Locate("maps/1/source.index")+": damaged, or changed since it was indexed: it is cut off")
 		other = src
 		other.Index = "in/a.jsonl"
 		fails(other, 0, 1, "in/a.jsonl")
 		put(t, s, "in/a.jsonl", "1\n2\n3\n4\n")
-		fails(src, 0, 1, s.Locate("in/a.jsonl")+": damaged, or changed since it was indexed: it has 8 bytes, and had 6")
-		require.NoError(t, s.Delete(ctx, "in/a.jsonl"))
+		fails(src, 0, 1, s.Objects.Locate("in/a.jsonl")+": damaged, or changed since it was indexed: it has 8 bytes, and had 6")
+		require.NoError(t, s.Objects.Delete(ctx, "in/a.jsonl"))
 		fails(src, 0, 1, "file does not exist")
 	})
 }
@@ -173,25 +172,25 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 func TestSource_SameSizeIsNotTheSameFile(t *testing.T) {
 	s := open(t, "mem://", nil)
 	put(t, s, "in/a.jsonl", "1\n2\n")
-	src, err := s.IndexSource(t.Context(), "in/a.jsonl", "maps/1/source.index")
+	src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "maps/1/source.index")
 	require.NoError(t, err)
 	put(t, s, "in/a.jsonl", "1\n3\n")
-	for item, err := range s.Items(t.Context(), src, 0, 1) {
+	for item, err := range s.Sources.Items(t.Context(), src, 0, 1) {
 		require.Nil(t, item)
 		require.EqualError(t, err, "mem:///in/a.jsonl: damaged, or changed since it was indexed: bytes 0 to 3 are others; "+
 			"leave a map's source alone until it is done; start the map anew")
 	}
-	again, err := s.IndexSource(t.Context(), "in/a.jsonl", "maps/1/source.index")
+	again, err := s.Sources.Find(t.Context(), "in/a.jsonl", "maps/1/source.index")
 	require.NoError(t, err)
 	require.Equal(t, []string{"3"}, itemsOf(t, s, again, 1, 2))
 }
 
 func TestItems_StopsAndCancels(t *testing.T) {
 	s := open(t, "mem://", nil)
-	src, err := s.PutSource(t.Context(), spool(t, strings.Repeat("1\n", 1000), JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("1\n", 1000), JSONLines))
 	require.NoError(t, err)
 	count := 0
-	for _, err := range s.Items(t.Context(), src, 0, 1000) {
+	for _, err := range s.Sources.Items(t.Context(), src, 0, 1000) {
 		require.NoError(t, err)
 		if count++; count == 10 {
 			break
@@ -201,7 +200,7 @@ func TestItems_StopsAndCancels(t *testing.T) {
 	defer cancel()
 	count = 0
 	var last error
-	for _, err := range s.Items(ctx, src, 0, 1000) {
+	for _, err := range s.Sources.Items(ctx, src, 0, 1000) {
 		if count++; count == 10 {
 			cancel()
 		}
@@ -214,14 +213,77 @@ func TestItems_StopsAndCancels(t *testing.T) {
 func TestItems_AreTheCallersToKeep(t *testing.T) {
 	s := open(t, "mem://", nil)
 	want, tidy, _ := numbered(1000)
-	src, err := s.PutSource(t.Context(), spool(t, tidy, JSONLines))
+	src, err := s.Sources.Put(t.Context(), spool(t, tidy, JSONLines))
 	require.NoError(t, err)
 	var kept []json.RawMessage
-	for item, err := range s.Items(t.Context(), src, 0, 1000) {
+	for item, err := range s.Sources.Items(t.Context(), src, 0, 1000) {
 		require.NoError(t, err)
 		kept = append(kept, item)
 	}
 	for i := range want {
 		require.Equal(t, want[i], string(kept[i]))
 	}
+}
+
+func TestSource_CompressedFilesInTheStore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		text := numbers(1000)
+		for key, body := range map[string]string{
+			"in/a.jsonl.gz": gzipped(t, text), "in/b.jsonl.zst": zstded(t, text[:500], text[500:]), "in/c.csv.gz": gzipped(t, "n\n"+text),
+		} {
+			put(t, s, key, body)
+			src, err := s.Sources.Find(t.Context(), key, "maps/"+key+"/source.index")
+			require.NoError(t, err, key)
+			require.EqualValues(t, 1000, src.Items)
+			require.Equal(t, s.Objects.Locate("maps/"+key+"/source.jsonl"), src.URL, "plain lines lie beside the index")
+			got := itemsOf(t, s, src, 700, 702)
+			if strings.Contains(key, "csv") {
+				require.Equal(t, []string{`{"n":700}`, `{"n":701}`}, got)
+			} else {
+				require.Equal(t, []string{"700", "701"}, got)
+			}
+		}
+		gz := gzipped(t, text)
+		put(t, s, "in/short.jsonl.gz", gz[:len(gz)-20])
+		_, err := s.Sources.Find(t.Context(), "in/short.jsonl.gz", "maps/x/source.index")
+		var mistake *SourceError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
+		there, err := s.Objects.Exists(t.Context(), "maps/x/source.jsonl")
+		require.NoError(t, err)
+		require.False(t, there)
+	})
+}
+
+const bom = "\xef\xbb\xbf"
+
+func spool(t testing.TB, text string, format items.Format) *Spooled {
+	t.Helper()
+	s, err := Spool(strings.NewReader(text), SpoolOptions{Format: format, Dir: t.TempDir()})
+	require.NoError(t, err)
+	return s
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+func gzipped(t testing.TB, text string) string { return packed(t, "x.gz", text) }
+
+func zstded(t testing.TB, texts ...string) string { return packed(t, "x.zst", texts...) }
+
+func packed(t testing.TB, name string, texts ...string) string {
+	var all strings.Builder
+	for _, text := range texts {
+		w, err := items.Pack(&all, name)
+		require.NoError(t, err)
+		_, err = io.WriteString(w, text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	return all.String()
 }

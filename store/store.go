@@ -2,52 +2,154 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"sync"
 
-	"gocloud.dev/blob/s3blob"
-
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
-// Store is a folder of objects behind a blob URL. Its methods may be called by many goroutines at once.
+// Store is a folder of objects behind a URL. Many goroutines may use it.
 type Store struct {
-	url  string
-	home *place
-	keys Keys
+	Objects *objects.Bucket
+	// Sources are the inputs in it.
+	Sources *items.Sources
 
-	mu      sync.Mutex
-	indexes map[gpumux.Source]indexInfo
+	mu sync.Mutex
 	// identity is empty until it was read.
-	identity    string
-	sealedHeads map[string]*sealedHead // by URL
+	identity string
 }
 
-// Open opens the store at a blob URL and proves that it can be used:
+// Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can be
+// used:
 //
 //	file:///var/lib/gpumux                                the folder is created; it must be writable
 //	s3://bucket/folder?region=eu-west-1                   credentials come from the environment, as AWS tools find them
 //	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
 //	mem://                                                lives as long as this Store, for tests
 //
-// With an endpoint, use_path_style=true and request_checksum_calculation=when_required are the default, which is what
-// servers other than Amazon's want.
-//
-// Keys encrypt every object that is written and decrypt what is read; only items may then lie in the store unencrypted. With nil
-// nothing is encrypted, and an encrypted object is an error.
+// Keys encrypt every object that is written and decrypt what is read; only items may then lie
+// in the store unencrypted. With nil, an encrypted object is an error.
 func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
-	home, err := openPlace(ctx, url, true)
+	in, err := objects.Open(ctx, url, keys)
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", url, err)
+		return nil, err
 	}
-	return &Store{url: url, home: home, keys: keys, indexes: map[gpumux.Source]indexInfo{}}, nil
+	return &Store{Objects: in, Sources: items.In(in)}, nil
 }
 
-// URL is the URL that the store was opened with.
-func (s *Store) URL() string { return s.url }
+// Close closes the connections.
+func (s *Store) Close() error { return s.Objects.Close() }
 
-// OnDisk reports whether the store is a folder, where writing an object is no request to a server.
-func (s *Store) OnDisk() bool { return s.home.scheme != s3blob.Scheme }
+// Folder is the folder with the parts of a map. It need not exist yet. The error is a
+// *NameError.
+func (s *Store) Folder(name string) (*Folder, error) {
+	key, err := s.Objects.Writable(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{s, s.Objects, key}, nil
+}
 
-// Close closes the connections. Every Writer must be closed or aborted before.
-func (s *Store) Close() error { return s.home.bucket.Close() }
+// Results reads a results file in order. Each result is the caller's to keep. After an error
+// nothing follows.
+func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
+	return s.results(ctx, name, results.Parse)
+}
+
+// StoredResults is Results with arrays as Result.Arrays, to be stored again.
+func (s *Store) StoredResults(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
+	return s.results(ctx, name, results.ParseStored)
+}
+
+func (s *Store) results(
+	ctx context.Context, name string, parse func(line []byte) (gpumux.Result, error),
+) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		o, err := s.Objects.Read(ctx, name, 0, -1)
+		if err != nil {
+			yield(gpumux.Result{}, err)
+			return
+		}
+		defer o.Close()
+		number := 0
+		for line, err := range results.Lines(o) {
+			number++
+			if err == nil {
+				err = ctx.Err()
+			}
+			var r gpumux.Result
+			if err == nil {
+				r, err = parse(line)
+			}
+			if err != nil {
+				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.URL(), number, err))
+				return
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Identity is the ID of the store, the same for all URLs that open it.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	id := s.identity
+	s.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Plain: true, Own: true})
+	if err != nil {
+		return "", err
+	}
+	var identity struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
+		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
+			s.Objects.Locate(names.Identity), text)}
+	}
+	s.mu.Lock()
+	s.identity = identity.ID
+	s.mu.Unlock()
+	return identity.ID, nil
+}
+
+// What the packages below give to callers.
+type (
+	// Keys are what a store encrypts its objects with; package codec reads them from files.
+	Keys = objects.Keys
+	// KeyError says that an object cannot be read with the keys that the store has.
+	KeyError = objects.KeyError
+	// NameError says that a name is no key and no URL of the store.
+	NameError = objects.NameError
+	// SourceError is a mistake in an input: trying again cannot help.
+	SourceError = items.SourceError
+	// Spooled is an input in a temporary file, checked and indexed.
+	Spooled = items.Spooled
+	// SpoolOptions adjust Spool.
+	SpoolOptions = items.SpoolOptions
+)
+
+// The formats of inputs; see items.Format.
+const (
+	JSONLines = items.JSONLines
+	CSV       = items.CSV
+	TSV       = items.TSV
+	Lines     = items.Lines
+)
+
+// Spool copies an input of any size into a temporary file with one item per line, and checks
+// each. Mistakes in the input are a *SourceError with file and line. Sources.Put puts it into
+// a store.
+func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) { return items.Spool(r, o) }

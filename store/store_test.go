@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -34,7 +36,7 @@ func open(t testing.TB, url string, keys Keys) *Store {
 }
 
 func put(t testing.TB, s *Store, key, content string) {
-	w, err := s.create(t.Context(), key, creation{own: true})
+	w, err := s.Objects.CreateAs(t.Context(), key, objects.Creation{Own: true})
 	require.NoError(t, err)
 	_, err = io.WriteString(w, content)
 	require.NoError(t, err)
@@ -42,7 +44,7 @@ func put(t testing.TB, s *Store, key, content string) {
 }
 
 func get(t testing.TB, s *Store, name string) string {
-	r, err := s.Read(t.Context(), name, 0, -1)
+	r, err := s.Objects.Read(t.Context(), name, 0, -1)
 	require.NoError(t, err)
 	defer r.Close()
 	data, err := io.ReadAll(r)
@@ -93,24 +95,24 @@ func TestStore_Objects(t *testing.T) {
 		put(t, s, "a/b/two", "")
 		put(t, s, "a/c", "c")
 		put(t, s, "ab", "ab")
-		r, err := s.Read(ctx, "a/b/one", 3, 4)
+		r, err := s.Objects.Read(ctx, "a/b/one", 3, 4)
 		require.NoError(t, err)
 		data, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.NoError(t, r.Close())
 		require.Equal(t, "3456", string(data))
-		require.Equal(t, "0123456789", get(t, s, s.Locate("a/b/one")))
+		require.Equal(t, "0123456789", get(t, s, s.Objects.Locate("a/b/one")))
 		require.Empty(t, get(t, s, "a/b/two"))
-		_, err = s.Read(ctx, "a/b/three", 0, -1)
+		_, err = s.Objects.Read(ctx, "a/b/three", 0, -1)
 		require.ErrorIs(t, err, os.ErrNotExist)
-		require.ErrorContains(t, err, s.Locate("a/b/three"))
-		_, err = s.Read(ctx, "ab", -1, -1)
+		require.ErrorContains(t, err, s.Objects.Locate("a/b/three"))
+		_, err = s.Objects.Read(ctx, "ab", -1, -1)
 		require.ErrorContains(t, err, "negative")
 
-		require.NoError(t, s.Delete(ctx, "a/c"))
-		require.NoError(t, s.Delete(ctx, "a/c"))
+		require.NoError(t, s.Objects.Delete(ctx, "a/c"))
+		require.NoError(t, s.Objects.Delete(ctx, "a/c"))
 		for key, want := range map[string]bool{"a/b/one": true, "a/c": false, "ab": true} {
-			there, err := s.Exists(ctx, key)
+			there, err := s.Objects.Exists(ctx, key)
 			require.NoError(t, err)
 			require.Equal(t, want, there, key)
 		}
@@ -125,4 +127,19 @@ func TestRead_GoesOnAfterABrokenConnection(t *testing.T) {
 	server.Truncate(3)
 	require.Equal(t, content, get(t, s, "big"))
 	require.Zero(t, server.Truncating())
+}
+
+func folderOf(t testing.TB, s *Store, name string) *Folder {
+	t.Helper()
+	f, err := s.Folder(name)
+	require.NoError(t, err)
+	return f
+}
+
+var parseResult, parseStored, plainLine = results.Parse, results.ParseStored, results.Plain
+
+func (p partName) key(folder string) string { return folder + "/" + p.String() }
+
+func readHead(t testing.TB, s *Store, key string) (partHead, error) {
+	return parsePartHead([]byte(get(t, s, key)[:headBytes]))
 }

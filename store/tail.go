@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
 	"slices"
 
 	"github.com/gpumux/gpumux"
@@ -15,8 +13,7 @@ import (
 // Tail reads the results in a folder of parts while they are being written. It belongs to one goroutine and holds no more
 // than the names and heads of the parts.
 type Tail struct {
-	s         *Store
-	folder    string
+	f         *Folder
 	unordered bool
 	// given are the indexes that were handed out.
 	given gpumux.Runs
@@ -37,13 +34,9 @@ type TailOptions struct {
 	Unordered bool
 }
 
-// Tail starts before the first result of a folder, which need not exist yet.
-func (s *Store) Tail(folder string, o TailOptions) (*Tail, error) {
-	key, err := s.Key(folder)
-	if err != nil {
-		return nil, err
-	}
-	return &Tail{s: s, folder: key, unordered: o.Unordered, seen: map[partName]*seenPart{}}, nil
+// Tail starts before the first result.
+func (f *Folder) Tail(o TailOptions) *Tail {
+	return &Tail{f: f, unordered: o.Unordered, seen: map[partName]*seenPart{}}
 }
 
 // Count is how many results were handed out.
@@ -58,17 +51,28 @@ func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
 	parts, err := t.newParts(ctx)
 	if err != nil {
-		return fmt.Errorf("look for new results in %s: %w", t.s.Locate(t.folder), err)
+		return fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err)
 	}
-	if t.unordered {
-		return t.deliverAll(ctx, parts, f)
+	for l, err := range t.f.walk(ctx, parts, skipLost, func(p part) { t.seen[p.partName].read = p.Items }) {
+		switch next := t.given.Len(); {
+		case err != nil:
+			return err
+		case t.Gave(l.Index):
+			continue
+		case !t.unordered && l.Index > next:
+			return nil
+		}
+		t.given.Add(l.Index)
+		if err := f(l.text); err != nil {
+			return err
+		}
 	}
-	return t.deliverInOrder(ctx, parts, f)
+	return nil
 }
 
 // newParts returns the parts that may hold results which were not handed out.
 func (t *Tail) newParts(ctx context.Context) ([]part, error) {
-	all, err := t.s.listParts(ctx, t.folder)
+	all, err := t.f.names(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +82,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 			growing = append(growing, name)
 		}
 	}
-	heads, err := t.s.readHeads(ctx, t.folder, growing, skipLost)
+	heads, err := t.f.heads(ctx, growing, skipLost)
 	if err != nil {
 		return nil, err
 	}
@@ -105,63 +109,4 @@ func skipLost(err error) error {
 		return nil
 	}
 	return err
-}
-
-// deliverInOrder hands out the results that follow those so far without a gap.
-func (t *Tail) deliverInOrder(ctx context.Context, parts []part, f func(line []byte) error) error {
-	lines := t.s.walk(ctx, t.folder, parts)
-	lines.verify, lines.closed = true, t.noteRead
-	defer lines.close()
-	for {
-		c, err := lines.step()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch next := t.given.Len(); {
-		case c.index < next:
-		case c.index > next:
-			return nil
-		default:
-			if err := t.deliver(c, f); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// deliverAll hands out all that is new.
-func (t *Tail) deliverAll(ctx context.Context, parts []part, f func(line []byte) error) error {
-	for _, p := range parts {
-		lines := t.s.walk(ctx, t.folder, []part{p})
-		lines.verify, lines.closed = true, t.noteRead
-		var c *cursor
-		var err error
-		for c, err = lines.step(); err == nil; c, err = lines.step() {
-			if !t.Gave(c.index) {
-				if err = t.deliver(c, f); err != nil {
-					break
-				}
-			}
-		}
-		lines.close()
-		if err != io.EOF {
-			return err
-		}
-	}
-	return nil
-}
-
-// noteRead notes that a part was read to its end.
-func (t *Tail) noteRead(c *cursor) {
-	if p, ok := parsePart(path.Base(c.key)); ok && t.seen[p] != nil {
-		t.seen[p].read = c.items
-	}
-}
-
-func (t *Tail) deliver(c *cursor, f func(line []byte) error) error {
-	t.given.Add(c.index)
-	return f(c.line)
 }

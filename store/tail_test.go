@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -18,14 +19,14 @@ func taken(t *testing.T, tail *Tail) []int64 {
 	t.Helper()
 	got := []int64{}
 	require.NoError(t, tail.Each(t.Context(), func(line []byte) error {
-		o, err := parseOutcome(line)
-		got = append(got, o.index)
+		o, err := results.ParseOutcome(line)
+		got = append(got, o.Index)
 		return err
 	}))
 	return got
 }
 
-func results(indexes ...int64) []gpumux.Result {
+func resultsWith(indexes ...int64) []gpumux.Result {
 	var all []gpumux.Result
 	for _, i := range indexes {
 		all = append(all, gpumux.Result{Index: i, Value: []byte("1")})
@@ -35,15 +36,13 @@ func results(indexes ...int64) []gpumux.Result {
 
 func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail, err := s.Tail("m.parts", TailOptions{})
-		require.NoError(t, err)
+		tail := folderOf(t, s, "m.parts").Tail(TailOptions{})
 		require.Empty(t, taken(t, tail), "the folder is not there yet")
-		writePart(t, s, "m.parts", results(10, 11)...)
+		writePart(t, s, "m.parts", resultsWith(10, 11)...)
 		require.Empty(t, taken(t, tail))
-		growing, err := s.Append("m.parts")
-		require.NoError(t, err)
+		growing := folderOf(t, s, "m.parts").Append()
 		grow := func(indexes ...int64) {
-			for _, r := range results(indexes...) {
+			for _, r := range resultsWith(indexes...) {
 				require.NoError(t, growing.Add(r))
 			}
 			require.NoError(t, growing.Flush(t.Context()))
@@ -55,7 +54,7 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 		require.Equal(t, []int64{2, 3, 4, 5}, taken(t, tail))
 		grow(9, 8, 7, 6)
 		require.Equal(t, []int64{6, 7, 8, 9, 10, 11}, taken(t, tail))
-		writePart(t, s, "m.parts", results(5, 12, 13)...) // from another worker, with one result that is there already
+		writePart(t, s, "m.parts", resultsWith(5, 12, 13)...) // from another worker, with one result that is there already
 		require.Equal(t, []int64{12, 13}, taken(t, tail))
 		require.EqualValues(t, 14, tail.Count())
 	})
@@ -63,12 +62,11 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 
 func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail, err := s.Tail("m.parts", TailOptions{Unordered: true})
-		require.NoError(t, err)
-		writePart(t, s, "m.parts", results(10, 12)...)
+		tail := folderOf(t, s, "m.parts").Tail(TailOptions{Unordered: true})
+		writePart(t, s, "m.parts", resultsWith(10, 12)...)
 		require.Equal(t, []int64{10, 12}, taken(t, tail))
-		writePart(t, s, "m.parts", results(11, 12)...)
-		writePart(t, s, "m.parts", results(3)...)
+		writePart(t, s, "m.parts", resultsWith(11, 12)...)
+		writePart(t, s, "m.parts", resultsWith(3)...)
 		require.Equal(t, []int64{3, 11}, taken(t, tail))
 		require.Empty(t, taken(t, tail))
 		require.True(t, tail.Gave(12))
@@ -80,14 +78,11 @@ func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 func TestTail_EachIndexOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 500
-		ordered, err := s.Tail("p", TailOptions{})
-		require.NoError(t, err)
-		unordered, err := s.Tail("p", TailOptions{Unordered: true})
-		require.NoError(t, err)
+		ordered := folderOf(t, s, "p").Tail(TailOptions{})
+		unordered := folderOf(t, s, "p").Tail(TailOptions{Unordered: true})
 		var writers []*Appender
 		for range 3 {
-			a, err := s.Append("p")
-			require.NoError(t, err)
+			a := folderOf(t, s, "p").Append()
 			writers = append(writers, a)
 		}
 		var inOrder, all []int64
@@ -117,16 +112,14 @@ func TestTail_EachIndexOnce(t *testing.T) {
 func TestTail_ReadsWhatIsNew(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	full, err := s.Append("p")
-	require.NoError(t, err)
+	full := folderOf(t, s, "p").Append()
 	for i := range int64(fullItems) {
 		require.NoError(t, full.Add(value(i, "1")))
 	}
 	require.NoError(t, full.Flush(t.Context()))
-	growing := writePart(t, s, "p", results(fullItems, fullItems+1)...)
+	growing := writePart(t, s, "p", resultsWith(fullItems, fullItems+1)...)
 	for _, unordered := range []bool{false, true} {
-		tail, err := s.Tail("p", TailOptions{Unordered: unordered})
-		require.NoError(t, err)
+		tail := folderOf(t, s, "p").Tail(TailOptions{Unordered: unordered})
 		require.Len(t, taken(t, tail), fullItems+2)
 		server.Requests()
 		require.Empty(t, taken(t, tail))
@@ -147,11 +140,10 @@ func TestTail_AnErrorOfTheTakerEndsIt(t *testing.T) {
 	s, err := Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	defer s.Close()
-	writePart(t, s, "p", results(0, 1, 2)...)
+	writePart(t, s, "p", resultsWith(0, 1, 2)...)
 	enough := errors.New("enough")
 	for _, unordered := range []bool{false, true} {
-		tail, err := s.Tail("p", TailOptions{Unordered: unordered})
-		require.NoError(t, err)
+		tail := folderOf(t, s, "p").Tail(TailOptions{Unordered: unordered})
 		require.ErrorIs(t, tail.Each(t.Context(), func([]byte) error { return enough }), enough)
 		require.Equal(t, []int64{1, 2}, taken(t, tail))
 	}
@@ -163,10 +155,10 @@ func TestMerge_IndexReachesEveryStretch(t *testing.T) {
 		for i := range int64(1000) {
 			all = append(all, i)
 		}
-		require.NoError(t, s.WritePart(t.Context(), "m/parts", results(all...)))
-		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.index", Items: 1000})
+		require.NoError(t, s.WritePart(t.Context(), "m/parts", resultsWith(all...)))
+		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.Index", Items: 1000})
 		require.NoError(t, err)
-		src := gpumux.Source{URL: merged.Output, Index: "m/results.index", Items: 1000, Bytes: merged.Bytes}
+		src := gpumux.Source{URL: merged.Output, Index: "m/results.Index", Items: 1000, Bytes: merged.Bytes}
 		require.Equal(t, []string{`{"index":998,"value":1}`, `{"index":999,"value":1}`}, itemsOf(t, s, src, 998, 1000))
 	})
 }

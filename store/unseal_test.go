@@ -17,8 +17,7 @@ func TestSealed_DamagedParts(t *testing.T) {
 	dir := t.TempDir()
 	s := openKeys(t, "file://"+dir, oldRing)
 	write := func() string {
-		a, err := s.Append("m.parts")
-		require.NoError(t, err)
+		a := folderOf(t, s, "m.parts").Append()
 		for i := range int64(3) {
 			require.NoError(t, a.Add(gpumux.Result{Index: i, Value: []byte("\"marker\"")}))
 		}

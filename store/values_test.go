@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Every stretch of the values of a results file, whichever items failed.
@@ -23,28 +25,28 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 			} else {
 				want = append(want, string(r.Value))
 			}
-			line, err := AppendLine(nil, r)
+			line, err := results.Append(nil, r)
 			require.NoError(t, err)
-			text.Write(append(line, '\n'))
+			text.Write(line)
 		}
 		put(t, s, "maps/a/results.jsonl", text.String())
-		in, err := s.Source(t.Context(), gpumux.ValuesOf("maps/a/results.jsonl"), "maps/b/source.index")
+		in, err := s.Sources.Find(t.Context(), gpumux.ValuesOf("maps/a/results.jsonl"), "maps/b/source.index")
 		require.NoError(t, err)
-		spooled := spool(t, text.String(), Values)
+		spooled := spool(t, text.String(), items.Values)
 		require.True(t, spooled.Values)
 		first, err := spooled.First()
 		require.NoError(t, err)
 		require.Equal(t, want[0], string(first))
-		stored, err := s.PutSource(t.Context(), spooled)
+		stored, err := s.Sources.Put(t.Context(), spooled)
 		require.NoError(t, err)
-		known, err := s.Source(t.Context(), gpumux.ValuesOf(stored.URL), "maps/c/source.index")
+		known, err := s.Sources.Find(t.Context(), gpumux.ValuesOf(stored.URL), "maps/c/source.index")
 		require.NoError(t, err)
 		for _, src := range []gpumux.Source{in, known} {
 			require.EqualValues(t, len(want), src.Items)
 			for _, stretch := range []gpumux.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
 				var got []string
-				require.NoError(t, s.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
-					item, _, err := Unwrap(src, line)
+				require.NoError(t, s.Sources.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
+					item, _, err := items.Unwrap(src, line)
 					require.NoError(t, err)
 					require.Equal(t, want[index], string(item))
 					got = append(got, string(item))
@@ -54,7 +56,7 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 			}
 		}
 		put(t, s, "maps/d/items.jsonl", "1\n")
-		_, err = s.Source(t.Context(), gpumux.ValuesOf("maps/d/items.jsonl"), "maps/d/source.index")
+		_, err = s.Sources.Find(t.Context(), gpumux.ValuesOf("maps/d/items.jsonl"), "maps/d/source.index")
 		var mistake *SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "items.jsonl:1: not a result: ")

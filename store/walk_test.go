@@ -12,7 +12,7 @@ import (
 )
 
 func keysIn(t *testing.T, s *Store, folder string) (keys []string) {
-	for o, err := range s.Objects(t.Context(), folder) {
+	for o, err := range s.Objects.Objects(t.Context(), folder) {
 		require.NoError(t, err)
 		require.EqualValues(t, len(o.Key), o.Bytes)
 		require.WithinDuration(t, time.Now(), o.Changed, time.Minute)
@@ -33,14 +33,14 @@ func TestStore_ListsAndDeletesFolders(t *testing.T) {
 		require.Equal(t, all[:3], keysIn(t, s, "maps/a"))
 		require.Empty(t, keysIn(t, s, "nothing"))
 		for range 2 {
-			require.NoError(t, s.DeleteAll(t.Context(), "maps/a/1"))
+			require.NoError(t, s.Objects.DeleteAll(t.Context(), "maps/a/1"))
 		}
 		require.Equal(t, all[2:], keysIn(t, s, "maps"))
-		require.NoError(t, s.DeleteAll(t.Context(), "maps/ab/1/out.jsonl"))
+		require.NoError(t, s.Objects.DeleteAll(t.Context(), "maps/ab/1/out.jsonl"))
 		require.Equal(t, all[2:3], keysIn(t, s, "maps"))
 		require.Equal(t, "elsewhere", get(t, s, "elsewhere"))
 		for _, name := range []string{"", "..", "/", "maps/../elsewhere"} {
-			require.Error(t, s.DeleteAll(t.Context(), name), name)
+			require.Error(t, s.Objects.DeleteAll(t.Context(), name), name)
 		}
 	})
 }
@@ -49,13 +49,13 @@ func TestStore_SourceOfAFolder(t *testing.T) {
 	s := open(t, "mem://", nil)
 	for input, want := range map[string]string{"file:///store/a.jsonl, content 12ab": "file:///store/a.jsonl", "the range 0 to 7": ""} {
 		folder := "of " + strings.ReplaceAll(input, "/", "-") + ".parts"
-		_, err := s.claim(t.Context(), folder, contract.Owner{Task: "f", Input: input, Items: 7})
+		_, err := folderOf(t, s, folder).claim(t.Context(), contract.Owner{Task: "f", Input: input, Items: 7})
 		require.NoError(t, err)
-		got, err := s.SourceOf(t.Context(), folder)
+		got, err := folderOf(t, s, folder).Source(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	got, err := s.SourceOf(t.Context(), "none.parts")
+	got, err := folderOf(t, s, "none.parts").Source(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, got)
 }

@@ -38,7 +38,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 			folder := "maps/" + strings.Repeat("x", round+1)
 			n := 1 + rand.Int64N(5000)
 			if round%5 == 0 {
-				n += 4 * mostRuns
+				n += 4 * 1000
 			}
 			_, have := someItems(n)
 			if round%5 == 0 {
@@ -49,8 +49,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 					}
 				}
 			}
-			a, err := s.Append(folder)
-			require.NoError(t, err)
+			a := folderOf(t, s, folder).Append()
 			var want gpumux.Runs
 			for i := range n {
 				if have[i] {
@@ -64,7 +63,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, len(have), found.Succeeded)
 			require.EqualValues(t, want.Len(), found.Rest.Len())
-			require.Equal(t, len(want) > mostRuns, found.Rest.List != nil)
+			require.Equal(t, len(want) > 1000, found.Rest.List != nil)
 			if found.Rest.List != nil {
 				lists++
 				require.Empty(t, found.Rest.Runs)
@@ -82,11 +81,11 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 					after := piece.After(n)
 					done := piece.Cut(n)
 					require.Equal(t, after, piece)
-					items, err := s.ItemsOf(t.Context(), done)
+					items, err := s.Sources.ItemsOf(t.Context(), done)
 					require.NoError(t, err)
 					got = got.Union(items)
 				}
-				items, err := s.ItemsOf(t.Context(), piece)
+				items, err := s.Sources.ItemsOf(t.Context(), piece)
 				require.NoError(t, err)
 				require.EqualValues(t, piece.Len(), items.Len())
 				got = got.Union(items)
@@ -101,16 +100,16 @@ func TestWriteList_RoundTrip(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		for range 10 {
 			runs, _ := someItems(3000)
-			work, err := s.WriteList(t.Context(), "m.parts", runs)
+			work, err := s.Sources.WriteList(t.Context(), "m.parts", runs)
 			require.NoError(t, err)
 			require.EqualValues(t, runs.Len(), work.Len())
-			items, err := s.ItemsOf(t.Context(), work)
+			items, err := s.Sources.ItemsOf(t.Context(), work)
 			require.NoError(t, err)
 			require.Equal(t, runs, items)
 		}
-		_, err := s.WriteList(t.Context(), "../m", nil)
+		_, err := s.Sources.WriteList(t.Context(), "../m", nil)
 		require.ErrorContains(t, err, "is not a key")
-		names, err := s.listParts(t.Context(), "m.parts")
+		names, err := folderOf(t, s, "m.parts").names(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, names, "a list is no part")
 	})
@@ -120,20 +119,20 @@ func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
 	s := open(t, "mem://", nil)
 	for _, text := range []string{"1\n1\n", "2\n1\n", "1\n\"2\"\n", "-1\n2\n", "1\n1.5\n", "1\n99999999999999999999\n"} {
 		put(t, s, "list.jsonl", text)
-		src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")
+		src, err := s.Sources.Find(t.Context(), "list.jsonl", "list.index")
 		require.NoError(t, err)
-		_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 2})
+		_, err = s.Sources.ItemsOf(t.Context(), contract.Work{List: &src, End: 2})
 		require.ErrorContains(t, err, "mem:///list.jsonl: this is no work list: ", text)
 	}
 	put(t, s, "list.jsonl", "1\n2\n3\n")
-	src, err := s.IndexSource(t.Context(), "list.jsonl", "list.index")
+	src, err := s.Sources.Find(t.Context(), "list.jsonl", "list.index")
 	require.NoError(t, err)
-	_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 4})
+	_, err = s.Sources.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 4})
 	require.ErrorContains(t, err, "items 1 to 4 are not all in")
-	items, err := s.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 3})
+	items, err := s.Sources.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 3})
 	require.NoError(t, err)
 	require.Equal(t, gpumux.Runs{{Start: 2, End: 4}}, items)
-	require.NoError(t, s.Delete(t.Context(), "list.jsonl"))
-	_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 1})
+	require.NoError(t, s.Objects.Delete(t.Context(), "list.jsonl"))
+	_, err = s.Sources.ItemsOf(t.Context(), contract.Work{List: &src, End: 1})
 	require.ErrorContains(t, err, "read the work list: ")
 }

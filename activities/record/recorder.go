@@ -92,15 +92,15 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	key := folder + "\x00" + claim
 	r := rs.open[key]
 	if r == nil {
-		to, err := rs.store.Append(folder)
+		in, err := rs.store.Folder(folder)
 		if err != nil {
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: to, every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
+			all: rs, key: key, to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
 			freed: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
-		if rs.store.OnDisk() {
+		if rs.store.Objects.OnDisk() {
 			r.every, r.hurry = diskEvery, 0
 		}
 		rs.open[key] = r

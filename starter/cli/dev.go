@@ -188,7 +188,7 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 	} else {
 		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
-	say("store", "%s", s.Store.URL())
+	say("store", "%s", s.Store.Objects.URL())
 	say("data", "%s", s.Data)
 	first := ""
 	if modules != nil {

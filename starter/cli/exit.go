@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/bench"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -30,7 +30,7 @@ func exitCode(err error) int {
 		return int(exit)
 	case errors.Is(err, app.ErrInterrupted):
 		return app.ExitInterrupted
-	case is(new(*local.Mistake), new(*gpumux.InputError), new(*store.SourceError), new(*config.Error), new(*starter.OtherMap),
+	case is(new(*local.Mistake), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMap),
 		new(*starter.OtherEdition), new(*starter.NotFound), new(*starter.NothingToRetry), new(*starter.StillRunning),
 		new(*starter.ScheduleError)):
 		return app.ExitUsage

@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 )
 
 // registerKey registers the flags of what results have of their items.
@@ -52,7 +52,7 @@ func (a *program) items(ctx context.Context, f *mapFlags) (files.Items, error) {
 		return files.Items{}, err
 	}
 	defer st.Close()
-	return files.Values(func() (io.ReadCloser, error) { return st.Read(ctx, output, 0, -1) }, f.in[0])
+	return files.Values(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, output, 0, -1) }, f.in[0])
 }
 
 // slowInput is when people are told that a map waits for the end of its input.
@@ -126,7 +126,7 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	}
 	if changed("delimiter") {
 		var err error
-		if f.comma, err = store.ParseDelimiter(f.delimiter); err != nil {
+		if f.comma, err = items.ParseDelimiter(f.delimiter); err != nil {
 			m.Add("--delimiter: %v", err)
 		}
 		if !changed("in") {

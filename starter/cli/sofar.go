@@ -57,7 +57,7 @@ func (a *program) soFarHere(ctx context.Context, state local.State) (*sofar, err
 	found := &sofar{id: state.ID, status: state.State, items: -1, close: func() { _ = st.Close() }}
 	from := &starter.Starter{Store: st, Arrays: true}
 	found.file = filesOf(from, state.Output)
-	if found.whole, err = st.Exists(ctx, state.Output); err == nil && found.whole {
+	if found.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && found.whole {
 		found.lines = from.Lines(ctx, gpumux.Summary{Output: state.Output})
 		found.follow = found.lines
 		return found, nil

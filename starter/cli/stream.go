@@ -12,13 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 )
 
 func (a *program) streamCommand() *cobra.Command {
@@ -124,7 +124,7 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 	causes, err := out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
 		Items: func(give taking) (err error) {
 			begun := false
-			err = source.Each(ctx, f.checkFirst(func(item []byte, wrong *store.SourceError) error {
+			err = source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
 				begun = true
 				return give(item, wrong)
 			}))
@@ -157,12 +157,12 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 }
 
 // taking takes an item, or what is wrong with its line.
-type taking = func(item []byte, wrong *store.SourceError) error
+type taking = func(item []byte, wrong *items.SourceError) error
 
 // checkFirst gives items on, of which the first must have the key.
 func (f *mapFlags) checkFirst(give taking) taking {
 	checked := f.key == ""
-	return func(item []byte, wrong *store.SourceError) error {
+	return func(item []byte, wrong *items.SourceError) error {
 		if !checked && wrong == nil {
 			if err := gpumux.CheckField(item, f.key); err != nil {
 				return app.Usage("--key: %v", err)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,7 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/workers"
 )
 
@@ -22,7 +24,7 @@ import (
 type StreamOptions struct {
 	// Items calls give with each item as it comes, which give copies, and returns after the last one. What is wrong with the line of an
 	// item, which is nil then, becomes the item's fault.
-	Items func(give func(item []byte, wrong *store.SourceError) error) error
+	Items func(give func(item []byte, wrong *items.SourceError) error) error
 	// Unordered yields each result as soon as it is there. Default: in the order of the items.
 	Unordered bool
 	// The others are those of gpumux.MapInput.
@@ -131,7 +133,7 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
-	s.failed = s.Items(func(item []byte, wrong *store.SourceError) error {
+	s.failed = s.Items(func(item []byte, wrong *items.SourceError) error {
 		one := streamed{index, slices.Clone(item), min(leastWeight+int64(len(item)), mostAhead)}
 		if err := s.room.Acquire(ctx, one.weight); err != nil {
 			return context.Cause(ctx)
@@ -147,7 +149,7 @@ func (s *streaming) read(ctx context.Context) error {
 }
 
 // refusal is the result of an item whose line is wrong.
-func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
+func (s *streaming) refusal(wrong items.SourceError) gpumux.Result {
 	fault := &gpumux.Fault{Kind: gpumux.BadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
 	wrong.Text, wrong.Hint = "", ""
 	fault.Message = wrong.Error()
@@ -161,12 +163,12 @@ func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
 // deliver hands on the result of an item.
 func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) error {
 	r.Index = of.index
-	line, err := store.AppendLine(nil, r)
+	line, err := results.Append(nil, r)
 	if err != nil {
 		return err
 	}
 	select {
-	case s.lines <- streamed{of.index, line, of.weight}:
+	case s.lines <- streamed{of.index, bytes.TrimSuffix(line, []byte{'\n'}), of.weight}:
 	case <-ctx.Done():
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -64,9 +65,9 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	}
 	for _, p := range young { // of maps that the server may not know any more
 		for _, parts := range p.parts {
-			source, err := st.SourceOf(ctx, parts)
+			source, err := sourceOf(ctx, st, parts)
 			switch {
-			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*store.KeyError)):
+			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
 				used.Unread(err, "")
 			case err != nil:
 				return nil, err
@@ -87,14 +88,22 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	return gone, nil
 }
 
+func sourceOf(ctx context.Context, st *store.Store, parts string) (string, error) {
+	folder, err := st.Folder(parts)
+	if err != nil {
+		return "", err
+	}
+	return folder.Source(ctx)
+}
+
 // remove deletes a folder, or an input with its index.
 func (p Group) remove(ctx context.Context, st *store.Store) error {
 	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
-		if err := st.DeleteAll(ctx, source[1]+".index"); err != nil {
+		if err := st.Objects.DeleteAll(ctx, source[1]+".index"); err != nil {
 			return err
 		}
 	}
-	return st.DeleteAll(ctx, p.Key)
+	return st.Objects.DeleteAll(ctx, p.Key)
 }
 
 // sourceFile is an object of an input that a client put into a store, or its index.
@@ -104,7 +113,7 @@ var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
 func groups(ctx context.Context, st *store.Store, before time.Time) (old, young []Group, err error) {
 	found := map[string]*Group{}
 	for _, folder := range []string{"maps", "sources"} {
-		for o, err := range st.Objects(ctx, folder) {
+		for o, err := range st.Objects.Objects(ctx, folder) {
 			if err != nil {
 				return nil, nil, err
 			}
@@ -168,7 +177,7 @@ func (u *Used) Add(objects ...string) {
 	defer u.mu.Unlock()
 	for _, name := range objects {
 		name, _ = names.CutValues(name)
-		if key, err := u.st.Key(name); err == nil {
+		if key, err := u.st.Objects.Key(name); err == nil {
 			u.keys = append(u.keys, key)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 // Source is a file that rows are read from by position.
@@ -29,7 +29,7 @@ type table interface {
 
 // Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that
 // order, or of all. It reads ahead, so that few reads of the file are small, but holds no more than a row group or a batch. It closes
-// the file at the end. A file that is damaged, and a column that it lacks, are a *store.SourceError, here or of a later Read.
+// the file at the end. A file that is damaged, and a column that it lacks, are a *items.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	file, t, at, err := openTable(ctx, from, size, name, named)
 	if err != nil {
@@ -96,11 +96,11 @@ func choose(all, named []string, file string) (at []int, err error) {
 	for _, name := range named {
 		i := slices.Index(all, name)
 		if i >= 0 && slices.Contains(all[i+1:], name) {
-			return nil, &store.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
+			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
 				Hint: "rename one, or leave them out with --columns"}
 		}
 		if i < 0 {
-			return nil, &store.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
+			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
 				Hint: "it has " + strings.Join(all, ", ")}
 		}
 		at = append(at, i)

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 const (
@@ -142,7 +142,7 @@ func (r *ranged) read(data []byte, at int64) (int, error) {
 	return n, err
 }
 
-// blame runs f over the file. What f fails with, and a panic over what the file holds, is a *store.SourceError where reading went well.
+// blame runs f over the file. What f fails with, and a panic over what the file holds, is a *items.SourceError where reading went well.
 func (r *ranged) blame(ctx context.Context, name string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -152,7 +152,7 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 			}
 			err = fmt.Errorf("it makes no sense: %w", known)
 		}
-		var mistake *store.SourceError
+		var mistake *items.SourceError
 		switch {
 		case err == nil:
 		case errors.As(err, &mistake):
@@ -163,7 +163,7 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 		case r.err != nil:
 			err = r.err
 		default:
-			err = &store.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
+			err = &items.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
 				Hint: "check that the file is whole, and that its ending says what it is"}
 		}
 	}()

@@ -17,7 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
@@ -119,7 +119,7 @@ func TestItems_LostConnectionIsNoDamage(t *testing.T) {
 	from.failing = int64(len(data)) - 100_000
 	from.Reader = bytes.NewReader(data[:from.failing])
 	_, err = readRows(t, from, "x.parquet")
-	require.ErrorAs(t, err, new(*store.SourceError), "cut off")
+	require.ErrorAs(t, err, new(*items.SourceError), "cut off")
 }
 
 // Files that are cut off, and pages and metadata that are damaged, are the file's mistake and no panic.
@@ -140,7 +140,7 @@ func TestItems_DamagedFiles(t *testing.T) {
 				}
 			}
 			if _, err := rowsOf(t, data, "x"+ending); err != nil {
-				var mistake *store.SourceError
+				var mistake *items.SourceError
 				require.ErrorAs(t, err, &mistake)
 				require.Equal(t, "x"+ending, mistake.Name)
 				failed++
@@ -153,7 +153,7 @@ func TestItems_DamagedFiles(t *testing.T) {
 // pyarrow and pandas write Feather files with LZ4 where they are told nothing else.
 func TestItems_ReadsLZ4(t *testing.T) {
 	for _, name := range []string{"lz4.parquet", "lz4.feather"} {
-		lines := items(t, "testdata/"+name)
+		lines := linesOf(t, "testdata/"+name)
 		require.Len(t, lines, 200)
 		for i, line := range lines {
 			require.Equal(t, fmt.Sprintf(`{"text":"the text %d"}`, i/20%2), line, name)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // result is one item's: a value, or a fault.
@@ -27,7 +27,7 @@ type value struct {
 const mark = 0x01
 
 func parseResult(line []byte) (result, error) {
-	r, err := store.ParseStored(line)
+	r, err := results.ParseStored(line)
 	if err != nil {
 		return result{}, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux/store/columns"
 )
 
-// items reads a file back as JSON lines.
-func items(t *testing.T, path string, named ...string) []string {
+// linesOf reads a file back as JSON lines.
+func linesOf(t *testing.T, path string, named ...string) []string {
 	t.Helper()
 	file, err := os.Open(path)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestTable_ThereAndBack(t *testing.T) {
 				path, note, err := write(t, "x"+ending, values(c.values...))
 				require.NoError(t, err)
 				require.Empty(t, note)
-				require.Equal(t, c.rows, items(t, path))
+				require.Equal(t, c.rows, linesOf(t, path))
 				if ending == ".arrow" {
 					require.Equal(t, c.schema, schemaOf(t, path))
 				}
@@ -146,7 +146,7 @@ func TestTable_KeysAndItems(t *testing.T) {
 		path, _, err := write(t, "x"+ending, results)
 		require.NoError(t, err)
 		require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
-			`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, items(t, path))
+			`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, linesOf(t, path))
 	}
 }
 
@@ -176,14 +176,14 @@ func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	}
 	path, _, err := write(t, "x.parquet", values(large, nil, "null", `"y"`))
 	require.NoError(t, err)
-	require.Equal(t, []string{`{"value":null}`, `{"value":null}`, `{"value":"y"}`}, items(t, path, "value")[1:])
+	require.Equal(t, []string{`{"value":null}`, `{"value":null}`, `{"value":"y"}`}, linesOf(t, path, "value")[1:])
 }
 
 func TestItems_Columns(t *testing.T) {
 	for _, ending := range []string{".parquet", ".arrow"} {
 		path, _, err := write(t, "x"+ending, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
 		require.NoError(t, err)
-		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, items(t, path, "b", "a"))
+		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, linesOf(t, path, "b", "a"))
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
 		_, err = rowsOf(t, data, "x"+ending, "c")
@@ -205,6 +205,6 @@ func TestItems_Types(t *testing.T) {
 			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null,"dur":null,"json":null,"uuid":null}`,
 	}
 	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
-		require.Equal(t, want, items(t, "testdata/"+name), name)
+		require.Equal(t, want, linesOf(t, "testdata/"+name), name)
 	}
 }

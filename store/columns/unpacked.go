@@ -7,7 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 // A row group or a batch may take so many bytes of memory, and more if that is less than
@@ -23,7 +23,7 @@ func tooLarge(what string, stored, unpacked int64) error {
 	if unpacked <= max(mostUnpacked, mostGrowth*stored) {
 		return nil
 	}
-	return &store.SourceError{Problem: fmt.Sprintf("%s of %s needs %s of memory, and above %s that may be at most %d times as much",
+	return &items.SourceError{Problem: fmt.Sprintf("%s of %s needs %s of memory, and above %s that may be at most %d times as much",
 		what, gpumux.Size(stored), gpumux.Size(unpacked), gpumux.Size(mostUnpacked), mostGrowth),
 		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or leave columns out with --columns"}
 }
@@ -43,7 +43,7 @@ func (m *boundedMemory) begin(what string, stored int64) {
 	m.live.Store(0)
 }
 
-// take panics with a *store.SourceError where the file asks for too much.
+// take panics with a *items.SourceError where the file asks for too much.
 func (m *boundedMemory) take(size int) {
 	if err := tooLarge(m.what, m.stored, m.live.Add(int64(size))); err != nil {
 		panic(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
@@ -52,7 +52,7 @@ func TestItems_RefusesWhatUnpacksToFarMore(t *testing.T) {
 	for name, data := range zeros(t, 1_000_000) {
 		text, err := rowsOf(t, data, name, "n")
 		require.Empty(t, text, "no row of it is given")
-		var mistake *store.SourceError
+		var mistake *items.SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.Regexp(t, "^"+name+`: (row group 0|a batch) of [0-9.]+ ?[kK]?i?B needs [0-9.]+ ?Mi?B of memory, and above 1 ?Mi?B that may be `+
 			`at most 64 times as much; write the file anew with fewer rows in each \(row_group_size or max_chunksize in pyarrow\), or leave `+

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	resultlines "github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/store"
 )
 
 const vecPy = `
@@ -101,7 +101,7 @@ func TestArrays_GoReadsJSON(t *testing.T) {
 	require.NoError(t, err)
 	first, _, _ := strings.Cut(string(text), "\n")
 	require.Contains(t, first, `{"index":0,"arrays":"A`)
-	plain, err := store.Plain([]byte(first))
+	plain, err := resultlines.Plain([]byte(first))
 	require.NoError(t, err)
 	require.Equal(t, `{"index":0,"value":{"id":0,"vector":[0.1,0.0]}}`, string(plain))
 }

@@ -204,7 +204,7 @@ func (s *site) source(lines string) string {
 	st, err := store.Open(s.t.Context(), s.store, nil)
 	require.NoError(s.t, err)
 	defer st.Close()
-	src, err := st.PutSource(s.t.Context(), spooled)
+	src, err := st.Sources.Put(s.t.Context(), spooled)
 	require.NoError(s.t, err)
 	return src.URL
 }

@@ -160,7 +160,7 @@ func tryStore(ctx context.Context, url string) error {
 	}
 	defer st.Close()
 	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
-	w, err := st.Create(ctx, key)
+	w, err := st.Objects.Create(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func tryStore(ctx context.Context, url string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return st.Delete(ctx, key)
+	return st.Objects.Delete(ctx, key)
 }
 
 // Port finds out whether `gpumux dev` could listen.

@@ -55,7 +55,7 @@ func TestRead_TableInABucket(t *testing.T) {
 	s, err := store.Open(t.Context(), server.URL(""), nil)
 	require.NoError(t, err)
 	defer s.Close()
-	w, err := s.Create(t.Context(), "in/r.parquet")
+	w, err := s.Objects.Create(t.Context(), "in/r.parquet")
 	require.NoError(t, err)
 	_, err = w.Write([]byte(readAll(t, "r.parquet")))
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,10 +18,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 )
 
 // Source names what a command maps over, as its flags do: In, Range or Glob.
@@ -40,7 +42,7 @@ type Source struct {
 
 // Items are what a map runs over: exactly one of spooled, numbers and URL is set.
 type Items struct {
-	spooled *store.Spooled
+	spooled *items.Spooled
 	numbers *gpumux.Range
 	// URL is a file in the workers' store, Columns are those of a table there that items have.
 	URL     string
@@ -89,20 +91,20 @@ func (s Source) Read(ctx context.Context) (Items, error) {
 
 // Values reads the values of a results file as items.
 func Values(open func() (io.ReadCloser, error), label string) (Items, error) {
-	return spool([]store.Input{{Name: label, Format: store.Values, Open: open}}, label)
+	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label)
 }
 
-// Each is store.EachItem of In.
-func (s Source) Each(ctx context.Context, f func(item []byte, wrong *store.SourceError) error) error {
+// Each is items.EachItem of In.
+func (s Source) Each(ctx context.Context, f func(item []byte, wrong *items.SourceError) error) error {
 	inputs, _, err := s.inputs(ctx)
 	if err != nil {
 		return err
 	}
-	return store.EachItem(inputs, f)
+	return items.EachItem(inputs, f)
 }
 
 // inputs are those of In, each with what people call it.
-func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []string, err error) {
+func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []string, err error) {
 	for _, in := range s.In {
 		input, label, err := s.input(ctx, in)
 		if err != nil {
@@ -114,19 +116,22 @@ func (s Source) inputs(ctx context.Context) (inputs []store.Input, labels []stri
 }
 
 // input finds out what one --in names. It is opened when it is read.
-func (s Source) input(ctx context.Context, in string) (input store.Input, label string, err error) {
+func (s Source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
+	if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
+		in = filepath.FromSlash(u.Path)
+	}
 	if names.Table(in) {
 		return s.table(ctx, in)
 	}
-	input = store.Input{Name: in, Delimiter: s.Delimiter}
+	input = items.Input{Name: in, Delimiter: s.Delimiter}
 	if in == "-" {
 		input.Name = "standard input"
 		input.Open = func() (io.ReadCloser, error) { return Until(ctx, s.Stdin), nil }
 		switch {
 		case s.Lines:
-			input.Format = store.Lines
+			input.Format = items.Lines
 		case s.Delimiter != 0:
-			input.Format = store.CSV
+			input.Format = items.CSV
 		}
 		return input, input.Name, nil
 	}
@@ -136,11 +141,11 @@ func (s Source) input(ctx context.Context, in string) (input store.Input, label 
 	}
 	if isURL {
 		input.Open = func() (io.ReadCloser, error) {
-			body, err := store.ReadURL(ctx, in)
+			from, err := objects.OpenURL(ctx, in)
 			if err != nil {
 				return nil, usage("--in: %v", err)
 			}
-			return body, nil
+			return from.Reader()
 		}
 		return input, in, nil
 	}
@@ -185,20 +190,20 @@ type opened struct {
 func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
 // formatOf is how a file is to be read: as the flags say, else as its name does, else as JSON lines.
-func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
+func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	if s.Lines {
-		return store.Lines, nil
+		return items.Lines, nil
 	}
 	name := in
 	if isURL {
 		name, _, _ = strings.Cut(in, "?")
 	}
-	format, err := store.FormatOf(name)
+	format, err := items.FormatOf(name)
 	switch {
-	case s.Delimiter != 0 && err == nil && format == store.JSONLines:
+	case s.Delimiter != 0 && err == nil && format == items.JSONLines:
 		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
 	case s.Delimiter != 0:
-		return store.CSV, nil
+		return items.CSV, nil
 	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
 		hint := ""
 		if strings.EqualFold(filepath.Ext(in), ".json") {
@@ -213,8 +218,8 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 // refused are the endings of what is plainly something else; other names are taken for JSON lines.
 var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
-func spool(inputs []store.Input, label string) (Items, error) {
-	spooled, err := store.SpoolAll(inputs, "")
+func spool(inputs []items.Input, label string) (Items, error) {
+	spooled, err := items.SpoolAll(inputs, "")
 	var wrong *local.Mistake
 	switch {
 	case errors.As(err, &wrong):
@@ -264,8 +269,8 @@ func globItems(ctx context.Context, pattern string) (Items, error) {
 		writer.CloseWithError(to.Flush())
 	}()
 	defer reader.Close()
-	in := store.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
-	return spool([]store.Input{in}, "glob "+pattern)
+	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
+	return spool([]items.Input{in}, "glob "+pattern)
 }
 
 // matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/local"
-	"github.com/gpumux/gpumux/store"
 )
 
 func write(t *testing.T, name, text string) {
@@ -45,7 +45,7 @@ func read(t *testing.T, s files.Source) (got []string) {
 func mistaken(t *testing.T, s files.Source) error {
 	t.Helper()
 	_, err := s.Read(t.Context())
-	require.True(t, errors.As(err, new(*local.Mistake)) || errors.As(err, new(*store.SourceError)), "%v", err)
+	require.True(t, errors.As(err, new(*local.Mistake)) || errors.As(err, new(*items.SourceError)), "%v", err)
 	return err
 }
 
@@ -112,7 +112,7 @@ func TestRead_WhoseFaultItIs(t *testing.T) {
 	_, err := files.Source{In: []string{filepath.Join(dir, "good.jsonl")}}.Read(t.Context())
 	require.ErrorContains(t, err, "(TMPDIR)")
 	require.ErrorAs(t, err, new(*local.Unavailable))
-	require.False(t, errors.As(err, new(*store.SourceError)))
+	require.False(t, errors.As(err, new(*items.SourceError)))
 }
 
 // A terminal that says nothing must not hold up an interrupt.
@@ -170,7 +170,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	var got []string
 	steps := map[string]string{"2": "3\n4", "3": "\n5\n6"} // written when that item comes
 	source := files.Source{In: []string{"grows.jsonl"}, Follow: &files.Follow{End: end}}
-	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
 		got = append(got, string(item))
 		_, err := file.WriteString(steps[string(item)])
 		if string(item) == "5" {
@@ -185,7 +185,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	require.Len(t, read(t, source), 6, "a file that rests ends")
 
 	source.Follow = &files.Follow{}
-	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
 		if string(item) == "5" {
 			return os.Truncate("grows.jsonl", 0)
 		}
@@ -194,7 +194,7 @@ func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	require.ErrorContains(t, err, "somebody wrote it anew")
 
 	write(t, "grows.jsonl", "1\n2\n")
-	err = source.Each(t.Context(), func(item []byte, _ *store.SourceError) error {
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
 		if string(item) == "2" {
 			write(t, "other.jsonl", "3\n4\n5\n")
 			return os.Rename("other.jsonl", "grows.jsonl")

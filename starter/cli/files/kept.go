@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Kept fetches the files that items of a map keep, while its results are written.
@@ -53,7 +53,7 @@ func (k *Kept) along(ctx context.Context, lines iter.Seq2[[]byte, error]) iter.S
 }
 
 func (k *Kept) fetch(ctx context.Context, line []byte) error {
-	result, err := store.ParseStored(line)
+	result, err := results.ParseStored(line)
 	if err != nil || len(result.Files) == 0 {
 		return err
 	}

@@ -16,9 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter/cause"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
@@ -70,7 +71,7 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 // resultsAs is the ending that names the format of a file, without that of its compression.
 func resultsAs(name string) string {
 	ending := strings.ToLower(filepath.Ext(name))
-	if packer, err := store.Pack(io.Discard, name); err == nil && packer != nil {
+	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
 		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
 	}
 	return ending
@@ -174,7 +175,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 // copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
 // out.
 func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
-	packer, err := store.Pack(out, o.Path)
+	packer, err := items.Pack(out, o.Path)
 	if err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if line, err = store.Plain(line); err == nil {
+		if line, err = results.Plain(line); err == nil {
 			line, err = o.pick(line, causes)
 		}
 		if err != nil {

@@ -7,24 +7,25 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
 // table is the rows of a Parquet or an Arrow file, or an error where flags ask for what it is not.
-func (s Source) table(ctx context.Context, in string) (input store.Input, label string, err error) {
+func (s Source) table(ctx context.Context, in string) (input items.Input, label string, err error) {
 	if s.Lines || s.Delimiter != 0 {
 		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
 	}
-	input = store.Input{Name: in}
+	input = items.Input{Name: in}
 	if strings.Contains(in, "://") {
 		input.Open = func() (io.ReadCloser, error) {
-			from, size, err := store.OpenURL(ctx, in)
+			from, err := objects.OpenURL(ctx, in)
 			if err != nil {
 				return nil, usage("--in: %v", err)
 			}
 			name, _, _ := strings.Cut(in, "?")
-			return columns.Items(ctx, from, size, name, s.Columns)
+			return columns.Items(ctx, from, from.Size(), name, s.Columns)
 		}
 		return input, in, nil
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/starter/cause"
-	"github.com/gpumux/gpumux/store"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -29,10 +29,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 // lines are results as a file of them has them.
-func lines(t *testing.T, results ...gpumux.Result) iter.Seq2[[]byte, error] {
+func lines(t *testing.T, all ...gpumux.Result) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for _, r := range results {
-			line, err := store.AppendLine(nil, r)
+		for _, r := range all {
+			line, err := results.Append(nil, r)
 			require.NoError(t, err)
 			if !yield(bytes.TrimSuffix(line, []byte("\n")), nil) {
 				return

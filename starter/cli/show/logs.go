@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Printed is what an item printed: its output, or what was left of it when its process ended.
@@ -48,7 +48,7 @@ func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) 
 		if !bytes.Contains(line, []byte(`"output":`)) && !bytes.Contains(line, []byte(`"tail":`)) {
 			continue
 		}
-		r, err := store.ParseStored(line)
+		r, err := results.ParseStored(line)
 		if err != nil {
 			return some, errors.Join(err, to.Flush())
 		}
@@ -69,12 +69,12 @@ func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error
 		if len(line) == 0 {
 			continue
 		}
-		index, err := store.IndexOf(line)
+		index, err := results.IndexOf(line)
 		if err != nil {
 			return nil, err
 		}
 		if index == item {
-			r, err := store.ParseStored(line)
+			r, err := results.ParseStored(line)
 			return &r, err
 		}
 	}

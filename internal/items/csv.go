@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // csvRows are the rows of a CSV file as JSON objects whose keys are the header's names, in their order. A cell that is
@@ -89,7 +90,7 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 		if i == 0 {
 			before = "{"
 		}
-		c.keys = append(c.keys, before+string(appendString(nil, column))+":")
+		c.keys = append(c.keys, before+string(results.AppendString(nil, column))+":")
 	}
 	return c, nil
 }
@@ -126,7 +127,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 		if isNumber(cell) {
 			c.row = append(c.row, cell...)
 		} else {
-			c.row = appendString(c.row, cell)
+			c.row = results.AppendString(c.row, cell)
 		}
 	}
 	c.row = append(c.row, '}')
@@ -178,17 +179,4 @@ func isNumber(cell string) bool {
 	}
 	last := cell[len(cell)-1]
 	return last >= '0' && last <= '9' && json.Valid([]byte(cell))
-}
-
-// appendString adds text as a JSON string.
-func appendString(to []byte, text string) []byte {
-	plain := utf8.ValidString(text)
-	for i := 0; plain && i < len(text); i++ {
-		plain = text[i] >= ' ' && text[i] != '"' && text[i] != '\\'
-	}
-	if plain {
-		return append(append(append(to, '"'), text...), '"')
-	}
-	quoted, _ := encode(text) // a string always encodes
-	return append(to, quoted...)
 }

@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"cmp"
@@ -7,15 +7,16 @@ import (
 	"sync"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // One request reads neighbouring runs of items if at most so many bytes of other items lie between them.
 const bridgeBytes = 256 << 10
 
 // Pick calls f with the items of the runs, in order and as Unwrap takes them, which f may keep, until f returns false.
-func (s *Store) Pick(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(index int64, item json.RawMessage) bool) error {
+func (s *Sources) Pick(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(index int64, item json.RawMessage) bool) error {
 	stretches := groupNear(src, runs)
-	if len(stretches) == 1 || s.home.dir != "" {
+	if len(stretches) == 1 || s.in.OnDisk() {
 		for _, stretch := range stretches {
 			on := true
 			if err := s.pickStretch(ctx, src, stretch, func(index int64, item json.RawMessage) bool {
@@ -44,7 +45,7 @@ func groupNear(src gpumux.Source, runs gpumux.Runs) (stretches []gpumux.Runs) {
 }
 
 // pickStretch reads one stretch, and leaves out the items between its runs.
-func (s *Store) pickStretch(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(int64, json.RawMessage) bool) error {
+func (s *Sources) pickStretch(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(int64, json.RawMessage) bool) error {
 	index := runs[0].Start
 	err := s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
 		at := index
@@ -64,7 +65,7 @@ func (s *Store) pickStretch(ctx context.Context, src gpumux.Source, runs gpumux.
 }
 
 // pickAhead reads stretches that are far apart on a server side by side, and gives them in order.
-func (s *Store) pickAhead(ctx context.Context, src gpumux.Source, stretches []gpumux.Runs, f func(int64, json.RawMessage) bool) error {
+func (s *Sources) pickAhead(ctx context.Context, src gpumux.Source, stretches []gpumux.Runs, f func(int64, json.RawMessage) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -88,7 +89,7 @@ func (s *Store) pickAhead(ctx context.Context, src gpumux.Source, stretches []gp
 	}
 	next := 0
 	for at := range stretches {
-		for ; next < min(at+abreast/2, len(stretches)); next++ {
+		for ; next < min(at+objects.Abreast/2, len(stretches)); next++ {
 			start(next)
 		}
 		for item := range ahead[at] {

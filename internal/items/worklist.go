@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bufio"
@@ -10,54 +10,47 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // listWriter writes a work list: a source whose items are indices, one per line, in order.
 type listWriter struct {
-	s      *Store
 	source gpumux.Source
-	file   *Writer
-	index  *Writer
+	file   *objects.Writer
 	to     *bufio.Writer
-	marks  *indexWriter
-	at     position
+	index  *LineIndex
 	number []byte
 }
 
-func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error) {
+func (s *Sources) newList(ctx context.Context, folder string) (l *listWriter, err error) {
 	key := folder + "/work-" + rand.Text()
-	l := &listWriter{s: s, source: gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index"}}
-	var err error
-	if l.file, err = s.Create(ctx, key+".jsonl"); err != nil {
+	l = &listWriter{source: gpumux.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index"}}
+	if l.file, err = s.in.Create(ctx, key+".jsonl"); err != nil {
 		return nil, err
 	}
-	if l.index, err = s.Create(ctx, l.source.Index); err != nil {
+	if l.index, err = s.IndexLines(ctx, l.source.Index); err != nil {
 		l.file.Abort()
 		return nil, err
 	}
-	l.to, l.marks = bufio.NewWriterSize(l.file, 64<<10), newIndexWriter(l.index)
+	l.to = bufio.NewWriterSize(l.file, 64<<10)
 	return l, nil
 }
 
 func (l *listWriter) add(run gpumux.Span) error {
 	for i := run.Start; i < run.End; i++ {
-		l.marks.mark(l.at)
 		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
+		l.index.Add(l.number)
 		if _, err := l.to.Write(l.number); err != nil {
 			return err
 		}
 		l.source.Items++
-		l.at.pass(l.number)
+		l.source.Bytes += int64(len(l.number))
 	}
 	return nil
 }
 
 func (l *listWriter) finish() (contract.Work, error) {
-	l.source.Bytes = l.at.offset
-	if err := errors.Join(l.to.Flush(), l.marks.finish(l.at)); err != nil {
-		return contract.Work{}, err
-	}
-	if err := errors.Join(l.file.Close(), l.index.Close()); err != nil {
+	if err := errors.Join(l.to.Flush(), l.file.Close(), l.index.Close()); err != nil {
 		return contract.Work{}, err
 	}
 	return contract.Work{List: &l.source, End: l.source.Items}, nil
@@ -69,8 +62,8 @@ func (l *listWriter) abort() {
 }
 
 // WriteList puts items into a folder as a work list.
-func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (contract.Work, error) {
-	folder, err := s.Key(folder)
+func (s *Sources) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (contract.Work, error) {
+	folder, err := s.in.Writable(folder)
 	if err != nil {
 		return contract.Work{}, err
 	}
@@ -88,7 +81,7 @@ func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) 
 }
 
 // ItemsOf returns the items of a piece of work, by index.
-func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
+func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
 	if work.List == nil {
 		return work.Runs, nil
 	}
@@ -108,15 +101,23 @@ func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, e
 	return runs, nil
 }
 
-// restWriter takes runs of items in order. It holds them itself while they are few, and writes a work list else.
-type restWriter struct {
-	s      *Store
+// mostRuns is how many runs of items travel; a longer pattern becomes a work list.
+const mostRuns = 1000
+
+// Rest starts a RestWriter for a folder.
+func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, folder: folder} }
+
+// RestWriter takes runs of items in order. It holds them itself while they are few, and writes
+// a work list else.
+type RestWriter struct {
+	s      *Sources
 	folder string
 	runs   gpumux.Runs
 	list   *listWriter
 }
 
-func (r *restWriter) add(ctx context.Context, run gpumux.Span) (err error) {
+// Add takes the next run, which may be empty.
+func (r *RestWriter) Add(ctx context.Context, run gpumux.Span) (err error) {
 	if run.Len() <= 0 {
 		return nil
 	}
@@ -137,14 +138,16 @@ func (r *restWriter) add(ctx context.Context, run gpumux.Span) (err error) {
 	return nil
 }
 
-func (r *restWriter) finish() (contract.Work, error) {
+// Finish returns the items.
+func (r *RestWriter) Finish() (contract.Work, error) {
 	if r.list == nil {
 		return contract.Work{Runs: r.runs}, nil
 	}
 	return r.list.finish()
 }
 
-func (r *restWriter) abort() {
+// Abort drops them. After Finish it does nothing.
+func (r *RestWriter) Abort() {
 	if r.list != nil {
 		r.list.abort()
 	}

@@ -1,11 +1,18 @@
-package store
+// Package results has the form in which results are stored: one line of JSON each.
+//
+// It owns the fields of a line and their order, so that the index and the outcome are read
+// from its beginning and values pass through as they are. It reads and writes no file.
+package results
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -14,8 +21,8 @@ import (
 	"github.com/gpumux/gpumux/internal/arrays"
 )
 
-// A line of results is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or fault, then output, files,
-// key and item. So index and outcome are read from its beginning, and values pass through as they are. Arrays is Result.Arrays in base64.
+// A line is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or
+// fault, then output, files, key and item. Arrays is Result.Arrays in base64.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
@@ -28,41 +35,16 @@ const (
 	itemField   = `,"item":`
 )
 
-// wholeValue is the size from which a value is not copied into its line.
-const wholeValue = 64 << 10
-
-// encodeLine writes a result into a block of memory, or into memory of its own if it does not fit there.
-func encodeLine(r gpumux.Result, block []byte) (e entry, rest []byte, err error) {
-	at := len(block)
-	line, err := appendStart(block, r)
-	if err != nil {
-		return e, block, err
-	}
-	e.index, e.arrays = r.Index, r.Arrays != nil
-	if len(r.Arrays) >= wholeValue {
-		e.line, e.value, e.after = line[at:len(line):len(line)], base64.StdEncoding.AppendEncode(nil, r.Arrays), appendEnd([]byte{'"'}, r)
-		return e, line, nil
-	}
-	if len(r.Value) >= wholeValue && bytes.IndexByte(r.Value, '\n') < 0 && bytes.IndexByte(r.Value, '\r') < 0 {
-		e.line, e.value, e.after = line[at:len(line):len(line)], r.Value, appendEnd(nil, r)
-		return e, line, nil
-	}
-	if e.arrays {
-		line = appendEnd(append(base64.StdEncoding.AppendEncode(line, r.Arrays), '"'), r)
-	} else {
-		line = appendEnd(appendValue(line, r.Value), r)
-	}
-	e.line = line[at:len(line):len(line)]
-	return e, line, nil
-}
-
-// AppendLine adds a result as a line of results, without its end.
-func AppendLine(to []byte, r gpumux.Result) ([]byte, error) {
-	line, err := appendStart(to, r)
+// Append adds a result as a line.
+func Append(to []byte, r gpumux.Result) ([]byte, error) {
+	to, err := appendStart(to, r)
 	if err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(appendEnd(appendValue(line, r.Value), r), []byte{'\n'}), nil
+	if r.Arrays != nil {
+		to = append(base64.StdEncoding.AppendEncode(to, r.Arrays), '"')
+	}
+	return appendEnd(appendValue(to, r.Value), r), nil
 }
 
 // appendStart adds what stands before the value of a result. It adds a fault as a whole.
@@ -72,7 +54,7 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	case (r.Value == nil && r.Arrays == nil) == (r.Fault == nil) || r.Value != nil && r.Arrays != nil:
 		return nil, fmt.Errorf("result %d must have either a value or a fault", r.Index)
 	case r.Fault != nil:
-		fault, err := encode(r.Fault)
+		fault, err := Encode(r.Fault)
 		if err == nil && r.Fault.Kind == "" {
 			err = errors.New("it has no kind")
 		}
@@ -86,12 +68,13 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 		}
 		return append(to, arraysField...), nil
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
-		return nil, fmt.Errorf("result %d: the value is not JSON: %q", r.Index, excerpt(r.Value))
+		return nil, fmt.Errorf("result %d: the value is not JSON: %.60q", r.Index, r.Value)
 	}
 	return append(to, valueField...), nil
 }
 
-// appendValue adds a value on one line: a line break can only stand between tokens, where a space does as well.
+// appendValue adds a value on one line: a line break stands between tokens, where a space does
+// as well.
 func appendValue(to, value []byte) []byte {
 	at := len(to)
 	to = append(to, value...)
@@ -105,10 +88,10 @@ func appendValue(to, value []byte) []byte {
 
 func appendEnd(to []byte, r gpumux.Result) []byte {
 	if r.Output != "" {
-		to = appendString(append(to, outputField...), r.Output)
+		to = AppendString(append(to, outputField...), r.Output)
 	}
 	if r.Files != nil {
-		names, _ := encode(r.Files) // names always encode
+		names, _ := Encode(r.Files) // names always encode
 		to = append(append(to, filesField...), names...)
 	}
 	if r.Key != nil {
@@ -120,8 +103,8 @@ func appendEnd(to []byte, r gpumux.Result) []byte {
 	return append(to, "}\n"...)
 }
 
-// encode is json.Marshal without the escapes that only web pages need.
-func encode(value any) ([]byte, error) {
+// Encode is json.Marshal without the escapes that only web pages need.
+func Encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -129,23 +112,23 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// outcome is what the beginning of a line says.
-type outcome struct {
-	index int64
-	// kind is empty for a value.
-	kind gpumux.Kind
+// Outcome is what the beginning of a line says.
+type Outcome struct {
+	Index int64
+	// Kind is empty for a value.
+	Kind gpumux.Kind
 }
 
-// parseOutcome reads the beginning of a line, which ends with its newline.
-func parseOutcome(line []byte) (outcome, error) {
+// ParseOutcome reads the beginning of a line, which ends with its newline.
+func ParseOutcome(line []byte) (Outcome, error) {
 	rest, ok := bytes.CutPrefix(line, []byte(indexField))
 	digits := 0
-	var o outcome
+	var o Outcome
 	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
-		o.index = o.index*10 + int64(rest[digits]-'0')
+		o.Index = o.Index*10 + int64(rest[digits]-'0')
 	}
 	if !ok || digits == 0 || !bytes.HasSuffix(rest, []byte("}\n")) {
-		return outcome{}, fmt.Errorf("not a result: %q", excerpt(line))
+		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
 	rest = rest[digits:]
 	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
@@ -153,11 +136,11 @@ func parseOutcome(line []byte) (outcome, error) {
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {
 		if end := bytes.IndexByte(tail, '"'); end > 0 && bytes.IndexByte(tail[:end], '\\') < 0 {
-			o.kind = internKind(tail[:end])
+			o.Kind = internKind(tail[:end])
 			return o, nil
 		}
 	}
-	return outcome{}, fmt.Errorf("neither a value nor a fault: %q", excerpt(line))
+	return Outcome{}, fmt.Errorf("neither a value nor a fault: %.60q", line)
 }
 
 // internKind saves an allocation for every fault of a known kind.
@@ -170,8 +153,8 @@ func internKind(text []byte) gpumux.Kind {
 	return gpumux.Kind(text)
 }
 
-// ParseResult decodes a line of results, with arrays as JSON.
-func ParseResult(line []byte) (r gpumux.Result, err error) {
+// Parse decodes a line of results, with arrays as JSON.
+func Parse(line []byte) (r gpumux.Result, err error) {
 	r, err = ParseStored(line)
 	if err == nil && r.Arrays != nil {
 		r.Value, err = arrays.Text(r.Arrays)
@@ -189,12 +172,13 @@ func ParseStored(line []byte) (r gpumux.Result, err error) {
 		err = json.Unmarshal(slices.Concat(head, tail), &r)
 	}
 	if err != nil {
-		return r, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
+		return r, fmt.Errorf("not a result: %w: %.60q", err, line)
 	}
 	return r, nil
 }
 
-// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none. Head and tail make a line without them.
+// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none. Head
+// and tail make a line without them.
 func cutArrays(line []byte) (head, text, tail []byte) {
 	at := bytes.IndexByte(line[:min(len(line), 48)], ',')
 	if at < 0 || !bytes.HasPrefix(line[at:], []byte(arraysField)) {
@@ -220,27 +204,9 @@ func Plain(line []byte) ([]byte, error) {
 		text, err = arrays.Text(value)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("not a result: %w: %q", err, excerpt(line))
+		return nil, fmt.Errorf("not a result: %w: %.60q", err, line)
 	}
 	return slices.Concat(head, []byte(valueField), text, tail), nil
-}
-
-// tally counts outcomes.
-type tally struct {
-	succeeded, failed int64
-	faults            map[gpumux.Kind]int64
-}
-
-func (t *tally) count(o outcome) {
-	if o.kind == "" {
-		t.succeeded++
-		return
-	}
-	t.failed++
-	if t.faults == nil {
-		t.faults = map[gpumux.Kind]int64{}
-	}
-	t.faults[o.kind]++
 }
 
 // IndexOf reads the index of a result from the beginning of its line: {"index":7,…
@@ -252,4 +218,44 @@ func IndexOf(line []byte) (int64, error) {
 		return 0, fmt.Errorf("not a result: %.60q", line)
 	}
 	return index, nil
+}
+
+// AppendString adds text as a JSON string.
+func AppendString(to []byte, text string) []byte {
+	plain := utf8.ValidString(text)
+	for i := 0; plain && i < len(text); i++ {
+		plain = text[i] >= ' ' && text[i] != '"' && text[i] != '\\'
+	}
+	if plain {
+		return append(append(append(to, '"'), text...), '"')
+	}
+	quoted, _ := Encode(text) // a string always encodes
+	return append(to, quoted...)
+}
+
+// Lines yields the lines of a file of results, each valid until the next step. After an error
+// nothing follows.
+func Lines(file io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		from := bufio.NewReaderSize(file, 256<<10)
+		var long []byte
+		for {
+			line, err := from.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) {
+				long = append(long, line...)
+				continue
+			}
+			if len(long) > 0 {
+				line = append(long, line...)
+				long = line[:0]
+			}
+			switch {
+			case err != nil && err != io.EOF:
+				yield(nil, err)
+				return
+			case len(line) == 0 || !yield(line, nil):
+				return
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bytes"
@@ -134,61 +134,3 @@ func numbers(n int) string {
 }
 
 // A very small archive may hold a very large text.
-func TestSpool_ABombEndsBeforeTheDiskDoes(t *testing.T) {
-	const text = 1 << 30
-	var bomb bytes.Buffer
-	w := gzip.NewWriter(&bomb)
-	line := []byte(`"` + strings.Repeat(" ", 1<<16) + "\"\n")
-	for written := 0; written < text; written += len(line) {
-		_, err := w.Write(line)
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	require.Less(t, bomb.Len(), text/200)
-
-	free := int64(spaceLeft + 150<<20)
-	looks := 0
-	old := freeSpace
-	freeSpace = func(string) (int64, bool) {
-		looks++
-		return free - int64(looks-1)*spaceStep, true
-	}
-	t.Cleanup(func() { freeSpace = old })
-	dir := t.TempDir()
-	_, err := Spool(&bomb, SpoolOptions{Name: "bomb.jsonl.gz", Dir: dir})
-	require.ErrorContains(t, err, "copy bomb.jsonl.gz: "+dir+" has only")
-	require.ErrorContains(t, err, "TMPDIR")
-	require.Equal(t, 4, looks)
-	left, _ := os.ReadDir(dir)
-	require.Empty(t, left)
-}
-
-func TestSource_CompressedFilesInTheStore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		text := numbers(1000)
-		for key, body := range map[string]string{
-			"in/a.jsonl.gz": gzipped(t, text), "in/b.jsonl.zst": zstded(t, text[:500], text[500:]), "in/c.csv.gz": gzipped(t, "n\n"+text),
-		} {
-			put(t, s, key, body)
-			src, err := s.IndexSource(t.Context(), key, "maps/"+key+"/source.index")
-			require.NoError(t, err, key)
-			require.EqualValues(t, 1000, src.Items)
-			require.Equal(t, s.Locate("maps/"+key+"/source.jsonl"), src.URL, "plain lines lie beside the index")
-			got := itemsOf(t, s, src, 700, 702)
-			if strings.Contains(key, "csv") {
-				require.Equal(t, []string{`{"n":700}`, `{"n":701}`}, got)
-			} else {
-				require.Equal(t, []string{"700", "701"}, got)
-			}
-		}
-		gz := gzipped(t, text)
-		put(t, s, "in/short.jsonl.gz", gz[:len(gz)-20])
-		_, err := s.IndexSource(t.Context(), "in/short.jsonl.gz", "maps/x/source.index")
-		var mistake *SourceError
-		require.ErrorAs(t, err, &mistake)
-		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
-		there, err := s.Exists(t.Context(), "maps/x/source.jsonl")
-		require.NoError(t, err)
-		require.False(t, there)
-	})
-}

@@ -1,4 +1,4 @@
-package store
+package objects
 
 import (
 	"bytes"
@@ -8,7 +8,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"sync"
+	"time"
+
+	"gocloud.dev/blob"
 )
 
 // An encrypted object, numbers big-endian:
@@ -37,6 +42,7 @@ const (
 	sealTag     = 16
 
 	sealedSegment = sealSegment + sealTag
+	headSize      = int64(sealHead)
 )
 
 // Keys are what a store encrypts its objects with; package codec reads them from files.
@@ -74,17 +80,6 @@ type seal struct {
 	cipher.AEAD
 	head []byte
 }
-
-// sealing says whether the store's keys apply to an object.
-type sealing int
-
-const (
-	// sealedOnly is written encrypted, and read only if it is; sealedOrPlain may be read plain.
-	sealedOnly sealing = iota
-	sealedOrPlain
-	// asItLies is neither encrypted nor decrypted.
-	asItLies
-)
 
 var checkNonce = bytes.Repeat([]byte{0xff}, 12)
 
@@ -184,4 +179,132 @@ func (s *sealedSink) commit() error {
 		return err
 	}
 	return s.sink.commit()
+}
+
+// sealedHead is the beginning of an encrypted object. Its size and time show whether the
+// object was replaced.
+type sealedHead struct {
+	*seal
+	bytes    int64 // of the object as it lies there
+	modified time.Time
+	count    int64 // of segments
+	size     int64 // of what they hold
+}
+
+// parseHead reads the beginning of an object. It fails with errPlain for one that is not
+// encrypted, and with errBroken for one that is damaged.
+func parseHead(keys Keys, start []byte, whole *blob.Reader) (*sealedHead, error) {
+	if !bytes.HasPrefix(start, []byte(sealMagic)) {
+		return nil, errPlain
+	}
+	if len(start) < sealHead {
+		return nil, errBroken
+	}
+	s, err := openSeal(keys, start)
+	if err != nil {
+		return nil, err
+	}
+	body := whole.Size() - headSize
+	count := (body + sealedSegment - 1) / sealedSegment
+	size := body - count*sealTag
+	if count < 1 || size < (count-1)*sealSegment {
+		return nil, errBroken
+	}
+	return &sealedHead{s, whole.Size(), whole.ModTime(), count, size}, nil
+}
+
+// is reports whether the head is that of an object.
+func (h *sealedHead) is(whole *blob.Reader) bool {
+	return whole.Size() == h.bytes && whole.ModTime().Equal(h.modified)
+}
+
+// keptHeads is how many heads are remembered, for stretches to come.
+const keptHeads = 256
+
+// heads are those of encrypted objects by key.
+type heads struct {
+	mu    sync.Mutex
+	byKey map[string]*sealedHead
+}
+
+func (h *heads) get(key string) *sealedHead {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byKey[key]
+}
+
+func (h *heads) put(key string, head *sealedHead) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.byKey) >= keptHeads || h.byKey == nil {
+		h.byKey = map[string]*sealedHead{}
+	}
+	h.byKey[key] = head
+}
+
+func (h *heads) drop(key string) {
+	h.mu.Lock()
+	delete(h.byKey, key)
+	h.mu.Unlock()
+}
+
+// unsealer decrypts a stretch.
+type unsealer struct {
+	from   io.Reader // from the next segment on
+	head   *sealedHead
+	number int64 // of the next segment
+	skip   int   // bytes of the next segment before the stretch
+	left   int64 // plain bytes of the stretch to come
+	plain  []byte
+	sealed []byte
+}
+
+// Read is io.Reader's.
+func (u *unsealer) Read(data []byte) (int, error) {
+	if u.left == 0 {
+		return 0, io.EOF
+	}
+	for len(u.plain) == 0 {
+		if err := u.readSegment(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(data, u.plain[:min(int64(len(u.plain)), u.left)])
+	u.plain, u.left = u.plain[n:], u.left-int64(n)
+	return n, nil
+}
+
+// readSegment decrypts a segment.
+func (u *unsealer) readSegment() error {
+	want := min(sealedSegment, u.head.bytes-segmentAt(u.number))
+	if int64(cap(u.sealed)) < want {
+		u.sealed = make([]byte, want)
+	}
+	if _, err := io.ReadFull(u.from, u.sealed[:want]); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	// In place: what is handed out is gone before the next one is read.
+	nonce := sealNonce(u.number, u.number == u.head.count-1)
+	plain, err := u.head.Open(u.sealed[:0], nonce, u.sealed[:want], u.head.head)
+	if err != nil {
+		return fmt.Errorf("segment %d: %w", u.number, errBroken)
+	}
+	u.plain, u.skip = plain[u.skip:], 0
+	u.number++
+	return nil
+}
+
+// segmentAt is where a segment begins in the object.
+func segmentAt(number int64) int64 { return headSize + number*sealedSegment }
+
+// segmentsEnd is where the segments of the plain bytes up to end are over; all of them where
+// it is negative.
+func segmentsEnd(end int64) int64 {
+	if end < 0 {
+		return -1
+	}
+	return segmentAt((end + sealSegment - 1) / sealSegment)
 }

@@ -1,4 +1,4 @@
-package store
+package objects
 
 import (
 	"crypto/rand"
@@ -13,17 +13,13 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// staleAfter is the age at which a temporary belongs to nobody any more.
+// staleAfter is the age at which a temporary file belongs to nobody any more.
 const staleAfter = 24 * time.Hour
 
-// prepareDisk makes the folder of a store, proves that it can be written and drops stale temporaries.
+// prepareDisk makes a folder, proves that it can be written and drops stale temporary files.
 func prepareDisk(dir string) error {
 	if err := makeFolders(dir, 0o750); err != nil {
 		return fmt.Errorf("cannot make the folder: %w", err)
-	}
-	temporaries := filepath.Join(dir, names.Scratch)
-	if err := makeFolders(temporaries, 0o777); err != nil {
-		return fmt.Errorf("cannot write to the folder: %w", err)
 	}
 	probe, err := newTemporary(dir)
 	if err != nil {
@@ -33,6 +29,7 @@ func prepareDisk(dir string) error {
 	if err := os.Remove(probe.Name()); err != nil {
 		return fmt.Errorf("cannot delete in the folder: %w", err)
 	}
+	temporaries := filepath.Dir(probe.Name())
 	entries, err := os.ReadDir(temporaries)
 	if err != nil {
 		return fmt.Errorf("cannot read the folder: %w", err)
@@ -45,31 +42,29 @@ func prepareDisk(dir string) error {
 	return nil
 }
 
-// diskSink writes a temporary in the store's own file system and gives it its name at the end.
+// diskSink writes a temporary file in the same file system and gives it its name at the end.
 type diskSink struct {
 	*os.File
 	path      string
 	exclusive bool
 }
 
-func newDiskSink(dir, key string, c creation) (sink, error) {
+func newDiskSink(dir, path string, exclusive bool) (sink, error) {
 	f, err := newTemporary(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &diskSink{f, filepath.Join(dir, filepath.FromSlash(key)), c.exclusive}, nil
+	return &diskSink{f, path, exclusive}, nil
 }
 
-// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others may have to read the object.
+// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others may
+// have to read the object.
 func newTemporary(dir string) (*os.File, error) {
 	path := filepath.Join(dir, names.Scratch, rand.Text())
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrNotExist) { // somebody tidied up
-		if err = makeFolders(filepath.Dir(path), 0o777); err == nil {
-			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		}
+	if err := makeFolders(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
 	}
-	return f, err
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
 func (d *diskSink) commit() error {
@@ -87,7 +82,7 @@ func (d *diskSink) commit() error {
 	return syncFolder(folder)
 }
 
-// publish gives the temporary its final name.
+// publish gives the temporary file its final name.
 func (d *diskSink) publish() error {
 	if !d.exclusive {
 		return os.Rename(d.Name(), d.path)
@@ -108,7 +103,8 @@ func (d *diskSink) abort() {
 	os.Remove(d.Name())
 }
 
-// makeFolders makes a folder and its parents, less the umask, so that they survive a crash of the machine.
+// makeFolders makes a folder and its parents, less the umask, so that they survive a crash of
+// the machine.
 func makeFolders(dir string, mode fs.FileMode) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {

@@ -1,10 +1,11 @@
-package store
+package items
 
 import (
 	"bytes"
 	"encoding/json"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // valueLines are the lines of a results file that have a value.
@@ -16,11 +17,11 @@ func (l valueLines) next() ([]byte, position, error) {
 		if err != nil {
 			return nil, begin, err
 		}
-		of, err := parseOutcome(line)
+		of, err := results.ParseOutcome(line)
 		if err != nil {
 			return nil, begin, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
 		}
-		if of.kind == "" {
+		if of.Kind == "" {
 			return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil
 		}
 	}
@@ -31,7 +32,7 @@ func Unwrap(src gpumux.Source, line json.RawMessage) (item, key json.RawMessage,
 	if !src.Values {
 		return line, nil, nil
 	}
-	r, err := ParseResult(line)
+	r, err := results.Parse(line)
 	if err != nil {
 		return nil, nil, &SourceError{Name: src.URL, Problem: err.Error(), Hint: "the file was changed; run the map that wrote it again"}
 	}

@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // The index of a source, all numbers little-endian:
@@ -43,13 +44,7 @@ type position struct {
 // pass moves the position behind data.
 func (p *position) pass(data []byte) {
 	p.offset += int64(len(data))
-	p.sum = crc32.Update(p.sum, castagnoli, data)
-}
-
-// Write is io.Writer's.
-func (p *position) Write(data []byte) (int, error) {
-	p.pass(data)
-	return len(data), nil
+	p.sum = crc32.Update(p.sum, objects.Castagnoli, data)
 }
 
 // appendMark adds a mark of an index.
@@ -57,14 +52,14 @@ func (p position) appendMark(b []byte, number int64) []byte {
 	begin := len(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.offset))
 	b = binary.LittleEndian.AppendUint32(b, p.sum)
-	sum := crc32.Update(checkOf(number), castagnoli, b[begin:])
+	sum := crc32.Update(checkOf(number), objects.Castagnoli, b[begin:])
 	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
 // parseMark is false for a mark that was changed, or stands in the place of another.
 func parseMark(mark []byte, number int64) (p position, ok bool) {
 	p.offset, p.sum = int64(binary.LittleEndian.Uint64(mark)), binary.LittleEndian.Uint32(mark[8:])
-	sum := crc32.Update(checkOf(number), castagnoli, mark[:12])
+	sum := crc32.Update(checkOf(number), objects.Castagnoli, mark[:12])
 	return p, sum == binary.LittleEndian.Uint32(mark[12:])
 }
 
@@ -73,7 +68,7 @@ func checkOf(numbers ...int64) (sum uint32) {
 	var b [8]byte
 	for _, n := range numbers {
 		binary.LittleEndian.PutUint64(b[:], uint64(n))
-		sum = crc32.Update(sum, castagnoli, b[:])
+		sum = crc32.Update(sum, objects.Castagnoli, b[:])
 	}
 	return sum
 }
@@ -159,14 +154,14 @@ type indexInfo struct {
 func (x indexInfo) stretches() int64 { return (x.items + x.stride - 1) / x.stride }
 
 // loadIndex reads the ends of a source's index, once per source.
-func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
+func (s *Sources) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
 	s.mu.Lock()
 	x, known := s.indexes[src]
 	s.mu.Unlock()
 	if known {
 		return x, nil
 	}
-	head, err := s.readBytes(ctx, src.Index, 0, indexHead)
+	head, err := s.in.ReadExactly(ctx, src.Index, 0, indexHead)
 	if err != nil {
 		return x, s.blame(ctx, src, src.Index, err)
 	}
@@ -174,7 +169,7 @@ func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, er
 	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > widestStride {
 		return x, s.damaged(src, src.Index, "it does not begin like an index of this version")
 	}
-	tail, err := s.readBytes(ctx, src.Index, indexHead+markBytes*x.stretches(), markBytes+indexTail)
+	tail, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*x.stretches(), markBytes+indexTail)
 	if err != nil {
 		return x, s.blame(ctx, src, src.Index, err)
 	}
@@ -197,7 +192,7 @@ func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, er
 }
 
 // forgetIndex drops what is known of a source's index.
-func (s *Store) forgetIndex(src gpumux.Source) {
+func (s *Sources) forgetIndex(src gpumux.Source) {
 	s.mu.Lock()
 	delete(s.indexes, src)
 	s.mu.Unlock()
@@ -205,9 +200,9 @@ func (s *Store) forgetIndex(src gpumux.Source) {
 
 // readMarks reads the marks around the items from start to end. The first one is of the
 // item first, which is start or a little before.
-func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
+func (s *Sources) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
-	data, err := s.readBytes(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
+	data, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {
 		return nil, 0, s.blame(ctx, src, src.Index, err)
 	}
@@ -222,20 +217,35 @@ func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, s
 	return marks, low * x.stride, nil
 }
 
-// readBytes reads exactly length bytes of an object. Where the object ends too early, the
-// error is errBeyond.
-func (s *Store) readBytes(ctx context.Context, name string, offset, length int64) ([]byte, error) {
-	o, err := s.open(ctx, name, offset, length)
+// LineIndex writes the index of a file while its lines are written.
+type LineIndex struct {
+	file  *objects.Writer
+	marks *indexWriter
+	at    position
+}
+
+// IndexLines starts the index of a file whose lines are the items.
+func (s *Sources) IndexLines(ctx context.Context, key string) (*LineIndex, error) {
+	file, err := s.in.Create(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	defer o.Close()
-	data := make([]byte, length)
-	if o.body.Size() < offset+length {
-		return nil, errBeyond
+	return &LineIndex{file: file, marks: newIndexWriter(file)}, nil
+}
+
+// Add takes the next line, with its newline.
+func (l *LineIndex) Add(line []byte) {
+	l.marks.mark(l.at)
+	l.at.pass(line)
+}
+
+// Abort gives the index up. After Close it does nothing.
+func (l *LineIndex) Abort() { l.file.Abort() }
+
+// Close ends the index.
+func (l *LineIndex) Close() error {
+	if err := l.marks.finish(l.at); err != nil {
+		return err
 	}
-	if n, err := io.ReadFull(o, data); err != nil {
-		return nil, fmt.Errorf("read %s: %d of %d bytes from byte %d: %w", o.url, n, length, offset, err)
-	}
-	return data, nil
+	return l.file.Close()
 }

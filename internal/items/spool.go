@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpumux/gpumux"
@@ -81,8 +80,7 @@ type Spooled struct {
 
 // Spool copies an input of any size into a temporary file with one item per line, and checks each. Mistakes in the input are a
 // *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
-// Spool knows gzip and zstd by their first bytes and decompresses them. It holds one line in memory at a time, and stops before
-// the copy fills the disk.
+// Spool knows gzip and zstd by their first bytes and decompresses them. It holds one line in memory at a time.
 func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	if o.Name == "" {
 		o.Name = "input"
@@ -119,8 +117,7 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	s.index = indexFile.Name()
 
 	hash := sha256.New()
-	space := &spaceGuard{w: lines, dir: filepath.Dir(s.lines)}
-	to := bufio.NewWriterSize(io.MultiWriter(space, hash), 256<<10)
+	to := bufio.NewWriterSize(io.MultiWriter(lines, hash), 256<<10)
 	marks := newIndexWriter(indexFile)
 	if s.Items, s.Bytes, err = copyItems(from, name, spoolFailed, to, marks); err != nil {
 		return nil, err

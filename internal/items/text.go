@@ -1,8 +1,10 @@
-package store
+package items
 
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // textLines are the lines of a text as JSON strings, the empty ones too.
@@ -20,6 +22,6 @@ func (l *textLines) next() ([]byte, position, error) {
 	if !utf8.ValidString(text) {
 		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", excerpt(line), "convert the file with iconv"}
 	}
-	l.item = appendString(l.item[:0], text)
+	l.item = results.AppendString(l.item[:0], text)
 	return l.item, begin, nil
 }

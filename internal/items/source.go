@@ -1,0 +1,351 @@
+// Package items reads inputs: items in files of several formats, and sources in a store.
+//
+// It owns the formats, what is a mistake in an input, and the index by which any stretch of a
+// source is read and checked. It never decodes an item and never decides what runs. Nothing
+// runs between calls.
+package items
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+)
+
+// Sources are the inputs that lie in a bucket. Many goroutines may use them.
+type Sources struct {
+	in *objects.Bucket
+
+	mu      sync.Mutex
+	indexes map[gpumux.Source]indexInfo
+}
+
+// In are the sources in a bucket.
+func In(b *objects.Bucket) *Sources {
+	return &Sources{in: b, indexes: map[gpumux.Source]indexInfo{}}
+}
+
+// Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside it,
+// once for the same items. Where the size of the lines, or any byte of the index, is not that
+// of the input, both are put anew. The lines there are not read for it: whoever reads them
+// checks them against the index, and deletes it if they differ.
+func (s *Sources) Put(ctx context.Context, in *Spooled) (gpumux.Source, error) {
+	key := names.Sources + "/" + in.Hash
+	src := gpumux.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
+	there, err := s.holds(ctx, in, src)
+	if err != nil || there {
+		return src, err
+	}
+	// The index comes last: where it is, the lines are whole.
+	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
+		if err := s.upload(ctx, file.path, file.key); err != nil {
+			return gpumux.Source{}, err
+		}
+	}
+	s.forgetIndex(src)
+	return src, nil
+}
+
+// holds reports whether a spooled input is in the bucket. Objects whose key is gone, or that
+// are not encrypted although the bucket has keys, do not count.
+func (s *Sources) holds(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+	own, err := os.ReadFile(in.index)
+	if err != nil {
+		return false, readBack(err)
+	}
+	same := false
+	lines, err := s.in.Read(ctx, src.URL, 0, 16)
+	if err == nil {
+		same = lines.Size() == in.Bytes
+		lines.Close()
+	}
+	if same {
+		var there []byte
+		there, err = s.in.ReadAll(ctx, src.Index)
+		same = bytes.Equal(there, own)
+	}
+	if errors.Is(err, fs.ErrNotExist) || damageOf(err) != nil || s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
+		return false, nil
+	}
+	return same && err == nil, err
+}
+
+func readBack(err error) error { return fmt.Errorf("read the copied input: %w", err) }
+
+func (s *Sources) upload(ctx context.Context, path, key string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return readBack(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return readBack(err)
+	}
+	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: info.Size(), Own: true})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := io.Copy(w, f); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// Find is the source that a name means, with its index at indexKey. One that Put put there is
+// known by its own index and not read. Where its index or its size is wrong it is read, and its
+// hash must be the one of its name.
+func (s *Sources) Find(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+	file, values := names.CutValues(name)
+	hash, put := s.putHash(file)
+	if !put {
+		return s.index(ctx, name, indexKey)
+	}
+	src, err := s.known(ctx, hash)
+	src.Values = values
+	var mistake *SourceError
+	if !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &mistake) {
+		return src, err
+	}
+	src, err = s.index(ctx, name, indexKey)
+	if errors.As(err, &mistake) || err == nil && src.Hash != hash[:len(src.Hash)] {
+		return src, &SourceError{Name: file, Problem: "the source is damaged: its lines are not those that were put there",
+			Hint: "delete it, and give the command again that put it there"}
+	}
+	src.Hash = hash
+	return src, err
+}
+
+// known is a source that Put put there, as the ends of its index say.
+func (s *Sources) known(ctx context.Context, hash string) (gpumux.Source, error) {
+	src := gpumux.Source{URL: s.in.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
+	index, err := objects.OpenAt(ctx, s.in, src.Index)
+	if err != nil {
+		return src, s.blame(ctx, src, src.Index, err)
+	}
+	tail, err := s.in.ReadExactly(ctx, src.Index, max(0, index.Size()-indexTail), indexTail)
+	if err != nil {
+		return src, s.blame(ctx, src, src.Index, err)
+	}
+	if src.Items = int64(binary.LittleEndian.Uint64(tail)); src.Items < 0 || src.Items > index.Size()/markBytes*widestStride {
+		return src, s.damaged(src, src.Index, "its end was changed")
+	}
+	x, err := s.loadIndex(ctx, src)
+	if err != nil {
+		return src, err
+	}
+	lines, err := objects.OpenAt(ctx, s.in, src.URL)
+	if err != nil {
+		return src, s.blame(ctx, src, src.URL, err)
+	}
+	if src.Bytes = x.end.offset; lines.Size() != src.Bytes {
+		return src, s.damaged(src, src.URL, fmt.Sprintf("it has %d bytes, and had %d", lines.Size(), src.Bytes))
+	}
+	return src, nil
+}
+
+// index checks every item of a file in the bucket and writes its index. It writes the items of
+// CSV and compressed files as JSON lines beside the index, and returns these as the Source. Of
+// a results file, as gpumux.ValuesOf names it, the values are the items.
+func (s *Sources) index(ctx context.Context, name, indexKey string) (_ gpumux.Source, err error) {
+	name, values := names.CutValues(name)
+	defer func() {
+		if damage := damageOf(err); damage != nil {
+			err = &SourceError{Name: name, Problem: damage.Error(), Hint: "delete it, and put it there again"}
+		}
+	}()
+	format, err := FormatOf(name)
+	if values {
+		format, err = Values, nil
+	}
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	in, err := s.in.ReadAny(ctx, name, 0, -1)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	from, packed, err := openItems(io.TeeReader(in, sum), in.URL(), format, 0)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	src := gpumux.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values}
+	return s.writeIndex(ctx, indexing{from, in.URL(), sum, format != JSONLines && format != Values || packed}, src)
+}
+
+// IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside their
+// index. The Source's Hash is that of the lines, which tells columns of one table apart.
+func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (gpumux.Source, error) {
+	sum := sha256.New()
+	from, _, err := openItems(io.TeeReader(rows, sum), table, JSONLines, 0)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	return s.writeIndex(ctx, indexing{from, table, sum, true}, gpumux.Source{Index: indexKey, Bytes: bytes})
+}
+
+// indexing is a source whose index is written.
+type indexing struct {
+	from itemReader
+	name string
+	sum  hash.Hash
+	// copied says that the items are written beside the index.
+	copied bool
+}
+
+func (s *Sources) writeIndex(ctx context.Context, x indexing, src gpumux.Source) (_ gpumux.Source, err error) {
+	if src.Index, err = s.in.Key(src.Index); err != nil {
+		return gpumux.Source{}, err
+	}
+	file, err := s.in.Create(ctx, src.Index)
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	defer file.Abort()
+	marks := newIndexWriter(file)
+	if x.copied {
+		src, err = s.putLines(ctx, x, src, marks)
+	} else {
+		src.Items, src.Bytes, err = markItems(x.from, marks)
+	}
+	if err != nil {
+		return gpumux.Source{}, err
+	}
+	if err := file.Close(); err != nil {
+		return gpumux.Source{}, err
+	}
+	src.Hash = hex.EncodeToString(x.sum.Sum(nil)[:16])
+	s.forgetIndex(src)
+	return src, nil
+}
+
+// unpackedGrowth is how many times larger than its file a source may be as JSON lines on S3,
+// where an object is uploaded in so many pieces at most.
+const unpackedGrowth = 64
+
+// putLines writes the items beside the index, as the source.
+func (s *Sources) putLines(ctx context.Context, x indexing, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
+	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
+	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
+	if err != nil {
+		return src, err
+	}
+	defer w.Abort()
+	src.URL = s.in.Locate(key)
+	failed := func(name string, err error) error {
+		return fmt.Errorf("copy %s into the store: %w; make room there", name, err)
+	}
+	src.Items, src.Bytes, err = copyItems(x.from, x.name, failed, bufio.NewWriterSize(w, 256<<10), marks)
+	if err != nil {
+		return src, err
+	}
+	return src, w.Close()
+}
+
+// markItems writes the index of items that are read where they lie.
+func markItems(from itemReader, marks *indexWriter) (count, size int64, err error) {
+	for {
+		_, at, err := from.next()
+		if err == io.EOF {
+			return count, at.offset, marks.finish(at)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		marks.mark(at)
+		count++
+	}
+}
+
+// blame is an error of reading an object of a source. It is a *SourceError where the object is
+// to blame, and not the store.
+func (s *Sources) blame(ctx context.Context, src gpumux.Source, name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if there, _ := s.in.Exists(ctx, names.Identity); there { // else the whole store is away
+			if name == src.Index {
+				return s.damaged(src, src.URL, err.Error()+", as after a worker found damage")
+			}
+			return s.damaged(src, name, "it is gone")
+		}
+	case damageOf(err) != nil && name == src.URL:
+		return s.changed(ctx, src, name, damageOf(err).Error())
+	case damageOf(err) != nil:
+		return s.damaged(src, name, damageOf(err).Error())
+	}
+	return err
+}
+
+// damageOf is the part of an error of reading an object that blames the object itself, or nil.
+func damageOf(err error) error {
+	var damage *objects.DamageError
+	if errors.As(err, &damage) {
+		return damage
+	}
+	return nil
+}
+
+// changed is damaged where neither the size nor the ends of the index show it. It deletes the
+// index of a source that Put put there, so that nobody takes the source over as it is.
+func (s *Sources) changed(ctx context.Context, src gpumux.Source, name, problem string) error {
+	if _, put := s.putHash(src.URL); put && s.ours(src) {
+		if err := s.in.Delete(ctx, src.Index); err != nil {
+			return err
+		}
+	}
+	return s.damaged(src, name, problem)
+}
+
+// damaged is the error about an object of a source, the lines or the index, that is not as it
+// was.
+func (s *Sources) damaged(src gpumux.Source, name, problem string) error {
+	_, put := s.putHash(src.URL)
+	hint := "leave a map's source alone until it is done; start the map anew"
+	switch {
+	case s.ours(src) && put:
+		hint = "give the same command again, which puts it there anew; where a program named it, delete it and put it there again"
+	case s.ours(src) || name == src.Index:
+		hint = "start the map again, which writes it anew; what has finished is kept"
+	}
+	if key, err := s.in.Key(name); err == nil {
+		name = s.in.Locate(key)
+	}
+	return &SourceError{Name: name, Problem: "damaged, or changed since it was indexed: " + problem, Hint: hint}
+}
+
+// ours reports whether the lines of a source were written beside their index.
+func (s *Sources) ours(src gpumux.Source) bool {
+	lines, err := s.in.Key(src.URL)
+	index, err2 := s.in.Key(src.Index)
+	return err == nil && err2 == nil && strings.TrimSuffix(lines, ".jsonl") == strings.TrimSuffix(index, ".index")
+}
+
+var putName = regexp.MustCompile(`^sources/([0-9a-f]{64})\.jsonl$`)
+
+// putHash is the hash in the name of a source that Put put there.
+func (s *Sources) putHash(name string) (hash string, put bool) {
+	key, err := s.in.Key(name)
+	found := putName.FindStringSubmatch(key)
+	if err != nil || found == nil {
+		return "", false
+	}
+	return found[1], true
+}

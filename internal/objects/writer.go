@@ -1,0 +1,155 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// The least size of the parts of a multipart upload, and their most. S3 takes at most 10,000.
+const (
+	leastUploadPart = 8 << 20
+	mostUploadParts = 9000
+)
+
+// Writer writes one object, which appears at Close, whole, or not at all. A Writer belongs to
+// one goroutine.
+type Writer struct {
+	ctx  context.Context
+	b    *Bucket
+	key  string
+	into sink
+	err  error
+}
+
+// sink takes the bytes of one object. Exactly one of commit and abort ends it.
+type sink interface {
+	Write(data []byte) (int, error)
+	commit() error
+	abort()
+}
+
+// Creation says how an object is made.
+type Creation struct {
+	// Own is for a name that no caller may write, see names.Writable.
+	Own bool
+	// Plain leaves the object unencrypted.
+	Plain bool
+	// Bytes is how large the object may become, as far as known.
+	Bytes int64
+	// exclusive makes Close fail with fs.ErrExist when the object is there already.
+	exclusive bool
+}
+
+func newWriter(ctx context.Context, b *Bucket, key string, c Creation) (*Writer, error) {
+	w := &Writer{ctx: ctx, b: b, key: key}
+	var s *seal
+	var err error
+	if b.keys != nil && !c.Plain {
+		s, err = newSeal(b.keys)
+	}
+	if err == nil {
+		w.into, err = newSink(ctx, b, key, c)
+	}
+	if err != nil {
+		return nil, w.failed(err)
+	}
+	if s != nil {
+		w.into = newSealedSink(s, w.into)
+	}
+	return w, nil
+}
+
+// newSink takes the bytes of an object as they are to lie in the bucket.
+func newSink(ctx context.Context, b *Bucket, key string, c Creation) (sink, error) {
+	if b.dir != "" {
+		return newDiskSink(b.dir, b.onDisk(key), c.exclusive)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w, err := b.blobs.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType:    "application/octet-stream",
+		IfNotExist:     c.exclusive,
+		BufferSize:     int(max(leastUploadPart, c.Bytes/mostUploadParts)),
+		MaxConcurrency: 4,
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &blobSink{w, cancel}, nil
+}
+
+// Write adds to the object. After an error every later Write and Close returns it.
+func (w *Writer) Write(data []byte) (int, error) {
+	if w.err == nil {
+		w.err = w.ctx.Err()
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.into.Write(data)
+	if err != nil {
+		w.err = w.failed(err)
+	}
+	return n, w.err
+}
+
+// Close makes the object visible. When it returns an error the object is as it was before. A
+// second Close returns fs.ErrClosed.
+func (w *Writer) Close() error {
+	if w.into == nil {
+		return fs.ErrClosed
+	}
+	if w.err == nil {
+		w.err = w.ctx.Err()
+	}
+	if w.err != nil {
+		w.Abort()
+		return w.err
+	}
+	err := w.into.commit()
+	w.b.heads.drop(w.key) // times of a server do not tell two writes in one second apart
+	w.into, w.err = nil, fs.ErrClosed
+	if err != nil {
+		return w.failed(err)
+	}
+	return nil
+}
+
+// Abort gives the object up. After Close it does nothing, so it can be deferred.
+func (w *Writer) Abort() {
+	if w.into == nil {
+		return
+	}
+	w.into.abort()
+	w.into = nil
+	if w.err == nil {
+		w.err = fs.ErrClosed
+	}
+}
+
+func (w *Writer) failed(err error) error { return fmt.Errorf("write %s: %w", w.b.Locate(w.key), err) }
+
+// blobSink is an upload of the blob library, which shows an object only when all of it arrived.
+type blobSink struct {
+	*blob.Writer
+	cancel context.CancelFunc
+}
+
+func (b *blobSink) commit() error {
+	defer b.cancel()
+	err := b.Writer.Close()
+	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
+		return errors.Join(fs.ErrExist, err)
+	}
+	return err
+}
+
+func (b *blobSink) abort() {
+	b.cancel()
+	b.Writer.Close()
+}
