@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/number"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store"
@@ -75,9 +76,9 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (contract.Pa
 }
 
 // span is the stretch that the result is of.
-func (r *reducer) span() gpumux.Span {
+func (r *reducer) span() contract.Span {
 	if n := len(r.in.Partials); n > 0 {
-		return gpumux.Span{Start: r.in.Partials[0].Start, End: r.in.Partials[n-1].End}
+		return contract.Span{Start: r.in.Partials[0].Start, End: r.in.Partials[n-1].End}
 	}
 	return r.in.Span
 }
@@ -150,7 +151,7 @@ func (r *reducer) reduceNumbers() (contract.Partial, error) {
 
 // operand is a value and the items that it was made of.
 type operand struct {
-	gpumux.Span
+	contract.Span
 	value json.RawMessage
 }
 
@@ -196,7 +197,7 @@ func (r *reducer) reduceTask() (contract.Partial, error) {
 	}
 	err := r.each(func(index int64, value json.RawMessage) error {
 		out.Count++
-		return take(operand{Span: gpumux.Span{Start: index, End: index + 1}, value: value})
+		return take(operand{Span: contract.Span{Start: index, End: index + 1}, value: value})
 	})
 	if err == nil {
 		err = settle()
@@ -219,7 +220,7 @@ func (r *reducer) tree(operands []operand) ([]operand, error) {
 		pairs := level[:len(level)/2*2]
 		next := make([]operand, 0, len(level)/2+1)
 		for i := 0; i < len(pairs); i += 2 {
-			next = append(next, operand{Span: gpumux.Span{Start: pairs[i].Start, End: pairs[i+1].End}})
+			next = append(next, operand{Span: contract.Span{Start: pairs[i].Start, End: pairs[i+1].End}})
 		}
 		if err := r.combine(pairs, next); err != nil {
 			return nil, err
@@ -238,12 +239,12 @@ func (r *reducer) combine(pairs, into []operand) error {
 	err := r.runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
 		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, Peak: func(int64, int64) {},
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {
 				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)
 				pair = append(append(append(pair, '['), pairs[i].value...), ',')
 				pair = append(append(pair, pairs[i+1].value...), ']')
-				if !yield(gpumux.Item{Index: int64(i / 2), Value: pair}, nil) {
+				if !yield(calls.Item{Index: int64(i / 2), Value: pair}, nil) {
 					return
 				}
 			}

@@ -52,13 +52,13 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
 	}
 	err = f.each(ctx, parts, lost, in.Items, func(l line) error {
-		err := rest.Add(ctx, gpumux.Span{Start: next, End: l.Index})
+		err := rest.Add(ctx, contract.Span{Start: next, End: l.Index})
 		outcomes.count(l.Outcome)
 		next = l.Index + 1
 		return err
 	})
 	if err == nil {
-		err = rest.Add(ctx, gpumux.Span{Start: next, End: in.Items})
+		err = rest.Add(ctx, contract.Span{Start: next, End: in.Items})
 	}
 	if err != nil {
 		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
@@ -91,7 +91,7 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 }
 
 // Runs returns all items that have a result in a folder.
-func (s *Store) Runs(ctx context.Context, folder string) (runs gpumux.Runs, err error) {
+func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, err error) {
 	f, err := s.Folder(folder)
 	if err != nil {
 		return nil, err

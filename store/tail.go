@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Tail reads the results in a folder of parts while they are being written. It belongs to one goroutine and holds no more
@@ -16,7 +16,7 @@ type Tail struct {
 	f         *Folder
 	unordered bool
 	// given are the indexes that were handed out.
-	given gpumux.Runs
+	given contract.Runs
 	// seen are the parts whose heads were read.
 	seen map[partName]*seenPart
 }
@@ -94,7 +94,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 	}
 	var parts []part
 	for _, name := range all {
-		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(gpumux.Span{Start: p.Least, End: p.Most + 1}) {
+		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(contract.Span{Start: p.Least, End: p.Most + 1}) {
 			parts = append(parts, part{name, p.partHead})
 		}
 	}

@@ -158,7 +158,7 @@ func TestMerge_IndexReachesEveryStretch(t *testing.T) {
 		require.NoError(t, s.WritePart(t.Context(), "m/parts", resultsWith(all...)))
 		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.Index", Items: 1000})
 		require.NoError(t, err)
-		src := gpumux.Source{URL: merged.Output, Index: "m/results.Index", Items: 1000, Bytes: merged.Bytes}
+		src := contract.Source{URL: merged.Output, Index: "m/results.Index", Items: 1000, Bytes: merged.Bytes}
 		require.Equal(t, []string{`{"index":998,"value":1}`, `{"index":999,"value":1}`}, itemsOf(t, s, src, 998, 1000))
 	})
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Every stretch of the values of a results file, whichever items failed.
@@ -41,9 +43,9 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		require.NoError(t, err)
 		known, err := s.Sources.Find(t.Context(), gpumux.ValuesOf(stored.URL), "maps/c/source.index")
 		require.NoError(t, err)
-		for _, src := range []gpumux.Source{in, known} {
+		for _, src := range []contract.Source{in, known} {
 			require.EqualValues(t, len(want), src.Items)
-			for _, stretch := range []gpumux.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
+			for _, stretch := range []contract.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
 				var got []string
 				require.NoError(t, s.Sources.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
 					item, _, err := items.Unwrap(src, line)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
@@ -154,7 +154,7 @@ type indexInfo struct {
 func (x indexInfo) stretches() int64 { return (x.items + x.stride - 1) / x.stride }
 
 // loadIndex reads the ends of a source's index, once per source.
-func (s *Sources) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
+func (s *Sources) loadIndex(ctx context.Context, src contract.Source) (indexInfo, error) {
 	s.mu.Lock()
 	x, known := s.indexes[src]
 	s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Sources) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, 
 }
 
 // forgetIndex drops what is known of a source's index.
-func (s *Sources) forgetIndex(src gpumux.Source) {
+func (s *Sources) forgetIndex(src contract.Source) {
 	s.mu.Lock()
 	delete(s.indexes, src)
 	s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Sources) forgetIndex(src gpumux.Source) {
 
 // readMarks reads the marks around the items from start to end. The first one is of the
 // item first, which is start or a little before.
-func (s *Sources) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
+func (s *Sources) readMarks(ctx context.Context, src contract.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
 	data, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Items streams the items start up to but not including end, as Unwrap takes them. Each
 // is the caller's to keep. After an error nothing follows. What is damaged is a
 // *SourceError, and no item of it is given.
-func (s *Sources) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
+func (s *Sources) Items(ctx context.Context, src contract.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
 			yield(nil, err)
@@ -25,7 +25,7 @@ func (s *Sources) Items(ctx context.Context, src gpumux.Source, start, end int64
 }
 
 // eachItem calls f with each item, which f may keep, until f returns false.
-func (s *Sources) eachItem(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) (err error) {
+func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end int64, f func([]byte) bool) (err error) {
 	if start < 0 || end < start || end > src.Items {
 		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
 	}
@@ -81,7 +81,7 @@ func (s *Sources) eachItem(ctx context.Context, src gpumux.Source, start, end in
 // the bytes before it gives any item.
 type stretchReader struct {
 	s      *Sources
-	src    gpumux.Source
+	src    contract.Source
 	from   io.Reader
 	buffer []byte
 	lines  jsonLines

@@ -22,7 +22,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
 )
@@ -32,21 +32,21 @@ type Sources struct {
 	in *objects.Bucket
 
 	mu      sync.Mutex
-	indexes map[gpumux.Source]indexInfo
+	indexes map[contract.Source]indexInfo
 }
 
 // In are the sources in a bucket.
 func In(b *objects.Bucket) *Sources {
-	return &Sources{in: b, indexes: map[gpumux.Source]indexInfo{}}
+	return &Sources{in: b, indexes: map[contract.Source]indexInfo{}}
 }
 
 // Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside it,
 // once for the same items. Where the size of the lines, or any byte of the index, is not that
 // of the input, both are put anew. The lines there are not read for it: whoever reads them
 // checks them against the index, and deletes it if they differ.
-func (s *Sources) Put(ctx context.Context, in *Spooled) (gpumux.Source, error) {
+func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
 	key := names.Sources + "/" + in.Hash
-	src := gpumux.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
+	src := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
 	there, err := s.holds(ctx, in, src)
 	if err != nil || there {
 		return src, err
@@ -54,7 +54,7 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 	// The index comes last: where it is, the lines are whole.
 	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
 		if err := s.upload(ctx, file.path, file.key); err != nil {
-			return gpumux.Source{}, err
+			return contract.Source{}, err
 		}
 	}
 	s.forgetIndex(src)
@@ -63,7 +63,7 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (gpumux.Source, error) {
 
 // holds reports whether a spooled input is in the bucket. Objects whose key is gone, or that
 // are not encrypted although the bucket has keys, do not count.
-func (s *Sources) holds(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+func (s *Sources) holds(ctx context.Context, in *Spooled, src contract.Source) (bool, error) {
 	own, err := os.ReadFile(in.index)
 	if err != nil {
 		return false, readBack(err)
@@ -111,7 +111,7 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 // Find is the source that a name means, with its index at indexKey. One that Put put there is
 // known by its own index and not read. Where its index or its size is wrong it is read, and its
 // hash must be the one of its name.
-func (s *Sources) Find(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	file, values := names.CutValues(name)
 	hash, put := s.putHash(file)
 	if !put {
@@ -133,8 +133,8 @@ func (s *Sources) Find(ctx context.Context, name, indexKey string) (gpumux.Sourc
 }
 
 // known is a source that Put put there, as the ends of its index say.
-func (s *Sources) known(ctx context.Context, hash string) (gpumux.Source, error) {
-	src := gpumux.Source{URL: s.in.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
+func (s *Sources) known(ctx context.Context, hash string) (contract.Source, error) {
+	src := contract.Source{URL: s.in.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
 	index, err := objects.OpenAt(ctx, s.in, src.Index)
 	if err != nil {
 		return src, s.blame(ctx, src, src.Index, err)
@@ -163,7 +163,7 @@ func (s *Sources) known(ctx context.Context, hash string) (gpumux.Source, error)
 // index checks every item of a file in the bucket and writes its index. It writes the items of
 // CSV and compressed files as JSON lines beside the index, and returns these as the Source. Of
 // a results file, as gpumux.ValuesOf names it, the values are the items.
-func (s *Sources) index(ctx context.Context, name, indexKey string) (_ gpumux.Source, err error) {
+func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
 	name, values := names.CutValues(name)
 	defer func() {
 		if damage := damageOf(err); damage != nil {
@@ -175,31 +175,31 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ gpumux.So
 		format, err = Values, nil
 	}
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	in, err := s.in.ReadAny(ctx, name, 0, -1)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	defer in.Close()
 	sum := sha256.New()
 	from, packed, err := openItems(io.TeeReader(in, sum), in.URL(), format, 0)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
-	src := gpumux.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values}
+	src := contract.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values}
 	return s.writeIndex(ctx, indexing{from, in.URL(), sum, format != JSONLines && format != Values || packed}, src)
 }
 
 // IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside their
 // index. The Source's Hash is that of the lines, which tells columns of one table apart.
-func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (gpumux.Source, error) {
+func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (contract.Source, error) {
 	sum := sha256.New()
 	from, _, err := openItems(io.TeeReader(rows, sum), table, JSONLines, 0)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
-	return s.writeIndex(ctx, indexing{from, table, sum, true}, gpumux.Source{Index: indexKey, Bytes: bytes})
+	return s.writeIndex(ctx, indexing{from, table, sum, true}, contract.Source{Index: indexKey, Bytes: bytes})
 }
 
 // indexing is a source whose index is written.
@@ -211,13 +211,13 @@ type indexing struct {
 	copied bool
 }
 
-func (s *Sources) writeIndex(ctx context.Context, x indexing, src gpumux.Source) (_ gpumux.Source, err error) {
+func (s *Sources) writeIndex(ctx context.Context, x indexing, src contract.Source) (_ contract.Source, err error) {
 	if src.Index, err = s.in.Key(src.Index); err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	file, err := s.in.Create(ctx, src.Index)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	defer file.Abort()
 	marks := newIndexWriter(file)
@@ -227,10 +227,10 @@ func (s *Sources) writeIndex(ctx context.Context, x indexing, src gpumux.Source)
 		src.Items, src.Bytes, err = markItems(x.from, marks)
 	}
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	if err := file.Close(); err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	src.Hash = hex.EncodeToString(x.sum.Sum(nil)[:16])
 	s.forgetIndex(src)
@@ -242,7 +242,7 @@ func (s *Sources) writeIndex(ctx context.Context, x indexing, src gpumux.Source)
 const unpackedGrowth = 64
 
 // putLines writes the items beside the index, as the source.
-func (s *Sources) putLines(ctx context.Context, x indexing, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
+func (s *Sources) putLines(ctx context.Context, x indexing, src contract.Source, marks *indexWriter) (contract.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
 	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
 	if err != nil {
@@ -277,7 +277,7 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 
 // blame is an error of reading an object of a source. It is a *SourceError where the object is
 // to blame, and not the store.
-func (s *Sources) blame(ctx context.Context, src gpumux.Source, name string, err error) error {
+func (s *Sources) blame(ctx context.Context, src contract.Source, name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if there, _ := s.in.Exists(ctx, names.Identity); there { // else the whole store is away
@@ -305,7 +305,7 @@ func damageOf(err error) error {
 
 // changed is damaged where neither the size nor the ends of the index show it. It deletes the
 // index of a source that Put put there, so that nobody takes the source over as it is.
-func (s *Sources) changed(ctx context.Context, src gpumux.Source, name, problem string) error {
+func (s *Sources) changed(ctx context.Context, src contract.Source, name, problem string) error {
 	if _, put := s.putHash(src.URL); put && s.ours(src) {
 		if err := s.in.Delete(ctx, src.Index); err != nil {
 			return err
@@ -316,7 +316,7 @@ func (s *Sources) changed(ctx context.Context, src gpumux.Source, name, problem 
 
 // damaged is the error about an object of a source, the lines or the index, that is not as it
 // was.
-func (s *Sources) damaged(src gpumux.Source, name, problem string) error {
+func (s *Sources) damaged(src contract.Source, name, problem string) error {
 	_, put := s.putHash(src.URL)
 	hint := "leave a map's source alone until it is done; start the map anew"
 	switch {
@@ -332,7 +332,7 @@ func (s *Sources) damaged(src gpumux.Source, name, problem string) error {
 }
 
 // ours reports whether the lines of a source were written beside their index.
-func (s *Sources) ours(src gpumux.Source) bool {
+func (s *Sources) ours(src contract.Source) bool {
 	lines, err := s.in.Key(src.URL)
 	index, err2 := s.in.Key(src.Index)
 	return err == nil && err2 == nil && strings.TrimSuffix(lines, ".jsonl") == strings.TrimSuffix(index, ".index")

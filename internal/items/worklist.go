@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // listWriter writes a work list: a source whose items are indices, one per line, in order.
 type listWriter struct {
-	source gpumux.Source
+	source contract.Source
 	file   *objects.Writer
 	to     *bufio.Writer
 	index  *LineIndex
@@ -24,7 +23,7 @@ type listWriter struct {
 
 func (s *Sources) newList(ctx context.Context, folder string) (l *listWriter, err error) {
 	key := folder + "/work-" + rand.Text()
-	l = &listWriter{source: gpumux.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index"}}
+	l = &listWriter{source: contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index"}}
 	if l.file, err = s.in.Create(ctx, key+".jsonl"); err != nil {
 		return nil, err
 	}
@@ -36,7 +35,7 @@ func (s *Sources) newList(ctx context.Context, folder string) (l *listWriter, er
 	return l, nil
 }
 
-func (l *listWriter) add(run gpumux.Span) error {
+func (l *listWriter) add(run contract.Span) error {
 	for i := run.Start; i < run.End; i++ {
 		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
 		l.index.Add(l.number)
@@ -62,7 +61,7 @@ func (l *listWriter) abort() {
 }
 
 // WriteList puts items into a folder as a work list.
-func (s *Sources) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (contract.Work, error) {
+func (s *Sources) WriteList(ctx context.Context, folder string, runs contract.Runs) (contract.Work, error) {
 	folder, err := s.in.Writable(folder)
 	if err != nil {
 		return contract.Work{}, err
@@ -81,11 +80,11 @@ func (s *Sources) WriteList(ctx context.Context, folder string, runs gpumux.Runs
 }
 
 // ItemsOf returns the items of a piece of work, by index.
-func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
+func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (contract.Runs, error) {
 	if work.List == nil {
 		return work.Runs, nil
 	}
-	var runs gpumux.Runs
+	var runs contract.Runs
 	last := int64(-1)
 	for text, err := range s.Items(ctx, *work.List, work.Start, work.End) {
 		if err != nil {
@@ -112,12 +111,12 @@ func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, fol
 type RestWriter struct {
 	s      *Sources
 	folder string
-	runs   gpumux.Runs
+	runs   contract.Runs
 	list   *listWriter
 }
 
 // Add takes the next run, which may be empty.
-func (r *RestWriter) Add(ctx context.Context, run gpumux.Span) (err error) {
+func (r *RestWriter) Add(ctx context.Context, run contract.Span) (err error) {
 	if run.Len() <= 0 {
 		return nil
 	}
