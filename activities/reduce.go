@@ -236,7 +236,7 @@ func (r *reducer) combine(pairs, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
-		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, Peak: func(int64, int64) {},
+		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := 0; i < len(pairs); i += 2 {
 				pair := make(json.RawMessage, 0, len(pairs[i].value)+len(pairs[i+1].value)+3)
@@ -247,7 +247,7 @@ func (r *reducer) combine(pairs, into []operand) error {
 				}
 			}
 		},
-		Done: func(result gpumux.Result) {
+		Done: func(result Done) {
 			into[result.Index].value = result.Value
 			if result.Fault != nil && failed == nil {
 				failed = result.Fault
