@@ -81,14 +81,13 @@ store/columns                  . internal/arrays internal/text store
 store                          . internal/arrays internal/contract internal/names
 internal/arrays                internal/text
 internal/skip
-gpu/mps/mpstest                gpu/mps internal/wait
+gpu/gputest                    gpu/mps internal/wait
 internal/wait
 store/s3test
 internal/contract              . internal/names
 codec
 gpu                            . gpu/mps
 gpu/mps
-gpu/gputest
 .                              internal/names internal/text
 internal/text
 internal/names

@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
-	"github.com/gpumux/gpumux/gpu/mps/mpstest"
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
@@ -28,7 +27,7 @@ const uuid = "GPU-00000000-0000-0000-0000-000000000000"
 var device = gpu.Device{Kind: gpu.KindGPU, UUID: uuid, Memory: 16 << 30}
 
 // onMachine is a host whose driver is imitated, with clients for it.
-func onMachine(t *testing.T) (*Host, mpstest.Host) {
+func onMachine(t *testing.T) (*Host, gputest.MPSHost) {
 	t.Helper()
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}}})
 	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
@@ -41,16 +40,16 @@ func onMachine(t *testing.T) (*Host, mpstest.Host) {
 	t.Setenv("TMPDIR", folder)
 	h := &Host{Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
-	return h, mpstest.Host{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
+	return h, gputest.MPSHost{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
 }
 
 // member is a slot whose process is a client.
 type member struct {
-	*mpstest.Client
+	*gputest.MPSClient
 	ended atomic.Bool
 }
 
-func (m *member) PID() int { return m.Client.PID }
+func (m *member) PID() int { return m.MPSClient.PID }
 
 func (m *member) Recycle(context.Context, string) error {
 	m.Kill()
@@ -59,12 +58,12 @@ func (m *member) Recycle(context.Context, string) error {
 }
 
 // members are slots on a share, with their processes.
-func members(t *testing.T, clients mpstest.Host, s Share, n int) (list []*member) {
+func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*member) {
 	t.Helper()
 	for range n {
 		c, said := clients.Join(t, mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]})
 		require.Equal(t, "done", said)
-		m := &member{Client: c}
+		m := &member{MPSClient: c}
 		s.Join(m)
 		list = append(list, m)
 	}
@@ -84,7 +83,7 @@ func TestMPS_Siblings(t *testing.T) {
 		all := members(t, clients, s, 3)
 		culprit, sibling, idle := all[0], all[1], all[2]
 
-		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID}
+		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID}
 		s.Siblings(t.Context(), turn, own)
 		require.False(t, own.Blameless, "the server is well, so it is its own")
 
@@ -92,14 +91,14 @@ func TestMPS_Siblings(t *testing.T) {
 		require.Equal(t, "error 700", culprit.Hear())
 		require.Equal(t, "error 700", sibling.Say("free"), "which tells nobody who did it")
 		// In the second round the processes die without a word, and the server's state tells.
-		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID, Wide: round == 0, Suspect: true}
+		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID, Wide: round == 0, Suspect: true}
 		s.Siblings(t.Context(), turn, told)
 		require.True(t, told.Blameless)
 		require.False(t, told.Suspect)
-		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.Client.PID, Wide: round == 0}
+		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.MPSClient.PID, Wide: round == 0}
 		s.Siblings(t.Context(), turn, did)
 		require.False(t, did.Blameless)
-		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.Client.PID, Blameless: true}
+		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.MPSClient.PID, Blameless: true}
 		s.Siblings(t.Context(), turn, ended)
 		require.True(t, ended.Blameless)
 
@@ -149,7 +148,7 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	require.Len(t, servers, 1)
 	require.NoError(t, h.Close())
 	require.NoDirExists(t, filepath.Dir(filepath.Dir(d.Pipe)))
-	wait.For(t, func() bool { return !mpstest.Runs(servers[0]) }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return !gputest.Runs(servers[0]) }, time.Minute, time.Millisecond)
 }
 
 func TestMPS_Limits(t *testing.T) {
@@ -226,7 +225,7 @@ func TestMPS_LeftoversOfADaemon(t *testing.T) {
 	n, err := strconv.Atoi(string(pid))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
-	wait.For(t, func() bool { return !mpstest.Runs(n) }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return !gputest.Runs(n) }, time.Minute, time.Millisecond)
 	require.FileExists(t, filepath.Join(d.Pipe, "control"))
 	t.Setenv(mps.PipeVariable, d.Pipe)
 	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
@@ -292,7 +291,7 @@ func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 		ready, err := d.Ready(t.Context())
 		return err == nil && !ready
 	}, time.Minute, 10*time.Millisecond)
-	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: kind, PID: all[0].Client.PID})
+	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: kind, PID: all[0].MPSClient.PID})
 	_, err = s.Await(t.Context())
 	require.NoError(t, err)
 	require.True(t, all[1].ended.Load())
