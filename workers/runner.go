@@ -151,9 +151,7 @@ func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch
 	in := slot.Call{
 		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
 		Lease: call.Lease, Rebuilt: call.Rebuilt, Process: call.Process, Target: call.Target, Arrays: call.Arrays, Items: call.Items, Done: func(d slot.Done) {
-			if d.Peak > 0 && h.Peak != nil {
-				h.Peak.Take(d.Peak)
-			}
+			h.ObservePeak(d.Peak)
 			took.Observe(d.Busy.Seconds())
 			if rest.soon(d.Busy) {
 				r.pool.Ending(h)

@@ -73,7 +73,7 @@ func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*mem
 // A fault of one is the fault of all, idle ones included, and costs nobody an attempt but who did it.
 func TestMPS_Siblings(t *testing.T) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.True(t, s.MPS())
 	for round := range 2 {
@@ -113,7 +113,7 @@ func TestMPS_Siblings(t *testing.T) {
 // Where the log names nobody, it was who told of it first.
 func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 	h, _ := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	first, second := &gpumux.Fault{Kind: gpumux.Crash, PID: 7, Wide: true}, &gpumux.Fault{Kind: gpumux.Crash, PID: 8, Wide: true}
 	s.Siblings(t.Context(), 0, first)
@@ -136,7 +136,7 @@ func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 
 func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	d := mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]}
 	info, err := os.Stat(d.Pipe)
@@ -161,7 +161,7 @@ func TestMPS_Limits(t *testing.T) {
 		free, _ := c.Free()
 		return free, ""
 	}
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	env := s.Env(4<<30, false)
 	require.Equal(t, "0=4096M", env[mps.LimitVariable])
@@ -172,10 +172,10 @@ func TestMPS_Limits(t *testing.T) {
 	require.NotContains(t, s.Env(0, false), mps.LimitVariable)
 
 	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 15 << 30, "" }
-	_, err = served{}.Prepare(t.Context(), h, u)
+	_, err = MPS.Prepare(t.Context(), h, u)
 	require.ErrorContains(t, err, "the limit of 4GiB per process is not in force, since CUDA gave one 15GiB; ")
 	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 0, "no Python" }
-	_, err = served{}.Prepare(t.Context(), h, u)
+	_, err = MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 }
 
@@ -203,12 +203,12 @@ func TestMPS_ADaemonThatIsThere(t *testing.T) {
 	t.Setenv(mps.LimitVariable, "0=3G,GPU-other=1G")
 	t.Setenv(mps.ThreadsVariable, "40")
 	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{mps.PipeVariable: d.Pipe, mps.LimitVariable: "0=3072M", mps.ThreadsVariable: "40"}, s.Env(0, false))
 	require.Equal(t, "0=2048M", s.Env(2<<30, false)[mps.LimitVariable])
 	require.Equal(t, "0=3072M", s.Env(4<<30, false)[mps.LimitVariable], "a client can only lower it")
-	others, err := timeSliced{}.Prepare(t.Context(), h, u)
+	others, err := Default.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	require.Equal(t, s.Env(0, false), others.Env(0, false))
 	require.NoError(t, h.Close())
@@ -228,7 +228,7 @@ func TestMPS_LeftoversOfADaemon(t *testing.T) {
 	wait.For(t, func() bool { return !gputest.Runs(n) }, time.Minute, time.Millisecond)
 	require.FileExists(t, filepath.Join(d.Pipe, "control"))
 	t.Setenv(mps.PipeVariable, d.Pipe)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.NotEqual(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
 	members(t, clients, s, 1)
@@ -244,7 +244,7 @@ func TestMPS_ADaemonThatDoesNotAnswer(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte(nobody), 0o755))
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", deaf+":"+path)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	t.Setenv("PATH", path)
 	require.Equal(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
@@ -256,7 +256,7 @@ func TestMPS_PathsTooLongForSockets(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
 	require.NoError(t, os.Mkdir(long, 0o700))
 	t.Setenv("TMPDIR", long)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(s.Env(0, false)[mps.PipeVariable]), mps.LongestPipe)
 	members(t, clients, s, 1)
@@ -265,7 +265,7 @@ func TestMPS_PathsTooLongForSockets(t *testing.T) {
 func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 	h, _ := onMachine(t)
 	t.Setenv("TMPDIR", "/nonexistent")
-	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	_, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.ErrorContains(t, err, "make a folder for MPS daemons: ")
 	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
@@ -279,7 +279,7 @@ func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
 
 func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	turn, err := s.Await(t.Context())
 	require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 	c, said := clients.Join(t, d)
 	require.Equal(t, "done", said)
 	require.NoError(t, os.WriteFile(filepath.Join(d.Pipe, mps.Program+".pid"), []byte("1\n"), 0o600))
-	far, err := served{}.Prepare(t.Context(), h, u)
+	far, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	far.End(func(pid int) bool { return pid == c.PID })
 	require.Equal(t, "done", c.Say("alloc 1024"))
@@ -316,7 +316,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 	t.Setenv(mps.PipeVariable, near.Pipe)
 	c, said = clients.Join(t, near)
 	require.Equal(t, "done", said)
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	s.End(func(pid int) bool { return pid == c.PID })
 	require.Equal(t, "error 810", c.Say("alloc 1024"))
@@ -327,14 +327,14 @@ func TestMPS_ADaemonThatCannotStart(t *testing.T) {
 	broken := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(broken, mps.Program), []byte("#!/bin/sh\necho 'no GPU for you'\nexit 1\n"), 0o755))
 	t.Setenv("PATH", broken+":/usr/bin:/bin")
-	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	_, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.ErrorContains(t, err, "nvidia-cuda-mps-control ended (exit status 1): no GPU for you")
 }
 
 // Asking it for each of many processes would hold up what it waits for.
 func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 	h, _ := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	folder, path := t.TempDir(), os.Getenv("PATH")
 	asked := filepath.Join(folder, "asked")
@@ -353,7 +353,7 @@ func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 // Without its daemon CUDA would run processes beside it and without limits, so calls go elsewhere until it is there again.
 func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	h, on := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	own, path := s.(clients).server, os.Getenv("PATH")
 	own.mu.Lock()
