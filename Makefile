@@ -9,9 +9,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # Google's libraries for storage over gRPC, as Temporal itself leaves them out.
 export GOFLAGS += -tags=disable_grpc_modules
+# NVIDIA's header marks functions as deprecated, and go-nvml binds them all.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -118,6 +120,10 @@ gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
 	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./e2e
+
+outdated: ## direct dependencies that have newer versions, in both modules
+	@for dir in . deploy/devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
+		$$($(GO) list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}{{end}}' all)); done
 
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20

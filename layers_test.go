@@ -29,7 +29,7 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/sharing workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
 starter/cli/app                codec internal/text starter starter/cli/screen starter/connect starter/local store
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/runtimes
@@ -48,7 +48,7 @@ starter/connect                codec internal/payload
 starter/cause                  .
 workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/runtimes workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
-workers/memory                 . gpu internal/calls internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
+workers/memory                 . gpu internal/logkey workers/config workers/sharing workers/slot workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
 workers/health                 . gpu internal/calls internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
 workers/pool                   . internal/calls internal/logkey workers/slot workers/slot/launch
@@ -78,7 +78,7 @@ store/columns                  . internal/arrays internal/text store
 store                          . internal/arrays internal/contract internal/names
 internal/arrays                internal/text
 internal/skip
-gpu/mps/mpstest                gpu/mps internal/wait
+gpu/gputest                    gpu/mps internal/wait
 internal/wait
 store/s3test
 internal/contract              . internal/names
@@ -86,7 +86,6 @@ internal/calls                 .
 codec
 gpu                            . gpu/mps
 gpu/mps
-gpu/gputest
 .                              internal/names internal/text
 internal/text
 internal/names

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -268,7 +267,13 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 const noInstance = 0xFFFFFFFF
 
 func busID(p nvml.PciInfo) string {
-	id, _, _ := bytes.Cut(p.BusId[:], []byte{0})
+	var id []byte
+	for _, char := range p.BusId {
+		if char == 0 {
+			break
+		}
+		id = append(id, byte(char))
+	}
 	return string(id)
 }
 

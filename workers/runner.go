@@ -156,9 +156,7 @@ func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint
 	rest := remainder{left: call.Len}
 	done := call.Done
 	call.Done = func(d calls.Done) {
-		if d.Peak > 0 && h.Peak != nil {
-			h.Peak.Take(d.Peak)
-		}
+		h.ObservePeak(d.Peak)
 		took.Observe(d.Busy.Seconds())
 		if rest.soon(d.Busy) {
 			r.pool.Ending(h)

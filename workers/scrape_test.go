@@ -51,9 +51,8 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		return s
 	}
 	m := metrics.New(zap.NewNop(), "", nil)
-	first, peak := onCPU(), &pool.Peak{}
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
+	first := &pool.Handle{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
+	m.Offer(pool.New("cpu", []*pool.Handle{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
 	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
 		Done: func(calls.Done) {},
 		Items: func(yield func(gpumux.Item, error) bool) {
@@ -64,17 +63,14 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 			}
 		},
 	}))
-	peak.Take(30 << 20)
-	peak.Take(20 << 20)
+	first.ObservePeak(30 << 20)
+	first.ObservePeak(20 << 20)
 	p, _, _ := testPool(4, "A", "B")
 	m.Fault(p.Name, gpumux.Crash)
 	m.Fault(p.Name, gpumux.Crash)
 	p.Resize(3, 3)
 	p.Cordon("B", "lost")
 	m.Offer(p)
-	for _, device := range []string{"A", "B"} {
-		m.Follow(metrics.Slot{Pool: p.Name, Name: p.Name + "/" + device, Device: device, Runs: onCPU(), Peak: &pool.Peak{}})
-	}
 	m.Cordoned(p.Name, "probe")
 	m.Probed("sick", 1500*time.Millisecond)
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {

@@ -188,7 +188,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding = cancel
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
-	w.memory.Prove(ctx)
+	w.memory.Report()
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
 		w.guards.Go(func() { w.contact.Run(guarding) })
@@ -304,14 +304,14 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 		o.Ending = share.End
 	}
 	w.memory.Confine(&o, p, g)
-	runs, held := slot.NewSharing(w.templates, o), &pool.Peak{}
+	runs := slot.NewSharing(w.templates, o)
 	share.Join(runs)
-	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
 	var devices []string
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
+		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
 func (w *Worker) serveMetrics() error {

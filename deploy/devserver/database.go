@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/config"
@@ -90,14 +89,14 @@ var searchAttributes = map[string]enums.IndexedValueType{
 	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }
 
-// createNamespace writes a namespace before the server runs, so the first call finds it. An existing one stays as it is.
-func (d database) createNamespace(name string, retention time.Duration) error {
-	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, searchAttributes)
+// createNamespace writes the namespace before the server runs, so the first call finds it.
+func (d database) createNamespace() error {
+	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, searchAttributes)
 	if err != nil {
-		return fmt.Errorf("create namespace %s: %w", name, err)
+		return fmt.Errorf("create namespace: %w", err)
 	}
-	namespace.Detail.Config.Retention = durationpb.New(retention)
-	if err := sqliteschema.CreateNamespaces(d.config(), namespace); err != nil {
+	c.Detail.Config.Retention = durationpb.New(retention)
+	if err := sqliteschema.CreateNamespaces(d.config(), c); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
 	return nil

@@ -23,7 +23,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !g.namesThisHost(r.Host):
 		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost, or give the name with --ui-host", r.Host), http.StatusForbidden)
-	case !sameOrigin(r):
+	case http.NewCrossOriginProtection().Check(r) != nil:
 		http.Error(w, "the Web UI takes no requests from pages of other sites", http.StatusForbidden)
 	case g.token == "":
 		g.ui.ServeHTTP(w, r)
@@ -42,18 +42,6 @@ func (g *gate) namesThisHost(host string) bool {
 	ip := net.ParseIP(name)
 	return name == "localhost" || ip != nil && ip.IsLoopback() ||
 		slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, name) })
-}
-
-// sameOrigin reports whether a request comes from the UI's own pages, or does not say where it comes from. A proxy in front may have
-// another scheme.
-func sameOrigin(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		site := r.Header.Get("Sec-Fetch-Site")
-		return site != "cross-site" || r.Method == http.MethodGet || r.Method == http.MethodHead
-	}
-	from, err := url.Parse(origin)
-	return err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host)
 }
 
 // authenticate lets a browser with the key in a cookie in, and gives the cookie to one with the key in the address.

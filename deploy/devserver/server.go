@@ -18,22 +18,19 @@ import (
 const AnyPort = -1
 
 const (
-	defaultPort      = 7233
-	defaultUIPort    = 8233
-	defaultNamespace = "default"
-	defaultRetention = 30 * 24 * time.Hour
-	minRetention     = time.Hour // the server refuses less
-	bindAttempts     = 3
+	defaultPort   = 7233
+	defaultUIPort = 8233
+	namespace     = "default"
+	retention     = 30 * 24 * time.Hour // of closed workflows
+	bindAttempts  = 3
 )
 
 // Options say what server to start. The zero value is a server in memory on ports 7233 and 8233.
 type Options struct {
-	Data      string        // folder for the database, created when missing; default "": in memory, gone at Stop
-	Port      int           // of the frontend (gRPC); default 7233; AnyPort: a free one
-	UIPort    int           // of the Web UI (HTTP); default 8233; AnyPort: a free one
-	Headless  bool          // no Web UI; default false
-	Namespace string        // created when missing; default "default"
-	Retention time.Duration // how long closed workflows are kept, at least 1h; default 30 days
+	Data     string // folder for the database, created when missing; default "": in memory, gone at Stop
+	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
+	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
+	Headless bool   // no Web UI; default false
 	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of browsers; default "": everybody on this machine
 	// may call.
 	Token   string
@@ -58,31 +55,12 @@ type Server struct {
 // Start starts a server and returns when it answers calls for the namespace. ctx bounds the start alone. Where possible it finds errors
 // before anything starts: a port in use, or a data folder that is not writable, in use, or made by another version of the server.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("start Temporal: %w", err)
-	}
+	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
 	}
 	return s, nil
-}
-
-func (o Options) withDefaults() (Options, error) {
-	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
-	o.Namespace, o.Retention = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Retention, defaultRetention)
-	switch {
-	case !validPort(o.Port):
-		return o, fmt.Errorf("server options: Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
-	case !o.Headless && !validPort(o.UIPort):
-		return o, fmt.Errorf("server options: UIPort is %d: give 1 to 65535, 0 for %d, or AnyPort", o.UIPort, defaultUIPort)
-	case !o.Headless && o.Port == o.UIPort && o.Port != AnyPort:
-		return o, fmt.Errorf("server options: Port and UIPort are both %d: give two different ports (--port, --ui-port)", o.Port)
-	case o.Retention < minRetention:
-		return o, fmt.Errorf("server options: Retention is %s: give at least %s", o.Retention, minRetention)
-	}
-	return o, nil
 }
 
 func (s *Server) start(ctx context.Context, o Options) error {
@@ -109,7 +87,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := s.database.createNamespace(o.Namespace, o.Retention); err != nil {
+	if err := s.database.createNamespace(); err != nil {
 		return err
 	}
 	if err := s.build(o); err != nil {
@@ -118,13 +96,13 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.temporal.Start(); err != nil {
 		return err
 	}
-	if err := waitReady(ctx, s.Address(), s.token, o.Namespace, o.Retention); err != nil {
+	if err := waitReady(ctx, s.Address(), s.token); err != nil {
 		return err
 	}
 	if s.ui == nil {
 		return nil
 	}
-	return s.ui.serve(s.Address(), o.Namespace, s.log.zap)
+	return s.ui.serve(s.Address(), s.log.zap)
 }
 
 // build makes the server, which binds its ports. Another process may take a free port before the bind; then it chooses others.

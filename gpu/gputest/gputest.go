@@ -1,8 +1,9 @@
-// Package gputest gives tests a machine with GPUs on a host without any: the C compiler builds a shared library that stands in for
-// the NVIDIA driver's and answers what a state file says.
+// Package gputest gives tests a machine with GPUs on a host without any: a library that stands in
+// for the NVIDIA driver's and answers what a state file says, and one for CUDA.
 //
-// It owns the libraries' sources, the built copies in the temporary folder and the state file of each test, and a program that stands
-// in for MPS. It never loads a library and imports nothing of the product. A Machine ends with its test; the built copy stays for the next run.
+// It owns the libraries' sources, their built copies in the temporary folder, the state file of each
+// test, and a program that stands in for MPS. It never loads a library. A Machine ends with its test;
+// the built copies stay for the next run.
 package gputest
 
 import (

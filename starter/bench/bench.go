@@ -248,11 +248,7 @@ func (b *bench) refused(name string) string {
 	if !b.on.gpu() {
 		return "it needs a GPU"
 	}
-	strategy, err := sharing.Find(name)
-	if err != nil {
-		return err.Error()
-	}
-	problems := strategy.Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
+	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
 	if len(problems) > 0 {
 		return problems[0].Text
 	}

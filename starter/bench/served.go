@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 const (
@@ -45,7 +46,7 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 	}
 	worker, err := workers.New(config.Config{
 		Store: b.storeURL, Dir: b.Folder, Tasks: map[string]config.Task{workload: task}, Pools: []config.Pool{{
-			Name: pool, Devices: at.devices, Sharing: at.sharing, Slots: config.Slots(at.slots), Memory: b.budget(workload),
+			Name: pool, Devices: at.devices, Sharing: sharing.Mode(at.sharing), Slots: config.Slots(at.slots), Memory: b.budget(workload),
 		}},
 	}, workers.Options{
 		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: b.Log,

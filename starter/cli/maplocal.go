@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
@@ -130,5 +131,5 @@ func (f *taskFlags) pool() config.Pool {
 	if f.on != "" {
 		devices = gpu.Selection{f.on}
 	}
-	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Reserve: reserve, Sharing: f.sharing, Mode: gpumux.Mode(f.mode)}
+	return config.Pool{Slots: f.slots, Devices: devices, Memory: memory, Reserve: reserve, Sharing: sharing.Mode(f.sharing), Mode: gpumux.Mode(f.mode)}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 // reserve is what stays free of a device for others: the most that a pool on it says.
@@ -95,7 +96,7 @@ func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
 		for i, p := range pools {
-			if p.Strategy().Alone() && len(pools) > 1 {
+			if p.Sharing == sharing.Exclusive && len(pools) > 1 {
 				other := pools[(i+1)%len(pools)].Name
 				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "%s, but pool %s uses %s too; give them different devices", p.Sharing, other, d)
 				break

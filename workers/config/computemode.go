@@ -24,10 +24,10 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 				continue
 			}
 			at = fmt.Sprintf("pools[%d]", p.index)
-			own := p.Strategy().Processes(p.Most)
-			processes += own
-			if own == 0 {
+			if p.Sharing == sharing.MPS {
 				clients += p.Most
+			} else {
+				processes += p.Most
 			}
 		}
 		served := min(clients, 1) // the server is one process, whosever clients it has

@@ -41,7 +41,7 @@ type Pool struct {
 	// Hygiene is on or off, for tasks that don't say. Default on.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Sharing is how slots share a device: default, exclusive, mps or mig. Default "default".
-	Sharing string `yaml:"sharing"`
+	Sharing sharing.Mode `yaml:"sharing"`
 	// Threads is what each slot may use of a GPU's multiprocessors at most, with sharing mps. Default: twice its part.
 	Threads sharing.Percent `yaml:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
@@ -223,9 +223,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".placement", "%q is unknown; use spread or pack", p.Placement)
 	}
 	checkHygiene(at+".hygiene", p.Hygiene, r)
-	if _, err := sharing.Find(p.Sharing); err != nil {
-		r.add(at+".sharing", "%v", err)
-	}
 }
 
 func checkMode(at string, m gpumux.Mode, r *report) {

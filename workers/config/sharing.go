@@ -8,15 +8,6 @@ import (
 	"github.com/gpumux/gpumux/workers/sharing"
 )
 
-// Strategy is how the pool's slots share devices. A name that nobody knows was reported, and stands for the default.
-func (p Pool) Strategy() sharing.Strategy {
-	s, err := sharing.Find(p.Sharing)
-	if err != nil {
-		s, _ = sharing.Find("")
-	}
-	return s
-}
-
 // Use is what a pool's sharing is asked for.
 func (p Placement) Use(devices []gpu.Device) sharing.Use {
 	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
@@ -33,7 +24,7 @@ func (c Config) checkSharing(placements []Placement, r *report) {
 		use := p.Use(p.devices())
 		use.OtherUser, use.ByIndex = users || p.User != "", numbers
 		var said []sharing.Problem
-		for _, problem := range p.Strategy().Check(use) {
+		for _, problem := range p.Sharing.Check(use) {
 			if !slices.Contains(said, problem) {
 				said = append(said, problem)
 				r.add(at+"."+problem.Field, "%s", problem.Text)

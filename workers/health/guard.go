@@ -50,8 +50,8 @@ type Guard struct {
 	events sync.Mutex
 
 	mu      sync.Mutex
-	counts  map[string]int        // of events that asked for something, by UUID
-	needs   map[string]gpu.Action // by UUID: the hardest that an event asked for
+	counts  map[string]int  // of events that asked for something, by UUID
+	resets  map[string]bool // by UUID of an event: whether one asked for a reset, or for more
 	probing map[string]*probing
 	pauses  map[string]pause // by group
 }
@@ -77,7 +77,7 @@ type guarded struct {
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
 		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
-		counts: map[string]int{}, needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+		counts: map[string]int{}, resets: map[string]bool{}, probing: map[string]*probing{}, pauses: map[string]pause{},
 	}
 }
 
@@ -145,15 +145,6 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// hardness orders actions; one that a newer driver invents is as hard as a reset.
-func hardness(a gpu.Action) int {
-	order := []gpu.Action{"", gpu.ActionNone, gpu.ActionRestart, gpu.ActionDrainP2P, gpu.ActionDrain, gpu.ActionReset, gpu.ActionReboot}
-	if at := slices.Index(order, a); at >= 0 {
-		return at
-	}
-	return hardness(gpu.ActionReset)
-}
-
 func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
@@ -179,16 +170,14 @@ func (g *Guard) observe(e gpu.Event) {
 	defer g.events.Unlock()
 	g.mu.Lock()
 	g.counts[e.UUID]++
-	milder := hardness(e.Action) < hardness(g.needs[e.UUID])
-	if !milder {
-		g.needs[e.UUID] = e.Action
-	}
+	reset := e.Action != gpu.ActionDrain && e.Action != gpu.ActionDrainP2P
+	milder := g.resets[e.UUID] && !reset // the reason for a reset stands
+	g.resets[e.UUID] = g.resets[e.UUID] || reset
 	g.mu.Unlock()
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-			if !milder || !group.pool.Cordoned(group.Name) {
-				g.cordon(group.pool, group.Name, string(e.Kind), why)
-			}
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) &&
+			(!milder || !group.pool.Cordoned(group.Name)) {
+			g.cordon(group.pool, group.Name, string(e.Kind), why)
 		}
 	}
 }
@@ -273,19 +262,18 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 		action, err := g.driver.Recovery(parent)
 		untold := errors.Is(err, errors.ErrUnsupported)
 		g.mu.Lock()
-		need := g.needs[d.UUID]
-		if hardness(g.needs[parent]) > hardness(need) {
-			need = g.needs[parent]
-		}
+		own, told := g.resets[d.UUID]
+		whole, toldWhole := g.resets[parent]
 		g.mu.Unlock()
-		if untold && hardness(need) < hardness(gpu.ActionReset) && status.RemappedRows != nil && status.RemappedRows.Pending {
-			need = gpu.ActionReset
-			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+need.HintFor(parent))
+		reset := own || whole
+		if untold && !reset && status.RemappedRows != nil && status.RemappedRows.Pending {
+			reset = true
+			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+gpu.ActionReset.HintFor(parent))
 		}
-		if untold && hardness(need) >= hardness(gpu.ActionReset) || !untold && (err != nil || action.Cordon()) {
+		if untold && reset || !untold && (err != nil || action.Cordon()) {
 			return false
 		}
-		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && need != "" && !probe.OK {
+		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && (told || toldWhole) && !probe.OK {
 			return false
 		}
 	}
@@ -300,8 +288,8 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	}
 	g.mu.Lock()
 	for _, d := range group.Devices {
-		delete(g.needs, d.UUID)
-		delete(g.needs, d.Parent)
+		delete(g.resets, d.UUID)
+		delete(g.resets, d.Parent)
 	}
 	g.mu.Unlock()
 	return group.pool.Uncordon(group.Name)

@@ -28,12 +28,11 @@ type Enforcer struct {
 	allowances *allowances
 
 	mu       sync.RWMutex     // guards what follows
-	broken   map[string]error // means on the CPU that do not hold, by name
 	enforced map[string]means // by pool
 	unseen   map[string]bool  // devices whose processes the driver does not list
 }
 
-// New is for the pools on these devices. Call Run and Prove next.
+// New is for the pools on these devices. Call Run and Report next.
 func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
 	e := &Enforcer{
 		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), allowances: newAllowances(log),

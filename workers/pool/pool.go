@@ -72,8 +72,7 @@ type Handle struct {
 	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
-	// Peak, where there is one, observes what items held.
-	Peak *Peak
+	peak   atomic.Int64
 	// Model names the group's devices.
 	Model string
 	// Memory is the budget of a call with the whole group. Limits are the environment of a process, in a slot or with the whole group,
@@ -83,6 +82,15 @@ type Handle struct {
 	// Beside are the other slots on its devices, of all pools, while a call has the devices whole.
 	Beside []*Handle
 }
+
+// ObservePeak records what an item held.
+func (h *Handle) ObservePeak(held int64) {
+	for most := h.peak.Load(); held > most && !h.peak.CompareAndSwap(most, held); most = h.peak.Load() {
+	}
+}
+
+// Peak is the most bytes that an item held.
+func (h *Handle) Peak() int64 { return h.peak.Load() }
 
 // Want says which slot a call needs.
 type Want struct {

@@ -1,15 +1,14 @@
-// Package sharing is how the slots of a pool share devices.
+// Package sharing lets the slots of a pool share devices.
 //
-// It owns the strategies, one per value of a pool's sharing: what each can work with, what has to run for it, what processes need in
-// their environment, what comes before their end, and which of them a fault of one reaches. It never starts a task and changes no
-// setting of a device. What a Host has started ends with Close, and with the worker however that ends.
+// It owns the modes: what each can work with, what has to run for it, what processes need in their
+// environment, what comes before their end, and which of them a fault of one reaches. It never starts
+// a task and changes no setting of a device. What a Host has started ends with Close, and with the
+// worker however that ends.
 package sharing
 
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -34,20 +33,6 @@ type Problem struct{ Field, Text string }
 
 // MostClients is how many processes an MPS server has on a device of the Volta generation or later.
 const MostClients = 48
-
-// Strategy is one way to share.
-type Strategy interface {
-	// Check lists what cannot work. It starts nothing.
-	Check(u Use) []Problem
-	// Alone says that no other pool may use the device.
-	Alone() bool
-	// Processes is how many processes of their own so many slots have on a device. Clients of a server have none: the server is it.
-	Processes(slots int) int
-	// Limits names what keeps a process to its memory beside what every GPU has, or nothing.
-	Limits() string
-	// Prepare makes a slot's devices ready for processes.
-	Prepare(ctx context.Context, h *Host, u Use) (Share, error)
-}
 
 // Share is what the slots on a device have of it. Its methods may be called from any goroutine.
 type Share interface {
@@ -74,19 +59,6 @@ type Sibling interface {
 	PID() int
 }
 
-var strategies = map[string]Strategy{"default": timeSliced{}, "exclusive": exclusive{}, "mps": served{}, "mig": instances{}}
-
-// Find is the strategy of a name; the empty one is default.
-func Find(name string) (Strategy, error) {
-	if name == "" {
-		name = "default"
-	}
-	if s, ok := strategies[name]; ok {
-		return s, nil
-	}
-	return nil, fmt.Errorf("%q is unknown; use %s", name, strings.Join(slices.Sorted(maps.Keys(strategies)), ", "))
-}
-
 // Percent is a share of a GPU's multiprocessors; 0 means the default.
 type Percent int
 
@@ -98,15 +70,6 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	}
 	*p = Percent(n)
 	return nil
-}
-
-// noThreads reports threads that nobody keeps to.
-func noThreads(u Use) []Problem {
-	if u.Threads == 0 {
-		return nil
-	}
-	const text = "%d%% without sharing: mps; nothing else keeps a process to a share of the multiprocessors"
-	return []Problem{{"threads", fmt.Sprintf(text, u.Threads)}}
 }
 
 // apart is the share of processes that have nothing in common: no fault of one reaches another.

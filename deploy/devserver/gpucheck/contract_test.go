@@ -1,28 +1,26 @@
-package mpstest
+package gpucheck
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
-// Contract holds a daemon to what gpumux builds on.
-func Contract(t *testing.T, h Host) {
-	for name, test := range map[string]func(*testing.T, Host){
+// contract holds an MPS daemon to what gpumux builds on.
+func contract(t *testing.T, h gputest.MPSHost) {
+	for name, test := range map[string]func(*testing.T, gputest.MPSHost){
 		"NoDaemon": noDaemon, "Clients": clients, "Terminate": terminate, "Limits": limits, "Fault": fault, "Quit": quit, "Wording": wording,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
 }
 
-func noDaemon(t *testing.T, _ Host) {
+func noDaemon(t *testing.T, _ gputest.MPSHost) {
 	d := mps.Daemon{Pipe: t.TempDir()}
 	require.False(t, mps.Listens(d.Pipe))
 	require.False(t, d.Near())
@@ -40,7 +38,7 @@ func server(t *testing.T, d mps.Daemon) int {
 	return list[0]
 }
 
-func clients(t *testing.T, h Host) {
+func clients(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	require.True(t, mps.Listens(d.Pipe))
 	require.True(t, d.Near())
@@ -66,12 +64,12 @@ func clients(t *testing.T, h Host) {
 	wait.For(t, func() bool {
 		list, err := d.Clients(t.Context(), s)
 		return err == nil && len(list) == 1
-	}, patience, 20*time.Millisecond)
+	}, gputest.MPSPatience, 20*time.Millisecond)
 	require.Equal(t, "done", b.Say("alloc 1048576"), "an idle client that is killed harms no other")
 }
 
 // A client that was terminated in the middle of a kernel can be killed, and the server serves on.
-func terminate(t *testing.T, h Host) {
+func terminate(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	busy, said := h.Join(t, d)
 	require.Equal(t, "done", said)
@@ -85,12 +83,12 @@ func terminate(t *testing.T, h Host) {
 	wait.For(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
-	}, patience, 20*time.Millisecond)
+	}, gputest.MPSPatience, 20*time.Millisecond)
 	_, said = h.Join(t, d)
 	require.Equal(t, "done", said)
 }
 
-func limits(t *testing.T, h Host) {
+func limits(t *testing.T, h gputest.MPSHost) {
 	const limit = 1 << 30
 	d := h.Start(t)
 	c, said := h.Join(t, d, mps.LimitVariable+"="+mps.Limit(limit))
@@ -105,7 +103,7 @@ func limits(t *testing.T, h Host) {
 }
 
 // A fatal fault reaches all clients of the server, which comes back when all of them have gone.
-func fault(t *testing.T, h Host) {
+func fault(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	culprit, said := h.Join(t, d)
 	require.Equal(t, "done", said)
@@ -118,7 +116,7 @@ func fault(t *testing.T, h Host) {
 	wait.For(t, func() bool {
 		status, err := d.Status(t.Context(), s)
 		return err == nil && status == mps.Fault
-	}, patience, 20*time.Millisecond)
+	}, gputest.MPSPatience, 20*time.Millisecond)
 	_, said = h.Join(t, d)
 	require.Equal(t, "error 807", said)
 	culprit.Kill()
@@ -128,27 +126,20 @@ func fault(t *testing.T, h Host) {
 	wait.For(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
-	}, patience, 20*time.Millisecond)
+	}, gputest.MPSPatience, 20*time.Millisecond)
 	_, said = h.Join(t, d)
 	require.Equal(t, "done", said)
 	require.Equal(t, culprit.PID, d.Culprit(0), "the log names who did it")
 }
 
-func quit(t *testing.T, h Host) {
+func quit(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	c, said := h.Join(t, d)
 	require.Equal(t, "done", said)
 	s := server(t, d)
 	c.Kill()
 	require.NoError(t, d.Quit(t.Context()))
-	wait.For(t, func() bool { return !mps.Listens(d.Pipe) && !Runs(s) }, patience, 20*time.Millisecond)
+	wait.For(t, func() bool { return !mps.Listens(d.Pipe) && !gputest.Runs(s) }, gputest.MPSPatience, 20*time.Millisecond)
 	_, err := d.Servers(t.Context())
 	require.ErrorIs(t, err, mps.ErrNone)
-}
-
-// Runs reports whether a process lives. One that has ended and that nobody has awaited does not.
-func Runs(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }

@@ -1,6 +1,4 @@
-// Package mpstest has the tests that any MPS control daemon passes, NVIDIA's and the stand-in alike, and the client that they use.
-// It changes no setting of a device. What it starts ends with its test.
-package mpstest
+package gputest
 
 import (
 	"bufio"
@@ -23,22 +21,22 @@ import (
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
-//go:embed client.py
-var script string
+//go:embed testdata/client.py
+var mpsScript string
 
-// patience is more than a daemon, or a first context on a machine with many GPUs, takes.
-const patience = time.Minute
+// MPSPatience is more than a daemon, or a first context on a machine with many GPUs, takes.
+const MPSPatience = time.Minute
 
-// Host is what the tests run on.
-type Host struct {
+// MPSHost starts MPS daemons and clients of theirs, of NVIDIA or of a Machine. All end with their test.
+type MPSHost struct {
 	// Device is the UUID of a GPU that nobody else uses, Python a Python 3. Default python3.
 	Device, Python string
 	// Env is what clients and the daemon need beside the environment of the test.
 	Env []string
 }
 
-// Client is a process with a context.
-type Client struct {
+// MPSClient is a process with a context.
+type MPSClient struct {
 	PID int
 
 	t   testing.TB
@@ -48,7 +46,7 @@ type Client struct {
 }
 
 // Start starts a daemon and returns it when it answers. It is gone when the test ends.
-func (h Host) Start(t testing.TB) mps.Daemon {
+func (h MPSHost) Start(t testing.TB) mps.Daemon {
 	t.Helper()
 	// The path of a socket is short.
 	dir, err := os.MkdirTemp("", "mps")
@@ -69,7 +67,7 @@ func (h Host) Start(t testing.TB) mps.Daemon {
 		_ = cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), MPSPatience)
 		defer cancel()
 		_ = d.Quit(ctx) // the test may have done so
 		select {
@@ -82,14 +80,14 @@ func (h Host) Start(t testing.TB) mps.Daemon {
 	wait.For(t, func() bool {
 		_, err := d.Servers(t.Context())
 		return err == nil
-	}, patience, 20*time.Millisecond)
+	}, MPSPatience, 20*time.Millisecond)
 	return d
 }
 
 // Join starts a client of a daemon, with variables of its own, and returns what making a context said: done, or an error.
-func (h Host) Join(t testing.TB, d mps.Daemon, env ...string) (*Client, string) {
+func (h MPSHost) Join(t testing.TB, d mps.Daemon, env ...string) (*MPSClient, string) {
 	t.Helper()
-	c := &Client{t: t, cmd: exec.Command(cmp.Or(h.Python, "python3"), "-u", "-c", script)}
+	c := &MPSClient{t: t, cmd: exec.Command(cmp.Or(h.Python, "python3"), "-u", "-c", mpsScript)}
 	c.cmd.Env = append(append(os.Environ(), h.Env...), mps.PipeVariable+"="+d.Pipe, "CUDA_VISIBLE_DEVICES="+h.Device)
 	c.cmd.Env, c.cmd.Stderr = append(c.cmd.Env, env...), os.Stderr
 	in, err := c.cmd.StdinPipe()
@@ -104,7 +102,7 @@ func (h Host) Join(t testing.TB, d mps.Daemon, env ...string) (*Client, string) 
 }
 
 // Say tells the client a line and returns its answer.
-func (c *Client) Say(format string, args ...any) string {
+func (c *MPSClient) Say(format string, args ...any) string {
 	c.t.Helper()
 	_, err := fmt.Fprintf(c.in, format+"\n", args...)
 	require.NoError(c.t, err)
@@ -112,7 +110,7 @@ func (c *Client) Say(format string, args ...any) string {
 }
 
 // Hear is the client's next line.
-func (c *Client) Hear() string {
+func (c *MPSClient) Hear() string {
 	c.t.Helper()
 	line, err := c.out.ReadString('\n')
 	require.NoError(c.t, err, "the client has ended")
@@ -120,16 +118,23 @@ func (c *Client) Hear() string {
 }
 
 // Kill kills the client and returns when it is gone.
-func (c *Client) Kill() {
+func (c *MPSClient) Kill() {
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 }
 
 // Free is what CUDA says is free and in all.
-func (c *Client) Free() (free, total uint64) {
+func (c *MPSClient) Free() (free, total uint64) {
 	c.t.Helper()
 	said := c.Say("free")
 	_, err := fmt.Sscan(said, &free, &total)
 	require.NoError(c.t, err, "%s", said)
 	return free, total
+}
+
+// Runs reports whether a process lives. One that has ended and that nobody has awaited does not.
+func Runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }

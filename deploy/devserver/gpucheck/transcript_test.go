@@ -1,4 +1,4 @@
-package mpstest
+package gpucheck
 
 import (
 	"cmp"
@@ -17,14 +17,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
-// answers is what the daemon is expected to say, word for word, after NVIDIA's documentation where that says so.
+// mpsAnswers is what the daemon is expected to say, word for word, after NVIDIA's documentation where that says so.
 //
-//go:embed testdata/answers.txt
-var answers string
+//go:embed testdata/mps.txt
+var mpsAnswers string
 
 // transcript is what was asked of a daemon and what it answered, with names in the place of process numbers.
 type transcript struct {
@@ -33,11 +34,11 @@ type transcript struct {
 	text  strings.Builder
 }
 
-var number = regexp.MustCompile(`\b\d+\b`)
+var processNumber = regexp.MustCompile(`\b\d+\b`)
 
 // named has names in the place of numbers.
 func (s *transcript) named(text string) string {
-	return number.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(s.names[n], n) })
+	return processNumber.ReplaceAllStringFunc(text, func(n string) string { return cmp.Or(s.names[n], n) })
 }
 
 // ask hands the daemon a command in which names stand for process numbers.
@@ -70,7 +71,7 @@ func (s *transcript) ask(d mps.Daemon, command string) {
 }
 
 // The daemon answers word for word what is written down. A difference is news: see what in gpumux reads that answer, then write it down.
-func wording(t *testing.T, h Host) {
+func wording(t *testing.T, h gputest.MPSHost) {
 	s := &transcript{t: t, names: map[string]string{}}
 	s.ask(mps.Daemon{Pipe: t.TempDir()}, "get_server_list")
 	d := h.Start(t)
@@ -93,7 +94,7 @@ func wording(t *testing.T, h Host) {
 	wait.For(t, func() bool {
 		status, err := d.Status(t.Context(), server(t, d))
 		return err == nil && status == mps.Fault
-	}, patience, 20*time.Millisecond)
+	}, gputest.MPSPatience, 20*time.Millisecond)
 	s.ask(d, "get_server_status SERVER")
 	log, err := os.ReadFile(filepath.Join(d.Log, "server.log"))
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func wording(t *testing.T, h Host) {
 	}
 	second.Kill()
 	s.ask(d, "quit")
-	require.Equal(t, answers, s.text.String(), "gpu/mps/mpstest/testdata/answers.txt")
+	require.Equal(t, mpsAnswers, s.text.String(), "testdata/mps.txt")
 }
 
 // stamp is the time at which a line of a log was written.
