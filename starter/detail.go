@@ -68,7 +68,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		return d, s.showRunning(ctx, h, d)
 	}
 	summary, err := h.Wait(ctx)
-	var failed *MapFailed
+	var ended *EndedError
 	switch {
 	case err == nil:
 		d.Summary, d.Items, d.Task = &summary, summary.Items, summary.Task
@@ -76,11 +76,10 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		if summary.Output != "" {
 			d.Output = summary.Output
 		}
-	case errors.As(err, &failed):
-		d.Fault = &failed.Fault
-	case errors.As(err, new(*Canceled)), errors.As(err, new(*Terminated)):
-	default:
+	case !errors.As(err, &ended):
 		return nil, fmt.Errorf("show map %s: %w", id, err)
+	case ended.Status == Failed:
+		d.Fault = &ended.Fault
 	}
 	return d, nil
 }

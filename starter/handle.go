@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Handle follows and steers one run of a map.
@@ -36,7 +36,7 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// Open finds the newest run of a map; it is a *NotFound when there is none.
+// Open finds the newest run of a map; it is a *NotFoundError when there is none.
 func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	r, err := s.describe(ctx, id)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	if r != nil {
 		return s.handle(r, Attached), nil
 	}
-	missing := &NotFound{ID: id}
+	missing := &NotFoundError{ID: id}
 	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {
 		for _, m := range maps {
 			missing.Known = append(missing.Known, m.ID)
@@ -54,14 +54,14 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	return nil, missing
 }
 
-// Suits is an *OtherEdition where m would go on with this map and its task's code is no longer the one that the map began with.
+// Suits is an *OtherEditionError where m would go on with this map and its task's code is no longer the one that the map began with.
 func (h *Handle) Suits(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == Completed || h.run.Status != Running && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
 		return nil
 	}
-	return &OtherEdition{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
+	return &OtherEditionError{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
 }
 
 // Running reports whether the run went on when the handle was made.
@@ -103,14 +103,11 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
 				show(p)
 			}
-			pause := youngPoll
+			again := youngPoll
 			if time.Since(began) > youth {
-				pause = agedPoll
+				again = agedPoll
 			}
-			select {
-			case <-polling.Done():
-			case <-time.After(pause):
-			}
+			_ = pause(polling, again) // the loop looks
 		}
 	})
 	summary, err := h.Wait(ctx)
@@ -122,8 +119,8 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 // outage is how long Wait goes on asking a server that does not answer.
 const outage = time.Minute
 
-// Wait waits for the run to end. A run that did not complete is *MapFailed, *Canceled or *Terminated; when ctx ends first, the
-// map goes on and the error is ctx's cause. A server that goes away for less than a minute is waited for.
+// Wait waits for the run to end. A run that did not complete is an *EndedError; when ctx ends
+// first, the map goes on and the error is ctx's cause. A server that goes away for less than a minute is waited for.
 func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 	var silent time.Time
 	for {
@@ -135,20 +132,18 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			return summary, nil
 		case ctx.Err() != nil:
 			return summary, context.Cause(ctx)
-		case !connect.Unreachable(err):
+		case !fleet.Unreachable(err):
 			return summary, ended(h.ID, err)
 		}
 		if silent.IsZero() || time.Since(asked) > outage {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &connect.Error{Namespace: h.starter.namespace(), Err: err,
+			return summary, &fleet.ConnectError{Namespace: h.starter.namespace(), Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
-		select {
-		case <-ctx.Done():
-			return summary, context.Cause(ctx)
-		case <-time.After(agedPoll):
+		if err := pause(ctx, agedPoll); err != nil {
+			return summary, err
 		}
 	}
 }
@@ -197,7 +192,7 @@ func (h *Handle) steered(name string, err error) error {
 		return nil
 	case errors.As(err, new(*serviceerror.NotFound)):
 		return fmt.Errorf("%s map %s: it has ended; `gpumux show %s` tells what it came to", name, h.ID, h.ID)
-	case connect.Unreachable(err):
+	case fleet.Unreachable(err):
 		return fmt.Errorf("%s map %s: nobody answered in time, a worker must serve queue %s: %w", name, h.ID, gpumux.Queue, err)
 	}
 	return fmt.Errorf("%s map %s: %w", name, h.ID, err)

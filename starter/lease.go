@@ -12,12 +12,12 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// NotMap says that an ID is that of a workflow of another type.
-type NotMap struct{ ID, Type string }
+// NotMapError says that an ID is that of a workflow of another type.
+type NotMapError struct{ ID, Type string }
 
 // Error says what to do.
-func (e *NotMap) Error() string {
-	return fmt.Sprintf("%q is a workflow of type %s, no map; give another --id", e.ID, e.Type)
+func (e *NotMapError) Error() string {
+	return fmt.Sprintf("%q is a workflow of type %s, no map; give another ID", e.ID, e.Type)
 }
 
 // Leasing is a workflow of somebody's own and the leases that it has.
@@ -50,7 +50,7 @@ type Lease struct {
 func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
-		return nil, &NotFound{ID: id}
+		return nil, &NotFoundError{ID: id}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up workflow %s: %w", id, err)

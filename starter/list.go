@@ -8,9 +8,13 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/fleet"
 )
+
+// askAtOnce is how many maps are asked at a time.
+const askAtOnce = 8
 
 // ListOptions narrow a list of maps.
 type ListOptions struct {
@@ -98,19 +102,27 @@ func listed(r *run) Listed {
 func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
 	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
-	const most = 8
-	fleet.Abreast(len(maps), most, func(i int) {
-		l, h := &maps[i], s.handle(runs[i], Found)
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		if l.Status == Completed {
-			if sum, err := h.Wait(ctx); err == nil {
-				l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
-			}
-		} else if l.Status == Running && canAsk {
-			if p, err := h.Progress(ctx); err == nil {
-				l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
-			}
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i := range maps {
+		asking.Go(func() error {
+			s.handle(runs[i], Found).fillCount(ctx, &maps[i], canAsk)
+			return nil
+		})
+	}
+	_ = asking.Wait() // what cannot be asked stays unknown
+}
+
+func (h *Handle) fillCount(ctx context.Context, l *Listed, canAsk bool) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if l.Status == Completed {
+		if sum, err := h.Wait(ctx); err == nil {
+			l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
 		}
-	})
+	} else if l.Status == Running && canAsk {
+		if p, err := h.Progress(ctx); err == nil {
+			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
+		}
+	}
 }

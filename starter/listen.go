@@ -3,7 +3,6 @@ package starter
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -28,10 +27,8 @@ func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 					return
 				}
 			}
-			select {
-			case <-ctx.Done():
+			if pause(ctx, agedPoll) != nil {
 				return
-			case <-time.After(agedPoll):
 			}
 		}
 	}

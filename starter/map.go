@@ -38,7 +38,7 @@ type Map struct {
 	// Inline keeps the map out of the store as long as its results are few and small: nothing of it is left to go on with.
 	Inline bool
 	// Retry runs again those items only that failed, of the newest map of this task over these items, whatever its other options
-	// were: those given now count. Of a map that did not complete it runs those without a result. A *NothingToRetry says that there
+	// were: those given now count. Of a map that did not complete it runs those without a result. A *NothingToRetryError says that there
 	// is no such map.
 	Retry bool
 }

@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 		{"", false, Started}, {"", true, Started},
 		{Running, false, Attached}, {Running, true, Attached},
 		{Completed, false, Started}, {Completed, true, Found},
-		{Failed, false, Continued}, {StatusCanceled, true, Continued}, {StatusEnded, false, Continued}, {TimedOut, true, Continued},
+		{Failed, false, Continued}, {Canceled, true, Continued}, {Terminated, false, Continued}, {TimedOut, true, Continued},
 	} {
 		var last *run
 		if c.status != "" {

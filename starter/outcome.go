@@ -9,90 +9,81 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-// MapFailed says that a map as a whole failed: its input could not work, or it was to stop at the first failed item.
-type MapFailed struct {
+// EndedError says that a run ended without completing.
+type EndedError struct {
 	ID string
-	// Fault is what went wrong. Its Kind is empty when the failure was none of gpumux's own.
+	// Status is Failed, Canceled or Terminated.
+	Status Status
+	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
 	Fault gpumux.Fault
 	Err   error
 }
 
-// Error is one line with the fault.
-func (e *MapFailed) Error() string {
-	if e.Fault.Kind == "" {
+// Error is one line with the fault, or with how to go on.
+func (e *EndedError) Error() string {
+	const goOn = "; start it again to go on with the items that have no result"
+	switch of := e.Fault.Of(); {
+	case e.Status == Canceled:
+		return "map " + e.ID + " was cancelled" + goOn
+	case e.Status == Terminated:
+		return "map " + e.ID + " was terminated" + goOn
+	case e.Fault.Kind == "":
 		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
-	}
-	if of := e.Fault.Of(); of != "" {
+	case of != "":
 		return fmt.Sprintf("map %s failed at %s: %s", e.ID, of, e.Fault.Error())
 	}
 	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
 }
 
 // Unwrap gives Temporal's error.
-func (e *MapFailed) Unwrap() error { return e.Err }
+func (e *EndedError) Unwrap() error { return e.Err }
 
-// Canceled says that a map was cancelled.
-type Canceled struct{ ID string }
-
-// Error says how to go on.
-func (e *Canceled) Error() string {
-	return fmt.Sprintf("map %s was cancelled; start it again to go on with the items that have no result", e.ID)
-}
-
-// Terminated says that a map was ended from outside, without its own doing.
-type Terminated struct{ ID string }
-
-// Error says how to go on.
-func (e *Terminated) Error() string {
-	return fmt.Sprintf("map %s was terminated; start it again to go on with the items that have no result", e.ID)
-}
-
-// NotFound says that there is no such map.
-type NotFound struct {
+// NotFoundError says that there is no such map.
+type NotFoundError struct {
 	ID string
 	// Known are IDs of the newest maps.
 	Known []string
 }
 
 // Error lists what exists.
-func (e *NotFound) Error() string {
+func (e *NotFoundError) Error() string {
 	if len(e.Known) == 0 {
 		return fmt.Sprintf("there is no map %q, nor any other; start one with `gpumux map`", e.ID)
 	}
 	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
 }
 
-// ended turns the error of a workflow that is over into one of the types above. Errors of the connection stay as they are.
+// ended makes an EndedError of a workflow's error. Errors of the connection stay as they are.
 func ended(id string, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
-		return connect.WithKeysHint(err)
+		return fleet.WithKeysHint(err)
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
-	failed := &MapFailed{ID: id, Err: err}
+	e := &EndedError{ID: id, Status: Failed, Err: err}
 	switch {
 	case errors.As(err, new(*temporal.TerminatedError)):
-		return &Terminated{ID: id}
+		e.Status = Terminated
 	case errors.As(err, &application):
-		failed.Fault = faultOf(application)
+		e.Fault = faultOf(application)
 	case errors.As(err, new(*temporal.CanceledError)):
-		return &Canceled{ID: id}
+		e.Status = Canceled
 	case errors.As(err, &timeout):
-		failed.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
+		e.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
 			Hint: "start it again to go on with the items that have no result"}
 		if timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
-			failed.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()
+			e.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()
 		}
 	default:
-		failed.Fault.Message = err.Error()
+		e.Fault.Message = err.Error()
 	}
-	return failed
+	return e
 }
 
-// faultOf reads the fault that an application error carries: its type is the kind, its first detail the fault.
+// faultOf reads the fault that an application error carries as its first detail.
 func faultOf(e *temporal.ApplicationError) gpumux.Fault {
 	var fault gpumux.Fault
 	if e.HasDetails() {

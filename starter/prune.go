@@ -9,9 +9,9 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/prune"
 )
@@ -39,12 +39,15 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 			live = append(live, r)
 		}
 	}
-	const most = 8
-	errs := make([]error, len(live))
-	fleet.Abreast(len(live), most, func(i int) { errs[i] = s.addMap(ctx, used, live[i]) })
-	schedules, err := s.Schedules(ctx)
+	var adding errgroup.Group
+	adding.SetLimit(askAtOnce)
+	for _, r := range live {
+		adding.Go(func() error { return s.addMap(ctx, used, r) })
+	}
+	errs := []error{adding.Wait()}
+	schedules, err := s.Schedules().List(ctx)
 	for _, one := range schedules {
-		_, input, wrong := s.describeSchedule(ctx, one.Name)
+		_, input, wrong := s.Schedules().describe(ctx, one.Name)
 		switch {
 		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
 		case wrong == nil:
@@ -88,9 +91,9 @@ func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads
 		return nil
 	}
 	if err != nil {
-		err = fmt.Errorf("read the input of %s: %w", of, connect.WithKeysHint(err))
+		err = fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
 	}
-	if connect.Sealed(err) && runs {
+	if fleet.Sealed(err) && runs {
 		return err
 	}
 	var text json.RawMessage

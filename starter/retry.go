@@ -14,77 +14,58 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// RetryOptions change what the retry of a map runs with. What is zero stays as the map had it.
-type RetryOptions struct {
-	Ladder   []string
-	Mode     gpumux.Mode
-	Timeout  gpumux.Duration
-	Attempts int
-}
-
-// StillRunning says that a map cannot be retried, or its results be fetched, yet.
-type StillRunning struct {
-	ID string
-	// Results says that its results were asked for.
-	Results bool
-}
+// StillRunningError says that a map is not over, as it has to be for what was asked.
+type StillRunningError struct{ ID string }
 
 // Error says what to do instead.
-func (e *StillRunning) Error() string {
-	if e.Results {
-		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` waits for all", e.ID, e.ID)
-	}
+func (e *StillRunningError) Error() string {
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
 
-// NothingFailed says that a map has no failed item to retry.
-type NothingFailed struct{ ID string }
+// NothingFailedError says that a map has no failed item to retry.
+type NothingFailedError struct{ ID string }
 
 // Error is one line.
-func (e *NothingFailed) Error() string {
+func (e *NothingFailedError) Error() string {
 	return fmt.Sprintf("map %s: every item succeeded, so there is nothing to retry", e.ID)
 }
 
-// NothingToRetry says that there is no map that could be retried.
-type NothingToRetry struct {
+// NothingToRetryError says that there is no map that could be retried.
+type NothingToRetryError struct {
 	Task string
 	// ID is the one that the caller gave, if any.
 	ID string
 }
 
 // Error says what else to do.
-func (e *NothingToRetry) Error() string {
+func (e *NothingToRetryError) Error() string {
 	if e.ID != "" {
-		return fmt.Sprintf("there is no map %s to retry; without --retry it is started", e.ID)
+		return fmt.Sprintf("there is no map %s to retry; without a retry it is started", e.ID)
 	}
-	return fmt.Sprintf("there is no map of task %s over these items to retry; without --retry it is started", e.Task)
+	return fmt.Sprintf("there is no map of task %s over these items to retry; without a retry it is started", e.Task)
 }
 
-// Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
-// end up in one file. It runs with the edition of the task's code that there is now. Of a map that did not complete, the items
-// without any result run.
-func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle, error) {
-	last, err := s.describe(ctx, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case last == nil:
-		_, err := s.Open(ctx, id)
-		return nil, cmp.Or(err, error(&NotFound{ID: id}))
-	case last.Status == Running:
-		return nil, &StillRunning{ID: id}
-	}
-	in, err := s.given(ctx, last)
+// Retry starts a new run of a map that is over, in which only the items without a successful result run;
+// the results of both end up in one file. It runs with the edition of the task's code that there is now.
+// Of a map that did not complete, the items without any result run. Change, unless it is nil, changes
+// what the map runs with.
+func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapInput)) (*Handle, error) {
+	h, err := s.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if o.Ladder != nil {
-		in.Ladder = o.Ladder
+	if h.Running() {
+		return nil, &StillRunningError{ID: id}
 	}
-	in.Mode, in.Timeout = cmp.Or(o.Mode, in.Mode), cmp.Or(o.Timeout, in.Timeout)
-	in.Attempts = cmp.Or(o.Attempts, in.Attempts)
+	in, err := h.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&in)
+	}
 	in.Edition = "" // mending the task is what a retry is for
-	return s.again(ctx, last, in)
+	return s.again(ctx, h.run, in)
 }
 
 // retry is Start of a Map with Retry: the map under its own ID, else the newest of the same fingerprint.
@@ -99,7 +80,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	case err != nil:
 		return nil, err
 	case last == nil:
-		return nil, &NothingToRetry{Task: m.Input.Task, ID: m.ID}
+		return nil, &NothingToRetryError{Task: m.Input.Task, ID: m.ID}
 	case last.Status == Running:
 		return s.handle(last, Attached), nil
 	}
@@ -153,7 +134,7 @@ func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 	in.Output = note.Output
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
-		return nil, &StillRunning{ID: id}
+		return nil, &StillRunningError{ID: id}
 	}
 	return h, err
 }
@@ -171,7 +152,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		return "", err
 	}
 	if summary.Failed == 0 {
-		return "", &NothingFailed{h.ID}
+		return "", &NothingFailedError{h.ID}
 	}
 	st, err := s.store(ctx)
 	if err != nil {
@@ -190,7 +171,8 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		batch, size = batch[:0], 0
 		return nil
 	}
-	for result, err := range s.resultsOf(ctx, summary, (*store.Store).StoredResults) {
+	stored := linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, give) })
+	for result, err := range parsed(stored, store.ParseStored) {
 		if err != nil {
 			return "", fmt.Errorf("retry map %s: %w", h.ID, err)
 		}

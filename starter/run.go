@@ -17,19 +17,19 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Status is how a run of a map stands.
 type Status string
 
 const (
-	Running        Status = "running"
-	Completed      Status = "completed"
-	Failed         Status = "failed"
-	StatusCanceled Status = "canceled"
-	StatusEnded    Status = "terminated"
-	TimedOut       Status = "timed out"
+	Running    Status = "running"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+	Terminated Status = "terminated"
+	TimedOut   Status = "timed out"
 )
 
 var statuses = map[enumspb.WorkflowExecutionStatus]Status{
@@ -37,8 +37,8 @@ var statuses = map[enumspb.WorkflowExecutionStatus]Status{
 	enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:           Running,
 	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        Completed,
 	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           Failed,
-	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         StatusCanceled,
-	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       StatusEnded,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         Canceled,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       Terminated,
 	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        TimedOut,
 	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: Running,
 }
@@ -87,7 +87,7 @@ func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 	}
 	info := answer.GetWorkflowExecutionInfo()
 	if name := info.GetType().GetName(); name != gpumux.MapWorkflow {
-		return nil, &NotMap{ID: id, Type: name}
+		return nil, &NotMapError{ID: id, Type: name}
 	}
 	r := s.runOf(info)
 	r.Pending, r.Children = answer.GetPendingActivities(), answer.GetPendingChildren()
@@ -103,8 +103,8 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 		r.Closed = info.GetCloseTime().AsTime()
 	}
 	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
-		if err := s.converter().FromPayload(payload, &r.Memo); connect.Sealed(err) { // one that does not fit counts as none
-			r.Unread = connect.WithKeysHint(err)
+		if err := s.converter().FromPayload(payload, &r.Memo); fleet.Sealed(err) { // one that does not fit counts as none
+			r.Unread = fleet.WithKeysHint(err)
 		}
 	}
 	return r
@@ -118,7 +118,7 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 		return in, fmt.Errorf("%w; when the server no longer keeps its first run, start the map anew", err)
 	}
 	if err := s.converter().FromPayloads(began.GetInput(), &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", r.ID, connect.WithKeysHint(err))
+		return in, fmt.Errorf("read the input of map %s: %w", r.ID, fleet.WithKeysHint(err))
 	}
 	return in, nil
 }

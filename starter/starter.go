@@ -120,7 +120,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return h, err
 		}
 	}
-	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own with --id", id)
+	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own", id)
 }
 
 // note is what a new run of the map keeps, after the last one that it goes on from.
@@ -138,14 +138,14 @@ func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) mem
 	return note
 }
 
-// own is the newest run under an ID, or nil; an *OtherMap when it is of another task or other items.
+// own is the newest run under an ID, or nil; an *OtherMapError when it is of another task or other items.
 func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := s.describe(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
-		return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
+		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 	}
 	return last, nil
 }
@@ -230,28 +230,28 @@ func (s *Starter) searchable(ctx context.Context) bool {
 	return *s.searched
 }
 
-// OtherEdition says that the code of a map's task has changed since the map began, so that it cannot go on with it.
-type OtherEdition struct{ ID, Task, Began, Now string }
+// OtherEditionError says that the code of a map's task has changed since the map began, so that it cannot go on with it.
+type OtherEditionError struct{ ID, Task, Began, Now string }
 
 // Error names both editions and what to do.
-func (e *OtherEdition) Error() string {
+func (e *OtherEditionError) Error() string {
 	return fmt.Sprintf("map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
-		"with the map, or give another --id for a new one", e.ID, e.Began, e.Task, e.Now)
+		"with the map, or give another ID for a new one", e.ID, e.Began, e.Task, e.Now)
 }
 
-// OtherMap says that an ID belongs to a map of another task or over other items.
-type OtherMap struct {
+// OtherMapError says that an ID belongs to a map of another task or over other items.
+type OtherMapError struct {
 	ID, Task, Input string
 	Items           int64
 	Status          Status
 }
 
 // Error says what the ID names.
-func (e *OtherMap) Error() string {
+func (e *OtherMapError) Error() string {
 	over := cmp.Or(e.Input, "other items")
 	if e.Items >= 0 {
 		over = fmt.Sprintf("%d items (%s)", e.Items, over)
 	}
-	return fmt.Sprintf("map ID %q is taken: it names a map of task %s over %s, %s; give another --id, or that task and input",
+	return fmt.Sprintf("map ID %q is taken: it names a map of task %s over %s, %s; give another ID, or that task and input",
 		e.ID, e.Task, over, e.Status)
 }

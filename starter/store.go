@@ -10,22 +10,22 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// NoStore says why the workers' store could not be used from here.
-type NoStore struct {
+// NoStoreError says why the workers' store could not be used from here.
+type NoStoreError struct {
 	// URL is the workers' store, when they said.
 	URL string
 	Err error
 }
 
 // Error says what to do.
-func (e *NoStore) Error() string {
-	return fmt.Sprintf("%v; give the workers' store with --store URL or GPUMUX_STORE", e.Err)
+func (e *NoStoreError) Error() string {
+	return fmt.Sprintf("%v; give the workers' store", e.Err)
 }
 
 // Unwrap gives the cause.
-func (e *NoStore) Unwrap() error { return e.Err }
+func (e *NoStoreError) Unwrap() error { return e.Err }
 
-// store is the given store, or the workers' own. Its errors are *NoStore.
+// store is the given store, or the workers' own. Its errors are *NoStoreError.
 func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	if s.Store != nil {
 		return s.Store, nil
@@ -37,7 +37,7 @@ func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	}
 	offer, err := s.Fleet().Offer(ctx)
 	if err != nil {
-		return nil, &NoStore{Err: err}
+		return nil, &NoStoreError{Err: err}
 	}
 	return s.openStore(ctx, offer.Store, offer.Host)
 }
@@ -47,15 +47,15 @@ func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store
 	here, _ := os.Hostname()
 	switch {
 	case url == "":
-		return nil, &NoStore{Err: errors.New("the workers have no store")}
+		return nil, &NoStoreError{Err: errors.New("the workers have no store")}
 	case strings.HasPrefix(url, "mem:"):
-		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is in their memory", url)}
+		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is in their memory", url)}
 	case strings.HasPrefix(url, "file:") && host != here:
-		return nil, &NoStore{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
+		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
 	}
 	st, err := store.Open(ctx, url, s.Keys)
 	if err != nil {
-		return nil, &NoStore{URL: url, Err: err}
+		return nil, &NoStoreError{URL: url, Err: err}
 	}
 	s.opened = st
 	return st, nil
@@ -64,7 +64,7 @@ func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store
 // Holds reports whether a URL names an object in the workers' store, so that they read it where it lies.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
 	st, err := s.store(ctx)
-	var away *NoStore
+	var away *NoStoreError
 	switch {
 	case err == nil:
 		_, err = st.Key(url)

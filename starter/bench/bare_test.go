@@ -105,9 +105,9 @@ func TestProbe_SaysWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	b.Python = "no-such-python"
 	_, err := b.probe(t.Context(), b.on.device)
-	var lacking *Lacking
+	var lacking *LackingError
 	require.ErrorAs(t, err, &lacking)
-	require.ErrorContains(t, err, "give another with --python")
+	require.ErrorContains(t, err, "give another Python")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	_, err = b.probe(ctx, b.on.device)
@@ -132,7 +132,7 @@ func TestUsable_NoFramework(t *testing.T) {
 	require.NoError(t, b.usable(none))
 	b.Workloads = Workloads
 	require.ErrorContains(t, b.usable(none), "numpy: not installed, torch: not installed")
-	require.ErrorContains(t, b.usable(none), "--workloads light")
+	require.ErrorContains(t, b.usable(none), "the workload light")
 }
 
 func TestProbe_OneFramework(t *testing.T) {

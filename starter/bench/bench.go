@@ -89,7 +89,7 @@ type bench struct {
 	report *Report
 }
 
-// Run measures. Its errors are *Lacking when this machine lacks something, and the cause
+// Run measures. Its errors are *LackingError when this machine lacks something, and the cause
 // of ctx when that ended.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
@@ -135,7 +135,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return fmt.Errorf("write the workloads: %w", err)
 	}
 	if b.inventory, err = gpu.Open(gpu.Options{}); err != nil {
-		return &Lacking{fmt.Sprintf("list this machine's devices: %v", err)}
+		return &LackingError{fmt.Sprintf("list this machine's devices: %v", err)}
 	}
 	if err = b.choose(ctx); err != nil {
 		b.inventory.Close()

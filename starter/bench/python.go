@@ -15,12 +15,12 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// Lacking says that something is missing on this machine without which nothing can be
+// LackingError says that something is missing on this machine without which nothing can be
 // measured.
-type Lacking struct{ Message string }
+type LackingError struct{ Message string }
 
 // Error says what to install or to give.
-func (e *Lacking) Error() string { return e.Message }
+func (e *LackingError) Error() string { return e.Message }
 
 // target is a device with what `workloads.py probe` says of the interpreter on it.
 type target struct {
@@ -58,7 +58,7 @@ func environ(parts ...map[string]string) (env []string) {
 func (b *bench) choose(ctx context.Context) error {
 	cpus, err := b.inventory.Select(gpu.Selection{"cpu"})
 	if err != nil {
-		return &Lacking{fmt.Sprintf("find this machine's CPU: %v", err)}
+		return &LackingError{fmt.Sprintf("find this machine's CPU: %v", err)}
 	}
 	if b.on, err = b.probe(ctx, cpus[0]); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (b *bench) choose(ctx context.Context) error {
 	gpus, err := b.inventory.Select(gpu.Selection{"all"})
 	if err != nil || len(gpus) == 0 {
 		if b.Pool == "gpu" {
-			return &Lacking{"this machine has no GPU that gpumux can use: " + b.inventory.Reason() + "; measure the CPU with --pool cpu"}
+			return &LackingError{"this machine has no GPU that gpumux can use: " + b.inventory.Reason() + "; measure the CPU"}
 		}
 		return onCPU
 	}
@@ -80,10 +80,10 @@ func (b *bench) choose(ctx context.Context) error {
 		return err
 	}
 	if b.multiplies() && !found.GPU {
-		why := fmt.Sprintf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another --python",
+		why := fmt.Sprintf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another Python",
 			found.Interpreter, found.device, found.Lacking)
 		if b.Pool == "gpu" {
-			return &Lacking{why + "; or measure the CPU with --pool cpu"}
+			return &LackingError{why + "; or measure the CPU"}
 		}
 		b.report.Notes = append(b.report.Notes, "the CPU is measured: "+why)
 		return onCPU
@@ -108,8 +108,8 @@ func (b *bench) usable(t *target) error {
 	if !b.multiplies() || t.Framework != "" {
 		return nil
 	}
-	return &Lacking{fmt.Sprintf("the workloads multiply matrices, and this Python has nothing that can (%s); "+
-		"install one, such as numpy, give another --python, or measure --workloads light", t.Lacking)}
+	return &LackingError{fmt.Sprintf("the workloads multiply matrices, and this Python has nothing that can (%s); "+
+		"install one, such as numpy, give another Python, or measure the workload light", t.Lacking)}
 }
 
 // probe asks the interpreter what it has on a device, before a slot's environment is
@@ -133,9 +133,9 @@ func (b *bench) ask(ctx context.Context, env []string, answer any, args ...strin
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			return &Lacking{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
+			return &LackingError{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
 		}
-		return &Lacking{fmt.Sprintf("%s does not start: %v; install Python 3, or give another with --python", b.Python, err)}
+		return &LackingError{fmt.Sprintf("%s does not start: %v; install Python 3, or give another Python", b.Python, err)}
 	}
 	if err := json.Unmarshal(out, answer); err != nil {
 		return fmt.Errorf("read what %s %s printed: %w", taskFile, args[0], err)

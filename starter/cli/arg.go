@@ -30,6 +30,6 @@ func (f *taskFlags) parseArg(text string) error {
 	if n := plain.Len(); n > gpumux.MaxArg {
 		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArg))
 	}
-	f.arg = plain.Bytes()
+	f.input.Arg = plain.Bytes()
 	return nil
 }

@@ -31,7 +31,7 @@ type devFlags struct {
 	uiHosts      []string
 }
 
-func (a *program) devCommand() *cobra.Command {
+func devCommand(a *app.App) *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{
 		Use:   "dev",
@@ -51,12 +51,12 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags := c.Flags()
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
 	flags.Func("slots", slotsUsage, f.parseSlots)
-	flags.StringSliceVar(&f.devices, "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
-	flags.StringVar(&f.sharing, "sharing", "", sharingUsage)
+	flags.StringVar(&f.pool.Sharing, "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
-	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
-	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
 	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
@@ -64,7 +64,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
 	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
-	c.RunE = func(c *cobra.Command, _ []string) error { return a.runDev(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return runDev(a, c, f) }
 	return c
 }
 
@@ -78,8 +78,7 @@ func (f *devFlags) check(c *cobra.Command) error {
 	if f.port == f.uiPort && !f.headless {
 		m.Add("--port and --ui-port are both %d", f.port)
 	}
-	f.local = true
-	f.taskFlags.check(&m, func(string) bool { return false })
+	f.checkSizes(&m)
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
 			if c.Flags().Changed(name) {
@@ -90,14 +89,14 @@ func (f *devFlags) check(c *cobra.Command) error {
 	return m.Err()
 }
 
-func (a *program) runDev(c *cobra.Command, f *devFlags) error {
+func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
 	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}
-	o, noGPU, err := a.devOptions(f)
+	o, noGPU, err := devOptions(a, f)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 	if address := s.Server.Address(); address != "127.0.0.1:7233" {
 		a.Address = address // of the commands in what is said from here on
 	}
-	a.greet(s, o.Modules, noGPU, variables)
+	greet(a, s, o.Modules, noGPU, variables)
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, app.ErrInterrupted) {
 		return err
@@ -126,7 +125,7 @@ func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 }
 
 // devOptions say what runs, and why no GPU has a part in it.
-func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
+func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.LocalOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
@@ -145,8 +144,8 @@ func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err er
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.python, PassEnv: f.passEnv}
-	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool())
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
+	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool)
 	if noGPU != "" {
 		o.Pools = o.Pools[1:]
 	} else {
@@ -177,7 +176,7 @@ func variables(s *local.Session) (string, error) {
 }
 
 // greet says what runs where, and what to do next.
-func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
+func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables string) {
 	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
@@ -196,7 +195,7 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 		say("pools", "%s", show.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {
 			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
-			first = a.tryIt(offer, modules.PythonDir)
+			first = tryIt(a, offer, modules.PythonDir)
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
 		}
@@ -212,7 +211,7 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 
 // tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside
 // text.py, else the list of tasks.
-func (a *program) tryIt(offer gpumux.Describe, dir string) string {
+func tryIt(a *app.App, offer gpumux.Describe, dir string) string {
 	for _, task := range offer.Tasks {
 		module, _, _ := strings.Cut(task, ":")
 		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {

@@ -9,7 +9,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/bench"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
@@ -19,7 +18,7 @@ import (
 // exitCode is what an error means for the caller of the program.
 func exitCode(err error) int {
 	var exit app.Exit
-	var failed *starter.MapFailed
+	var ended *starter.EndedError
 	is := func(kinds ...any) bool {
 		return slices.ContainsFunc(kinds, func(kind any) bool { return errors.As(err, kind) })
 	}
@@ -30,16 +29,13 @@ func exitCode(err error) int {
 		return int(exit)
 	case errors.Is(err, app.ErrInterrupted):
 		return app.ExitInterrupted
-	case is(new(*local.Mistake), new(*gpumux.InputError), new(*store.SourceError), new(*config.Error), new(*starter.OtherMap),
-		new(*starter.OtherEdition), new(*starter.NotFound), new(*starter.NothingToRetry), new(*starter.StillRunning),
+	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*store.SourceError), new(*config.Error), new(*starter.OtherMapError),
+		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
 		new(*starter.ScheduleError)):
 		return app.ExitUsage
-	case errors.As(err, &failed):
-		if failed.Fault.Kind == gpumux.BadInput {
-			return app.ExitUsage
-		}
-		return app.ExitBroken
-	case is(new(*connect.Error), new(*starter.NoStore), new(*fleet.NoWorker), new(*local.Unavailable), new(*bench.Lacking)),
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+		return app.ExitUsage
+	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError), new(*bench.LackingError)),
 		errors.Is(err, context.DeadlineExceeded):
 		return app.ExitUnavailable
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -10,15 +9,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *program) faultsCommand() *cobra.Command {
+func faultsCommand(a *app.App) *cobra.Command {
 	var asJSON bool
 	var kind string
-	causes := cause.Groups{Examples: 1}
+	causes := starter.Causes{Examples: 1}
 	c := &cobra.Command{
 		Use:   "faults ID",
 		Short: "Show why items of a map failed, grouped by cause",
@@ -45,7 +43,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		case causes.Examples < 1:
 			return app.Usage("--limit %d: give at least 1", causes.Examples)
 		}
-		return a.runFaults(c.Context(), args[0], &causes, asJSON)
+		return runFaults(c.Context(), a, args[0], &causes, asJSON)
 	}
 	return c
 }
@@ -58,8 +56,8 @@ func kindNames() (names []string) {
 	return names
 }
 
-func (a *program) runFaults(ctx context.Context, id string, causes *cause.Groups, asJSON bool) error {
-	s, err := a.soFar(ctx, id)
+func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Causes, asJSON bool) error {
+	s, err := soFar(ctx, a, id)
 	if err != nil {
 		return err
 	}
@@ -87,9 +85,8 @@ func (a *program) runFaults(ctx context.Context, id string, causes *cause.Groups
 			faults.Results = p.Succeeded + p.Failed
 		}
 	}
-	var failed *starter.MapFailed
-	if errors.As(s.failed, &failed) {
-		faults.Fault = &failed.Fault
+	if s.ended != nil && s.ended.Status == starter.Failed {
+		faults.Fault = &s.ended.Fault
 	}
 	if asJSON {
 		return app.PrintJSON(a.Stdout, faults)

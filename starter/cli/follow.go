@@ -31,35 +31,35 @@ func began(h *starter.Handle) string {
 }
 
 // comeBack says how to return to a map that goes on without this process.
-func (a *program) comeBack(id string) {
+func comeBack(a *app.App, id string) {
 	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
 		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
 }
 
 // detached ends a command whose map goes on.
-func (a *program) detached(h *starter.Handle) error {
+func detached(a *app.App, h *starter.Handle) error {
 	a.Console.Say("detached; map %s goes on", h.ID)
-	a.comeBack(h.ID)
+	comeBack(a, h.ID)
 	return app.Exit(app.ExitInterrupted)
 }
 
 // detach ends a command that was to start a map and no more.
-func (a *program) detach(h *starter.Handle) error {
-	a.comeBack(h.ID)
+func detach(a *app.App, h *starter.Handle) error {
+	comeBack(a, h.ID)
 	_, err := fmt.Fprintln(a.Stdout, h.ID)
 	return err
 }
 
 // follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
-func (a *program) follow(ctx context.Context, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
+func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var telling sync.WaitGroup
 	b := screen.NewBar(a.Console)
 	if h.Running() {
-		telling.Go(func() { a.tellStuck(watching, h, b) })
+		telling.Go(func() { tellStuck(watching, a, h, b) })
 		if ladder != nil {
-			telling.Go(func() { a.diagnose(watching, conn.Starter, ladder, h.Task) })
+			telling.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
 		}
 	}
 	summary, err := h.Watch(ctx, b.Show)
@@ -76,11 +76,11 @@ func (a *program) follow(ctx context.Context, conn *app.Connection, h *starter.H
 const diagnosing = 3 * time.Second
 
 // diagnose says when nobody serves a map, and when somebody does again.
-func (a *program) diagnose(ctx context.Context, s *starter.Starter, ladder []string, task string) {
+func diagnose(ctx context.Context, a *app.App, s *starter.Starter, ladder []string, task string) {
 	said := false
 	for {
 		err := checkServed(ctx, s, ladder, task)
-		var missing *fleet.NoWorker
+		var missing *fleet.NoWorkerError
 		switch {
 		case errors.As(err, &missing) && !said:
 			said = true
@@ -105,7 +105,7 @@ func (a *program) diagnose(ctx context.Context, s *starter.Starter, ladder []str
 
 // tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
 // again.
-func (a *program) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Bar) {
+func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar) {
 	said := map[string]bool{}
 	for {
 		select {
@@ -128,13 +128,13 @@ func (a *program) tellStuck(ctx context.Context, h *starter.Handle, b *screen.Ba
 	}
 }
 
-// checkServed is a *fleet.NoWorker when nobody serves the workflows or the first rung, where a map begins.
+// checkServed is a *fleet.NoWorkerError when nobody serves the workflows or the first rung, where a map begins.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
 		return err
 	}
-	missing := &fleet.NoWorker{}
+	missing := &fleet.NoWorkerError{}
 	switch {
 	case !rungs[0].Served():
 		missing.Queue = rungs[0].Queue
@@ -150,10 +150,10 @@ func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task 
 }
 
 // explain prints what a person needs of a map's failure beyond one line, and gives the error back.
-func (a *program) explain(err error) error {
-	var failed *starter.MapFailed
-	if errors.As(err, &failed) {
-		a.Console.Write([]byte(show.FaultText(failed.Fault)))
+func explain(a *app.App, err error) error {
+	var ended *starter.EndedError
+	if errors.As(err, &ended) {
+		a.Console.Write([]byte(show.FaultText(ended.Fault)))
 	}
 	return err
 }

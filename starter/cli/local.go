@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) localCommand() *cobra.Command {
+func localCommand(a *app.App) *cobra.Command {
 	var remove, all, asJSON bool
 	c := &cobra.Command{
 		Use:   "local [--remove ID... | --remove --all]",
@@ -40,7 +40,7 @@ are not among them.`,
 			return err
 		}
 		if remove {
-			return a.removeLocal(states, ids)
+			return removeLocal(a, states, ids)
 		}
 		if asJSON {
 			return app.PrintJSON(a.Stdout, states)
@@ -56,7 +56,7 @@ are not among them.`,
 }
 
 // removeLocal deletes the folders of the maps named, or of all that do not run. It deletes none when one of them cannot go.
-func (a *program) removeLocal(states []local.State, ids []string) error {
+func removeLocal(a *app.App, states []local.State, ids []string) error {
 	var m app.Mistakes
 	var gone []local.State
 	for _, id := range ids {

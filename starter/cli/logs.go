@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *program) logsCommand() *cobra.Command {
+func logsCommand(a *app.App) *cobra.Command {
 	item, follow := int64(0), false
 	c := &cobra.Command{
 		Use:   "logs ID",
@@ -36,28 +36,28 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		if item < 0 {
 			return app.Usage("--item %d: items are counted from 0", item)
 		}
-		s, err := a.soFar(c.Context(), args[0])
+		s, err := soFar(c.Context(), a, args[0])
 		if err != nil {
 			return err
 		}
 		defer s.close()
 		if one {
-			return a.logOf(c.Context(), s, item, follow)
+			return logOf(c.Context(), a, s, item, follow)
 		}
-		return a.logAll(s, follow)
+		return logAll(a, s, follow)
 	}
 	return c
 }
 
 // logAll writes what all items printed.
-func (a *program) logAll(s *sofar, follow bool) error {
+func logAll(a *app.App, s *sofar, follow bool) error {
 	lines := s.lines
 	if follow {
 		lines = s.follow
 	}
 	some, err := show.Logs(a.Stdout, lines)
 	if err != nil {
-		return a.explain(err)
+		return explain(a, err)
 	}
 	switch {
 	case !some && s.running() && !follow:
@@ -69,7 +69,7 @@ func (a *program) logAll(s *sofar, follow bool) error {
 }
 
 // logOf writes what one item printed.
-func (a *program) logOf(ctx context.Context, s *sofar, item int64, follow bool) error {
+func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) error {
 	if s.items >= 0 && item >= s.items {
 		return app.Usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
 	}
@@ -85,7 +85,7 @@ func (a *program) logOf(ctx context.Context, s *sofar, item int64, follow bool) 
 	written := heard()
 	switch {
 	case err != nil:
-		return a.explain(err)
+		return explain(a, err)
 	case r == nil && s.running() && !follow:
 		a.Console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
 		return app.Exit(app.ExitFailed)

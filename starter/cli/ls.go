@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-func (a *program) lsCommand() *cobra.Command {
+func lsCommand(a *app.App) *cobra.Command {
 	var limit int
 	var running, asJSON bool
 	c := &cobra.Command{

@@ -16,15 +16,12 @@ import (
 // Options of Main.
 type Options = app.Options
 
-// program is one run of gpumux: the commands about maps, dev and version.
-type program struct{ *app.App }
-
 // Main runs one command and returns its exit code.
 func Main(o Options) int {
-	a := &program{app.New(o)}
+	a := app.New(o)
 	ctx, release := a.Interruptible()
 	defer release()
-	root := a.root()
+	root := rootCommand(a)
 	root.SetArgs(a.Args)
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
@@ -58,7 +55,7 @@ func Main(o Options) int {
 	}
 	if !errors.As(err, &exit) && !errors.Is(err, app.ErrInterrupted) {
 		a.Console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
-		if errors.As(err, new(*local.Mistake)) {
+		if errors.As(err, new(*local.MistakeError)) {
 			fmt.Fprintf(a.Console, "see `%s --help`\n", command.CommandPath())
 		}
 	}

@@ -34,6 +34,14 @@ func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapI
 	return app.Usage("--on %s: no worker offers such a device in pool %s; there are %s", f.on, in.Rungs()[0], strings.Join(offered, ", "))
 }
 
+// place pins a map to the device of --on, and with --no-wait checks that somebody serves it.
+func (f *taskFlags) place(ctx context.Context, s *starter.Starter, in *gpumux.MapInput) error {
+	if err := f.pin(ctx, s, in); err != nil || !f.noWait {
+		return err
+	}
+	return checkServed(ctx, s, in.Rungs(), in.Task)
+}
+
 // rungsOn are the rungs of a pool's devices that begin with name, and the names of all its devices.
 func rungsOn(workers []fleet.Worker, pool, name string) (rungs, offered []string) {
 	for _, w := range workers {

@@ -19,7 +19,7 @@ import (
 // leastAge keeps what a command puts into the store before its map begins.
 const leastAge = time.Hour
 
-func (a *program) pruneCommand() *cobra.Command {
+func pruneCommand(a *app.App) *cobra.Command {
 	var olderThan string
 	var dryRun, here, asJSON bool
 	c := &cobra.Command{
@@ -53,12 +53,12 @@ gpumux local --remove does.`,
 		if here {
 			gone, err = pruneHere(before, dryRun)
 		} else {
-			gone, err = a.pruneThere(c.Context(), before, dryRun)
+			gone, err = pruneThere(c.Context(), a, before, dryRun)
 		}
 		if err != nil {
 			return err
 		}
-		return a.tellPruned(gone, dryRun, asJSON)
+		return tellPruned(a, gone, dryRun, asJSON)
 	}
 	return c
 }
@@ -79,7 +79,7 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-func (a *program) pruneThere(ctx context.Context, before time.Time, dryRun bool) ([]prune.Group, error) {
+func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) ([]prune.Group, error) {
 	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
 }
 
 // tellPruned says what went, or would go.
-func (a *program) tellPruned(gone []prune.Group, dryRun, asJSON bool) error {
+func tellPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {

@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -30,7 +30,7 @@ type report struct {
 	// Page is the map's page in the Web UI, when it is known.
 	Page string `json:"page,omitempty"`
 	// Causes are why items failed, the most frequent first, as far as that was looked at.
-	Causes []cause.Cause `json:"causes,omitempty"`
+	Causes []starter.Cause `json:"causes,omitempty"`
 	// fetch is the command that fetches the results.
 	fetch string
 	// printed says that the results went to standard output.
@@ -95,7 +95,7 @@ func (r *report) print(to io.Writer) {
 }
 
 // tell says what a map came to, and which command runs its failed items again.
-func (a *program) tell(end *report, asJSON bool, retry string) error {
+func tell(a *app.App, end *report, asJSON bool, retry string) error {
 	if asJSON {
 		return end.printJSON(a.Stdout)
 	}
@@ -112,10 +112,10 @@ func (a *program) tell(end *report, asJSON bool, retry string) error {
 const looking = 5 * time.Second
 
 // causes are why the items of a completed map failed, as far as can be found out soon.
-func (a *program) causes(ctx context.Context, conn *app.Connection, summary gpumux.Summary) []cause.Cause {
+func causesOf(ctx context.Context, a *app.App, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	found, _, err := conn.Causes(ctx, summary)
+	found, err := conn.Causes(ctx, summary)
 	if err != nil {
 		return nil // the kinds are known, and the store says why when the results are fetched
 	}

@@ -1,19 +1,23 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
-	"github.com/gpumux/gpumux/starter/cli/schedules"
+	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-func (a *program) scheduleCommand() *cobra.Command {
+func scheduleCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "schedule",
 		Short:   "Start a map again and again, at times that the server keeps",
@@ -22,14 +26,14 @@ func (a *program) scheduleCommand() *cobra.Command {
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.scheduleCreateCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
-		a.steerSchedule("pause", "Start no more maps; one that runs goes on", "paused", (*starter.Starter).PauseSchedule),
-		a.steerSchedule("resume", "End a pause; what was due meanwhile is left out", "resumed", (*starter.Starter).ResumeSchedule),
-		a.steerSchedule("delete", "Delete a schedule; maps that it started stay", "deleted", (*starter.Starter).DeleteSchedule))
+	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleShowCommand(a),
+		steerSchedule(a, "pause", "Start no more maps; one that runs goes on", "paused", starter.Schedules.Pause),
+		steerSchedule(a, "resume", "End a pause; what was due meanwhile is left out", "resumed", starter.Schedules.Resume),
+		steerSchedule(a, "delete", "Delete a schedule; maps that it started stay", "deleted", starter.Schedules.Delete))
 	return c
 }
 
-func (a *program) scheduleCreateCommand() *cobra.Command {
+func scheduleCreateCommand(a *app.App) *cobra.Command {
 	f, at := &mapFlags{}, starter.Times{}
 	c := &cobra.Command{
 		Use:   "create NAME TASK --cron WHEN --in FILE",
@@ -53,13 +57,13 @@ read now, and are the same for each map: a file of this machine is put into the 
 	f.registerOptions(flags)
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return a.createSchedule(c, args, f, at) }
+	c.RunE = func(c *cobra.Command, args []string) error { return createSchedule(a, c, args, f, at) }
 	return c
 }
 
-func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
+func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
 	var mistaken app.Mistakes
-	var name, task string
+	name := ""
 	switch {
 	case c.ArgsLenAtDash() >= 0:
 		mistaken.Add("a command after -- goes with map --local; here the worker's file names it as a task")
@@ -67,7 +71,7 @@ func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, a
 		mistaken.Add("NAME is missing; give the schedule a name, such as nightly, and then the TASK")
 	default:
 		name = args[0]
-		task, _ = readTask(&mistaken, c, args[1:], false)
+		f.readTask(&mistaken, c, args[1:])
 	}
 	if len(at.Cron) == 0 {
 		mistaken.Add("--cron is missing; give when to start, such as --cron '0 2 * * *'")
@@ -78,12 +82,12 @@ func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, a
 		return err
 	}
 	ctx := c.Context()
-	m := starter.Map{Input: f.input()}
-	m.Input.Task = task
+	m := starter.Map{Input: f.input}
+	f.source.Stdin = a.Stdin
 	var over files.Items
 	var err error
 	if !f.overURL() { // mistakes in it are found before all else
-		if over, err = f.source(a.Stdin).Read(ctx); err != nil {
+		if over, err = f.source.Read(ctx); err != nil {
 			return err
 		}
 		defer over.Remove()
@@ -94,7 +98,7 @@ func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, a
 	}
 	defer conn.Close()
 	if f.overURL() {
-		if over, err = a.itemsOf(ctx, conn, f); err != nil {
+		if over, err = itemsOf(ctx, a, conn, f); err != nil {
 			return err
 		}
 		defer over.Remove()
@@ -105,24 +109,24 @@ func (a *program) createSchedule(c *cobra.Command, args []string, f *mapFlags, a
 	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
 		return err
 	}
-	if err := conn.Schedule(ctx, name, at, m); err != nil {
+	if err := conn.Schedules().Create(ctx, name, at, m); err != nil {
 		return err
 	}
 	if m.Spooled != nil {
 		a.Console.Note("%s was read now, and every map runs over these %d items", over.Label, m.Spooled.Items)
 	}
-	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, task, strings.Join(at.Cron, " and "), name)
+	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, f.input.Task, strings.Join(at.Cron, " and "), name)
 	return nil
 }
 
-func (a *program) scheduleListCommand() *cobra.Command {
+func scheduleListCommand(a *app.App) *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use: "list", Short: "List the schedules of maps", Example: "  gpumux schedule list", Args: cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
-		all, err := conn.Schedules(ctx)
+		all, err := conn.Schedules().List(ctx)
 		if err != nil {
 			return err
 		}
@@ -133,11 +137,11 @@ func (a *program) scheduleListCommand() *cobra.Command {
 			a.Console.Say("no schedules; make one with `gpumux schedule create`")
 			return nil
 		}
-		return schedules.List(a.Stdout, all)
+		return listSchedules(a.Stdout, all)
 	})
 }
 
-func (a *program) scheduleShowCommand() *cobra.Command {
+func scheduleShowCommand(a *app.App) *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
@@ -146,24 +150,24 @@ func (a *program) scheduleShowCommand() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		one, in, err := conn.ScheduleOf(ctx, args[0])
+		one, in, err := conn.Schedules().Get(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		if asJSON {
 			return app.PrintJSON(a.Stdout, one)
 		}
-		schedules.Show(a.Stdout, one, in)
+		showSchedule(a.Stdout, one, in)
 		return nil
 	})
 }
 
 // steerSchedule is a command that does one thing to a schedule, and says so.
-func (a *program) steerSchedule(verb, short, done string, do func(s *starter.Starter, ctx context.Context, name string) error) *cobra.Command {
+func steerSchedule(a *app.App, verb, short, done string, do func(all starter.Schedules, ctx context.Context, name string) error) *cobra.Command {
 	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
 	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		err := do(conn.Starter, ctx, args[0])
+		err := do(conn.Schedules(), ctx, args[0])
 		if err == nil {
 			a.Console.Say("schedule %s: %s", args[0], done)
 		}
@@ -180,9 +184,49 @@ func oneName(_ *cobra.Command, args []string) error {
 
 // scheduleNames are the names of schedules.
 func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
-	all, err := conn.Schedules(ctx)
+	all, err := conn.Schedules().List(ctx)
 	for _, one := range all {
 		names = append(names, one.Name)
 	}
 	return names, err
+}
+
+// listSchedules writes a row per schedule.
+func listSchedules(to io.Writer, all []starter.Scheduled) error {
+	rows := [][]string{{"NAME", "TASK", "WHEN", "NEXT", "LAST MAP", "INPUT"}}
+	for _, s := range all {
+		last := "-"
+		if len(s.Maps) > 0 {
+			last = s.Maps[len(s.Maps)-1]
+		}
+		rows = append(rows, []string{s.Name, cmp.Or(s.Task, "-"), when(s.Times), next(s), last, screen.OneLine(cmp.Or(s.Input, "-"), 40)})
+	}
+	return screen.Table(to, rows)
+}
+
+// showSchedule writes what there is to know of one.
+func showSchedule(to io.Writer, s starter.Scheduled, in gpumux.MapInput) {
+	screen.Field(to, "schedule", "%s", s.Name)
+	screen.Field(to, "task", "%s", in.Task)
+	screen.Field(to, "pools", "%s", strings.Join(in.Rungs(), ", then "))
+	screen.Field(to, "items", "%s of %s", screen.Count(s.Items), cmp.Or(s.Input, "-"))
+	screen.Field(to, "when", "%s", when(s.Times))
+	screen.Field(to, "next", "%s", next(s))
+	for _, id := range s.Maps {
+		screen.Field(to, "map", "%s", id)
+	}
+}
+
+func when(at starter.Times) string {
+	return cmp.Or(strings.Join(at.Cron, ", "), "-") + " " + cmp.Or(at.Zone, "UTC")
+}
+
+func next(s starter.Scheduled) string {
+	switch {
+	case s.Paused:
+		return "paused"
+	case len(s.Next) == 0:
+		return "never"
+	}
+	return s.Next[0].Local().Format(time.DateTime)
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) showCommand() *cobra.Command {
+func showCommand(a *app.App) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show ID",
@@ -31,20 +30,20 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		d, err := conn.Show(ctx, args[0])
-		if errors.As(err, new(*starter.NotMap)) {
-			return a.showLeases(ctx, conn, args[0], asJSON)
+		if errors.As(err, new(*starter.NotMapError)) {
+			return showLeases(ctx, a, conn, args[0], asJSON)
 		}
 		if err != nil {
 			return err
 		}
-		var causes []cause.Cause
+		var causes []starter.Cause
 		if d.Summary != nil {
-			causes = a.causes(ctx, conn, *d.Summary)
+			causes = causesOf(ctx, a, conn, *d.Summary)
 		}
 		if asJSON {
 			return app.PrintJSON(a.Stdout, struct {
 				*starter.Detail
-				Causes []cause.Cause `json:"causes,omitempty"`
+				Causes []starter.Cause `json:"causes,omitempty"`
 			}{d, causes})
 		}
 		show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
@@ -52,8 +51,8 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	})
 	there := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if state, here := a.stateHere(args[0]); here {
-			return a.showHere(c.Context(), state, asJSON)
+		if state, here := stateHere(a, args[0]); here {
+			return showHere(c.Context(), a, state, asJSON)
 		}
 		return there(c, args)
 	}
@@ -61,13 +60,13 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 // showHere shows a local map, whose server is gone.
-func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) error {
-	s, err := a.soFarHere(ctx, state)
+func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
+	s, err := soFarHere(ctx, a, state)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	results, causes := int64(0), cause.Groups{}
+	results, causes := int64(0), starter.Causes{}
 	for line, err := range s.lines {
 		if err == nil {
 			results, err = results+1, causes.AddLine(line)
@@ -79,9 +78,9 @@ func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) 
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			local.State
-			Succeeded int64         `json:"succeeded"`
-			Failed    int64         `json:"failed"`
-			Causes    []cause.Cause `json:"causes,omitempty"`
+			Succeeded int64           `json:"succeeded"`
+			Failed    int64           `json:"failed"`
+			Causes    []starter.Cause `json:"causes,omitempty"`
 		}{state, results - causes.Count, causes.Count, causes.Most()})
 	}
 	to := screen.Visible(a.Stdout)
@@ -100,7 +99,7 @@ func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) 
 }
 
 // showLeases shows a workflow of somebody's own.
-func (a *program) showLeases(ctx context.Context, conn *app.Connection, id string, asJSON bool) error {
+func showLeases(ctx context.Context, a *app.App, conn *app.Connection, id string, asJSON bool) error {
 	l, err := conn.Leases(ctx, id)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // steering makes c a command that asks a running map for something.
-func (a *program) steering(c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
+func steering(a *app.App, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
 	return a.OnMap(c, func(ctx context.Context, _ *app.Connection, h *starter.Handle) error {
 		said, err := ask(ctx, h)
 		if err == nil {
@@ -25,8 +25,8 @@ func (a *program) steering(c *cobra.Command, ask func(ctx context.Context, h *st
 	})
 }
 
-func (a *program) pauseCommand() *cobra.Command {
-	return a.steering(&cobra.Command{
+func pauseCommand(a *app.App) *cobra.Command {
+	return steering(a, &cobra.Command{
 		Use:     "pause ID",
 		Short:   "Hand out no more chunks; those in flight finish",
 		Example: "  gpumux pause embed-3fa92c01d4e5",
@@ -35,7 +35,7 @@ func (a *program) pauseCommand() *cobra.Command {
 	})
 }
 
-func (a *program) resumeCommand() *cobra.Command {
+func resumeCommand(a *app.App) *cobra.Command {
 	window := 0
 	c := &cobra.Command{
 		Use:     "resume ID",
@@ -48,7 +48,7 @@ func (a *program) resumeCommand() *cobra.Command {
 		inputMistakes(&m, gpumux.MapInput{Window: window})
 		return m.Err()
 	}
-	return a.steering(c, func(ctx context.Context, h *starter.Handle) (string, error) {
+	return steering(a, c, func(ctx context.Context, h *starter.Handle) (string, error) {
 		said := "resumed"
 		if c.Flags().Changed("window") {
 			if err := h.Window(ctx, window); err != nil {
@@ -63,9 +63,9 @@ func (a *program) resumeCommand() *cobra.Command {
 	})
 }
 
-func (a *program) cancelCommand() *cobra.Command {
+func cancelCommand(a *app.App) *cobra.Command {
 	all := false
-	c := a.steering(&cobra.Command{
+	c := steering(a, &cobra.Command{
 		Use:     "cancel ID",
 		Short:   "Stop a map, or all; finished items stay, and starting one again goes on",
 		Example: "  gpumux cancel embed-3fa92c01d4e5\n  gpumux cancel --all",
@@ -95,13 +95,13 @@ func (a *program) cancelCommand() *cobra.Command {
 			return err
 		}
 		defer conn.Close()
-		return a.cancelAll(c.Context(), conn)
+		return cancelAll(c.Context(), a, conn)
 	}
 	return c
 }
 
 // cancelAll stops every map that runs.
-func (a *program) cancelAll(ctx context.Context, conn *app.Connection) error {
+func cancelAll(ctx context.Context, a *app.App, conn *app.Connection) error {
 	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
 	if err != nil {
 		return err

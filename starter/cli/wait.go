@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
-func (a *program) waitCommand() *cobra.Command {
+func waitCommand(a *app.App) *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "wait ID",
@@ -29,15 +29,15 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 				ladder = in.Rungs()
 			}
 		}
-		end, err := a.follow(ctx, conn, h, ladder)
+		end, err := follow(ctx, a, conn, h, ladder)
 		if errors.Is(err, app.ErrInterrupted) {
-			return a.detached(h)
+			return detached(a, h)
 		}
 		if err != nil {
-			return a.explain(err)
+			return explain(a, err)
 		}
-		end.Causes = a.causes(ctx, conn, end.Summary)
-		if err := a.tell(end, asJSON, a.Command("retry "+h.ID)); err != nil {
+		end.Causes = causesOf(ctx, a, conn, end.Summary)
+		if err := tell(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
 		return end.exit()

@@ -21,11 +21,11 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // Fleet is the workers of a namespace.
@@ -104,36 +104,44 @@ type Worker struct {
 	Error string           `json:"error,omitempty"`
 }
 
-// answering is how long each of many workers may take to answer.
-const answering = 8 * time.Second
+const (
+	// answering is how long each of many workers may take to answer, askAtOnce how many are asked at a time.
+	answering = 8 * time.Second
+	askAtOnce = 32
+)
 
 // Workers asks every worker what it offers, in order of identity. One that was killed lately, or stands still, is listed without an
-// offer. Without any it is a *NoWorker.
+// offer. Without any it is a *NoWorkerError.
 func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	seen, err := f.identities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(seen) == 0 {
-		return nil, &NoWorker{Queue: gpumux.Queue}
+		return nil, &NoWorkerError{Queue: gpumux.Queue}
 	}
 	var workers []Worker
 	for _, identity := range slices.Sorted(maps.Keys(seen)) {
 		workers = append(workers, Worker{Identity: identity, Seen: seen[identity]})
 	}
-	const most = 32
-	Abreast(len(workers), most, func(i int) {
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i := range workers {
 		w := &workers[i]
-		offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
-		switch {
-		case err == nil:
-			w.Offer, w.Seen = &offer, time.Now()
-		case connect.Unreachable(err):
-			w.Error = fmt.Sprintf("it has not answered within %s", answering)
-		default:
-			w.Error = err.Error()
-		}
-	})
+		asking.Go(func() error {
+			offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
+			switch {
+			case err == nil:
+				w.Offer, w.Seen = &offer, time.Now()
+			case Unreachable(err):
+				w.Error = fmt.Sprintf("it has not answered within %s", answering)
+			default:
+				w.Error = err.Error()
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait() // each has its own error
 	return workers, context.Cause(ctx)
 }
 
@@ -213,7 +221,7 @@ func PoolsOf(workers []Worker, task string) []string {
 // Know returns a *gpumux.InputError if workers answer, and none of them has a task that a map names.
 func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 	workers, err := f.Workers(ctx)
-	if errors.As(err, new(*NoWorker)) {
+	if errors.As(err, new(*NoWorkerError)) {
 		return nil // there is nobody to ask
 	}
 	if err != nil {

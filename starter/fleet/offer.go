@@ -14,11 +14,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/starter/connect"
 )
 
-// NoWorker says that nobody polls a queue.
-type NoWorker struct {
+// NoWorkerError says that nobody polls a queue.
+type NoWorkerError struct {
 	Queue string
 	// Task is what was to run there, Pools are those that are served by workers which know it.
 	Task  string
@@ -26,9 +25,9 @@ type NoWorker struct {
 }
 
 // Error says what to start.
-func (e *NoWorker) Error() string {
+func (e *NoWorkerError) Error() string {
 	if len(e.Pools) > 0 {
-		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
+		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give the pool %s, or start another worker",
 			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
 	}
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
@@ -38,14 +37,14 @@ func (e *NoWorker) Error() string {
 const offering = 10 * time.Second
 
 // Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
+// *NoWorkerError at once when there is none. Where the server has no standalone activities, a workflow asks.
 func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
 	rung, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
 		return gpumux.Describe{}, err
 	}
 	if !rung.Served() {
-		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
+		return gpumux.Describe{}, &NoWorkerError{Queue: gpumux.Queue}
 	}
 	return f.ask(ctx, gpumux.Queue, offering)
 }
@@ -74,7 +73,7 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (
 		err = asked.Get(ctx, &offer)
 	}
 	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", connect.WithKeysHint(err))
+		return offer, fmt.Errorf("ask a worker what it offers: %w", WithKeysHint(err))
 	}
 	return offer, nil
 }

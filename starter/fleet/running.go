@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -28,22 +29,24 @@ type RunningItem struct {
 
 // Running asks workers which items of a map they run. One that does not answer soon is left out.
 func (f *Fleet) Running(ctx context.Context, id string, workers []string) []RunningItem {
-	const most, patience = 32, 3 * time.Second
+	const patience = 3 * time.Second
 	found := make([][]RunningItem, len(workers))
-	Abreast(len(workers), most, func(i int) {
-		offer, err := f.ask(ctx, contract.WorkerQueue(workers[i]), patience)
-		if err != nil {
-			return
-		}
-		for _, p := range offer.Pools {
-			for _, seat := range p.Seats {
-				if seat.Map == id && seat.Item != nil {
-					found[i] = append(found[i], RunningItem{Index: *seat.Item, Worker: workers[i], Slot: seat.Name, Device: seat.Device,
-						For: seat.For, Progress: seat.Progress})
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i, worker := range workers {
+		asking.Go(func() error {
+			offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience)
+			for _, p := range offer.Pools {
+				for _, seat := range p.Seats {
+					if err == nil && seat.Map == id && seat.Item != nil {
+						found[i] = append(found[i], RunningItem{*seat.Item, worker, seat.Name, seat.Device, seat.For, seat.Progress})
+					}
 				}
 			}
-		}
-	})
+			return nil
+		})
+	}
+	_ = asking.Wait()
 	return slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
 }
 

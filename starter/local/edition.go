@@ -66,5 +66,5 @@ func retryable(task, fingerprint string) (string, error) {
 			return s.ID, nil
 		}
 	}
-	return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetry{Task: task})
+	return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetryError{Task: task})
 }

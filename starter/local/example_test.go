@@ -53,10 +53,10 @@ func ExamplePools() {
 
 func ExampleFindTask() {
 	_, err := local.FindTask("embed.py", local.TaskOptions{})
-	var mistake *local.Mistake
+	var mistake *local.MistakeError
 	fmt.Println(errors.As(err, &mistake))
 	fmt.Println(err)
 	// Output:
 	// true
-	// TASK "embed.py": with --local write it as file.py:function, module:function or file.R:function, or give a command after --
+	// TASK "embed.py": write it as file.py:function, module:function or file.R:function, or give a command
 }

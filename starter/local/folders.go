@@ -120,7 +120,7 @@ func stateAt(path string) State {
 func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error) {
 	st, err := store.Open(ctx, storeIn(s.Path), keys)
 	if err != nil {
-		return nil, &Unavailable{err}
+		return nil, &UnavailableError{err}
 	}
 	return st, nil
 }
@@ -134,7 +134,7 @@ func storeIn(data string) string {
 func (s State) Remove() error {
 	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	defer hold.release()
 	if err := removeFolder(s.Path); err != nil {

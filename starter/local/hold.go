@@ -47,7 +47,7 @@ func holdFolder(ctx context.Context, data, id string) (*hold, error) {
 func claimFolder(data, id string) (_ *hold, stopping bool, _ error) {
 	file, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another with --data", id, err)
+		return nil, false, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another folder", id, err)
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -88,7 +88,7 @@ func heldBy(file *os.File, data, id string) (stopping bool, _ error) {
 	case n < 2: // it has only just begun
 		return false, fmt.Errorf("another process has just started to use %s; wait for it", data)
 	case other != id:
-		return false, fmt.Errorf("--data %s is in use by process %d for map %s; give another --data, or wait for it", data, pid, other)
+		return false, fmt.Errorf("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, other)
 	default:
 		stopping = err == nil && does == leaving
 	}

@@ -95,9 +95,9 @@ func (s *Session) unname(m *starter.Map) error {
 	}
 	last, err := s.Open(s.ctx, m.ID)
 	switch {
-	case errors.As(err, new(*starter.NotFound)):
+	case errors.As(err, new(*starter.NotFoundError)):
 	case err != nil:
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	case s.delivered(last):
 		m.ID = ""
 	}
@@ -115,7 +115,7 @@ func (s *Session) reachable(pools []string) error {
 	}
 	for _, pool := range in.Rungs() {
 		if !slices.Contains(pools, pool) {
-			return mistake("map %s goes on with the pools that it was started with; give --pool %s", s.handle.ID, strings.Join(in.Rungs(), ","))
+			return mistake("map %s goes on with the pools that it was started with; give the pools %s", s.handle.ID, strings.Join(in.Rungs(), ","))
 		}
 	}
 	return nil
@@ -125,11 +125,11 @@ func (s *Session) reachable(pools []string) error {
 func (s *Session) alone(id string) error {
 	maps, err := s.List(s.ctx, starter.ListOptions{Running: true})
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	for _, m := range maps {
 		if m.ID != id {
-			return mistake("--data %s holds the unfinished map %s of task %s; give that map's command again first (with --id %s if its task has changed), or another --data",
+			return mistake("%s holds the unfinished map %s of task %s; give that map's command again first (with the ID %s if its task has changed), or give another folder",
 				s.Data, m.ID, m.Task, m.ID)
 		}
 	}
@@ -143,10 +143,10 @@ func (s *Session) Ended(delivered bool, err error) {
 	if delivered {
 		s.deliver()
 	}
-	var failed *starter.MapFailed
+	var ended *starter.EndedError
 	switch {
 	case !s.own:
-	case errors.As(err, &failed) && failed.Fault.Kind == gpumux.BadInput:
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
 		s.useless = s.fresh && s.resultless()
 	case s.made:
 		s.useless = delivered && err == nil

@@ -30,12 +30,12 @@ func CheckPython(ctx context.Context, python string) (said, fix string) {
 	var exit *exec.ExitError
 	switch {
 	case version != nil && err != nil:
-		fix = "gpumux needs Python 3.9 or newer; give one with --python"
+		fix = "gpumux needs Python 3.9 or newer; give another Python"
 	case version != nil:
 	case err == nil, errors.As(err, &exit) && len(out) > 0:
-		fix = "this is not how Python 3.9 or newer answers; give one with --python"
+		fix = "this is not how Python 3.9 or newer answers; give another Python"
 	default:
-		said, fix = err.Error(), "install Python 3.9 or newer, or give one with --python; commands need none"
+		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
 	}
 	const most = 200
 	said = strings.Join(strings.Fields(said), " ")
@@ -55,7 +55,7 @@ func startable(ctx context.Context, tasks map[string]config.Task) error {
 		}
 		tried[python] = true
 		if said, fix := CheckPython(ctx, python); fix != "" {
-			return mistake("--python %s: %s; %s", python, cmp.Or(said, "it said nothing when asked for its version"), fix)
+			return mistake("Python %s: %s; %s", python, cmp.Or(said, "it said nothing when asked for its version"), fix)
 		}
 	}
 	return nil

@@ -32,11 +32,11 @@ func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.S
 		}
 	}
 	if output == "" {
-		return nil, "", mistake("there are no results of a finished map %s in %s; a map with --local keeps them if it has an --id or --data",
+		return nil, "", mistake("there are no results of a finished map %s in %s; a local map keeps them if it was given an ID or a folder",
 			id, data)
 	}
 	if st, err = store.Open(ctx, storeIn(data), keys); err != nil {
-		return nil, "", &Unavailable{err}
+		return nil, "", &UnavailableError{err}
 	}
 	return st, output, nil
 }

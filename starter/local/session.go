@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -99,7 +99,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	_, err = os.Lstat(s.Data)
 	s.fresh = errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
-		return nil, unavailable("make the data folder: %w; give another with --data", err)
+		return nil, unavailable("make the data folder: %w; give another folder", err)
 	}
 	// The folder may be the user's own and open; what lies in it is not.
 	private := filepath.Join(s.Data, "store")
@@ -107,7 +107,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 		err = os.Chmod(private, 0o700)
 	}
 	if err != nil {
-		return nil, unavailable("make a folder that others cannot enter: %w; give another with --data", err)
+		return nil, unavailable("make a folder that others cannot enter: %w; give another folder", err)
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	defer func() {
@@ -117,7 +117,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	}()
 	if owner != "" {
 		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
-			return nil, &Unavailable{err}
+			return nil, &UnavailableError{err}
 		}
 	}
 	if err := s.connect(conf, keys); err != nil {
@@ -146,7 +146,7 @@ func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	}
 	keys, err := conf.Keys()
 	if err != nil {
-		return nil, conf, mistake("--keys: %v", err)
+		return nil, conf, mistake("keys: %v", err)
 	}
 	if conf.Tasks == nil {
 		return keys, conf, nil
@@ -175,7 +175,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	options.Data, options.Token = s.Data, s.Token
 	server, err := s.o.Server(s.ctx, options)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	s.Server = server
 	var payloads converter.PayloadCodec
@@ -185,10 +185,10 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	}
 	st, err := store.Open(s.ctx, conf.Store, objects)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
-	s.Client, err = connect.Dial(s.ctx, connect.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
+	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
 		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
 	if err != nil || conf.Tasks == nil {
 		return err

@@ -25,13 +25,8 @@ type StreamOptions struct {
 	Items func(give func(item []byte, wrong *store.SourceError) error) error
 	// Unordered yields each result as soon as it is there. Default: in the order of the items.
 	Unordered bool
-	// The others are those of gpumux.MapInput.
-	Mode     gpumux.Mode
-	Timeout  time.Duration
-	Attempts int
-	Arg      json.RawMessage
-	Key      string
-	WithItem bool
+	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
+	Input gpumux.MapInput
 }
 
 const (
@@ -60,7 +55,7 @@ func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, 
 }
 
 func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
-	o.fill(in.Mode)
+	o.fill(in.Input.Mode)
 	_, conf, err := (&Session{o: o}).configure(ctx)
 	if err != nil {
 		return err
@@ -152,7 +147,7 @@ func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
 	wrong.Text, wrong.Hint = "", ""
 	fault.Message = wrong.Error()
 	result := gpumux.Result{Fault: fault}
-	if s.Key != "" {
+	if s.Input.Key != "" {
 		result.Key = json.RawMessage("null")
 	}
 	return result
@@ -174,6 +169,7 @@ func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) e
 
 // serve runs items in one slot after the other.
 func (s *streaming) serve(ctx context.Context) error {
+	in := s.Input
 	for {
 		batch := s.take(ctx)
 		if len(batch) == 0 {
@@ -186,8 +182,9 @@ func (s *streaming) serve(ctx context.Context) error {
 		began := time.Now()
 		var failed error
 		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
-			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Arg: s.Arg, Items: items, Key: s.Key, WithItem: s.WithItem,
-			Done: func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
+			Task: s.task, Mode: in.Mode, Timeout: time.Duration(in.Timeout), Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
+			WithItem: in.WithItem,
+			Done:     func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
 		})
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)

@@ -38,8 +38,6 @@ type TaskOptions struct {
 	Python string
 	// Fresh is how the process of a fresh item comes to be. Default launch.Fork.
 	Fresh launch.Fresh
-	// Mode is the map's.
-	Mode gpumux.Mode
 	// PassEnv are the variables of this environment that the task sees.
 	PassEnv []string
 	// Reduce is the map's: one of gpumux.Reduces, or another task.
@@ -54,11 +52,8 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	}
 	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv}}
 	if len(o.Command) > 0 {
-		err = t.command(o)
-	} else {
-		err = t.function(name, o)
-	}
-	if err != nil {
+		t.command(o)
+	} else if err := t.function(name, o); err != nil {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
@@ -67,7 +62,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	}
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
 	if err != nil || o.Output != "" {
-		return nil, mistake("--reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
+		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
 			o.Reduce, strings.Join(gpumux.Reduces(), ", "))
 	}
 	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
@@ -75,15 +70,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 }
 
 // command makes a task of a command.
-func (t *Task) command(o TaskOptions) error {
-	switch {
-	case o.Python != "":
-		return mistake("--python is for a Python TASK; the command after -- starts by itself")
-	case o.Fresh != "":
-		return mistake("--fresh is for a Python TASK; the command after -- starts anew for every item")
-	case o.Mode == gpumux.Persistent:
-		return mistake("--mode persistent: a command runs once per item, so it is always fresh")
-	}
+func (t *Task) command(o TaskOptions) {
 	t.Name = filepath.Base(o.Command[0])
 	t.config.Command, t.config.Output = o.Command, o.Output
 	t.scope = strings.Join(append([]string{t.dir}, o.Command...), "\x00")
@@ -91,28 +78,21 @@ func (t *Task) command(o TaskOptions) error {
 		t.scope += "\x00\x00text" // what it prints is another result
 	}
 	t.code = edition.Code{Dir: t.dir, Command: o.Command}
-	return nil
 }
 
 // function makes a task of file.py:function, module:function or file.R:function.
 func (t *Task) function(name string, o TaskOptions) error {
-	if o.Output != "" {
-		return mistake("--output is for a command after --; a function returns what its result is")
-	}
 	at := strings.LastIndex(name, ":")
 	if at < 1 || at == len(name)-1 {
-		return mistake("TASK %q: with --local write it as file.py:function, module:function or file.R:function, or give a command after --", name)
+		return mistake("TASK %q: write it as file.py:function, module:function or file.R:function, or give a command", name)
 	}
 	target := name[:at]
 	t.Name, t.scope = name, t.dir
 	isR := strings.HasSuffix(target, ".R")
-	switch {
-	case !isR:
-		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
-	case o.Python != "" || o.Fresh != "":
-		return mistake("TASK %s is R; --python and --fresh are for Python", name)
-	default:
+	if isR {
 		t.config.R = name
+	} else {
+		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
 	}
 	if isR || strings.HasSuffix(target, ".py") {
 		file := target

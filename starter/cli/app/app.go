@@ -67,7 +67,7 @@ func New(o Options) *App {
 	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
-	a.Console.Pasteable = a.pasted
+	a.Console.Pasteable = a.InFlags
 	return a
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -122,12 +122,12 @@ func (a *App) Connect(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := connect.Options{Address: a.Address, Namespace: a.Namespace, Codec: payloads}
-	options, err := connect.ClientOptions(o)
+	o := fleet.Options{Address: a.Address, Namespace: a.Namespace, Codec: payloads}
+	options, err := fleet.ClientOptions(o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect.Dial(ctx, o)
+	c, err := fleet.Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -25,11 +25,11 @@ const (
 
 // Usage is one mistake in the command line.
 func Usage(format string, args ...any) error {
-	return &local.Mistake{Problems: []string{fmt.Sprintf(format, args...)}}
+	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
 // Unavailable is about what could not be reached or started.
-func Unavailable(err error) error { return &local.Unavailable{Err: err} }
+func Unavailable(err error) error { return &local.UnavailableError{Err: err} }
 
 // Exit ends the command with a code; its message has been printed.
 type Exit int
@@ -51,5 +51,5 @@ func (m Mistakes) Err() error {
 	if len(m) == 0 {
 		return nil
 	}
-	return &local.Mistake{Problems: m}
+	return &local.MistakeError{Problems: m}
 }

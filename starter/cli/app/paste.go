@@ -17,9 +17,29 @@ var (
 	withStore = []string{"map", "run", "faults", "logs", "results", "retry", "doctor", "prune"}
 )
 
-// pasted gives the commands in a text the flags that this command was given to find its server, so that they can be pasted.
-func (a *App) pasted(text string) string {
-	return hinted.ReplaceAllStringFunc(text, func(found string) string {
+// flagWords are what libraries say to do, each followed by the words of the command line for it.
+var flagWords = []string{
+	"give another ID", "give another --id", "give an ID of its own", "give an ID of its own with --id", "with the ID ", "with --id ",
+	"give the pool ", "give --pool ", "give the pools ", "give --pool ",
+	"without a retry", "without --retry", "run what failed again", "run what failed again with --retry",
+	"give the workers' store", "give the workers' store with --store URL or GPUMUX_STORE",
+	"give the keys (codec.keys in the worker's file)", "give the keys (codec.keys in the worker's file, --keys or GPUMUX_KEYS elsewhere)",
+	"give the workers' keys", "give the workers' keys with --keys or GPUMUX_KEYS",
+	"give its address or TEMPORAL_ADDRESS", "give --address or TEMPORAL_ADDRESS, or run this map alone with --local",
+	"give another namespace", "give --namespace", "of a private `gpumux dev`", "of `gpumux dev --private`",
+	"give another folder", "give another with --data", "if it was given an ID or a folder", "if it has an --id or --data",
+	"give another Python", "give another with --python", "measure the CPU", "measure the CPU with --pool cpu",
+	"measure the workload light", "measure --workloads light",
+	"give the delimiter ", "give --delimiter ", "name the columns to read", "name the columns to read with --columns",
+	"raise the task's timeout", "raise the task's timeout (--timeout)",
+}
+
+var inFlags = strings.NewReplacer(flagWords...)
+
+// InFlags is a text of a library in the words of the command line. The commands in it have the flags that
+// this one was given to find its server, so that they can be pasted.
+func (a *App) InFlags(text string) string {
+	return hinted.ReplaceAllStringFunc(inFlags.Replace(text), func(found string) string {
 		parts := hinted.FindStringSubmatch(found)
 		return "`" + a.Command(parts[1]+parts[2]) + "`"
 	})

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"os"
 
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
@@ -24,7 +24,7 @@ func (f Filter) Suits(path string, unordered bool) error {
 }
 
 // writeColumns writes results to a file of columns.
-func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
+func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	to := columns.NewWriter(file, columns.FormatOf(o.Path))
 	for line, err := range from {
 		if err == nil {

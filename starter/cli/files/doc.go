@@ -12,5 +12,5 @@ import (
 
 // usage is a mistake in the command line.
 func usage(format string, args ...any) error {
-	return &local.Mistake{Problems: []string{fmt.Sprintf(format, args...)}}
+	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }

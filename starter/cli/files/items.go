@@ -215,13 +215,13 @@ var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", "
 
 func spool(inputs []store.Input, label string) (Items, error) {
 	spooled, err := store.SpoolAll(inputs, "")
-	var wrong *local.Mistake
+	var wrong *local.MistakeError
 	switch {
 	case errors.As(err, &wrong):
 		return Items{}, wrong
 	case err != nil:
 		// A mistake in the items stays one; all else is the machine's.
-		return Items{}, &local.Unavailable{Err: err}
+		return Items{}, &local.UnavailableError{Err: err}
 	}
 	return Items{spooled: spooled, Label: label}, nil
 }

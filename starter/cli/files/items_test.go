@@ -45,7 +45,7 @@ func read(t *testing.T, s files.Source) (got []string) {
 func mistaken(t *testing.T, s files.Source) error {
 	t.Helper()
 	_, err := s.Read(t.Context())
-	require.True(t, errors.As(err, new(*local.Mistake)) || errors.As(err, new(*store.SourceError)), "%v", err)
+	require.True(t, errors.As(err, new(*local.MistakeError)) || errors.As(err, new(*store.SourceError)), "%v", err)
 	return err
 }
 
@@ -82,7 +82,7 @@ func TestRead_Delimiter(t *testing.T) {
 		{In: []string{"-"}, Delimiter: ';', Stdin: strings.NewReader("a;b\n1;2\n")}} {
 		require.Equal(t, []string{`{"a":1,"b":2}`}, read(t, s))
 	}
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give --delimiter ';'")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give the delimiter ';'")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Delimiter: ';'}),
 		"--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
 	for name, want := range map[string]bool{"x.jsonl": true, "list": false, "x.tsv": false} {
@@ -111,7 +111,7 @@ func TestRead_WhoseFaultItIs(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
 	_, err := files.Source{In: []string{filepath.Join(dir, "good.jsonl")}}.Read(t.Context())
 	require.ErrorContains(t, err, "(TMPDIR)")
-	require.ErrorAs(t, err, new(*local.Unavailable))
+	require.ErrorAs(t, err, new(*local.UnavailableError))
 	require.False(t, errors.As(err, new(*store.SourceError)))
 }
 

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -108,7 +108,7 @@ func (o Output) check() error {
 }
 
 // Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
-func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes cause.Groups, err error) {
+func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
 	var failed error // to give a result
 	given := func(yield func([]byte, error) bool) {
 		for line, err := range from {
@@ -135,7 +135,7 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 }
 
 // file writes a file under another name first, or into what is there when that is a device or a pipe.
-func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
+func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	at, err := placeOf(o.Path)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 
 // copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
 // out.
-func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
+func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	packer, err := store.Pack(out, o.Path)
 	if err != nil {
 		return err
@@ -224,11 +224,11 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 }
 
 // pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
-func (o Output) pick(line []byte, causes *cause.Groups) ([]byte, error) {
+func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
 	}
-	if o.Failed && !cause.IsFailure(line) {
+	if o.Failed && !starter.IsFailure(line) {
 		return nil, nil
 	}
 	if !o.Values {

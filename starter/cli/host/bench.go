@@ -26,7 +26,7 @@ type benchFlags struct {
 // mostClients is far above what is worth measuring, or what an MPS server takes.
 const mostClients = 64
 
-func (a *commands) benchCommand() *cobra.Command {
+func benchCommand(a *app.App) *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
 		Use:   "bench",
@@ -69,7 +69,7 @@ namespace that no other gpumux worker serves.`,
 	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
 	a.ConnectionFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
 	return c
 }
 
@@ -148,7 +148,7 @@ func unwritable(path string) string {
 	return ""
 }
 
-func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
+func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	if err := f.check(c.Flags().Changed); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	}
 	defer os.RemoveAll(folder)
 	ctx := c.Context()
-	conn, release, err := a.benchServer(ctx, folder, remote)
+	conn, release, err := benchServer(ctx, a, folder, remote)
 	if err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.publish(measured, f)
+	return publish(a, measured, f)
 }
 
 // benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
-func (a *commands) benchServer(ctx context.Context, folder string, remote bool) (*app.Connection, func(), error) {
+func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*app.Connection, func(), error) {
 	if !remote {
 		o := a.LocalOptions(true)
 		o.Data, o.Headless = filepath.Join(folder, "server"), true
@@ -207,7 +207,7 @@ func (a *commands) benchServer(ctx context.Context, folder string, remote bool) 
 		return nil, nil, err
 	}
 	offer, err := conn.Fleet().Offer(ctx)
-	var missing *fleet.NoWorker
+	var missing *fleet.NoWorkerError
 	switch {
 	case err == nil:
 		conn.Close()
@@ -221,7 +221,7 @@ func (a *commands) benchServer(ctx context.Context, folder string, remote bool) 
 }
 
 // publish writes the report wherever it was asked for.
-func (a *commands) publish(r *bench.Report, f *benchFlags) error {
+func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
 		if err := app.PrintJSON(a.Stdout, r); err != nil {

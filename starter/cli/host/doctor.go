@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/checks"
 )
 
 // doctorFlags are the flags of `gpumux doctor`.
@@ -15,7 +14,7 @@ type doctorFlags struct {
 	json         bool
 }
 
-func (a *commands) doctorCommand() *cobra.Command {
+func doctorCommand(a *app.App) *cobra.Command {
 	f := &doctorFlags{}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -31,7 +30,7 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		findings := a.examine(c.Context(), f)
+		findings := examine(c.Context(), a, f)
 		if err := context.Cause(c.Context()); err != nil {
 			return err
 		}
@@ -40,9 +39,9 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 				return err
 			}
 		} else {
-			checks.Print(a.Stdout, findings)
+			PrintFindings(a.Stdout, findings)
 		}
-		if checks.Failed(findings) {
+		if Failed(findings) {
 			return app.Exit(app.ExitFailed)
 		}
 		return nil
@@ -51,24 +50,24 @@ imported. Each GPU is tried with a throw-away process. The exit code is 1 when a
 }
 
 // examine runs every check; those that build on a failed one are left out.
-func (a *commands) examine(ctx context.Context, f *doctorFlags) []checks.Finding {
-	findings := []checks.Finding{checks.Python(ctx, f.python)}
-	if f.task != "" && findings[0].Verdict == checks.Good {
-		findings = append(findings, checks.Task(ctx, f.python, f.task))
+func examine(ctx context.Context, a *app.App, f *doctorFlags) []Finding {
+	findings := []Finding{checkPython(ctx, f.python)}
+	if f.task != "" && findings[0].Verdict == Good {
+		findings = append(findings, checkTask(ctx, f.python, f.task))
 	}
-	findings = append(findings, checks.Devices(ctx, f.python)...)
-	findings = append(findings, checks.State())
-	conn, reached := a.checkTemporal(ctx)
+	findings = append(findings, checkDevices(ctx, f.python)...)
+	findings = append(findings, checkState())
+	conn, reached := checkTemporal(ctx, a)
 	findings = append(findings, reached)
 	if conn == nil {
 		if a.Local != nil && a.Address == "" {
-			findings = append(findings, checks.Port("port 7233", "--port", 7233), checks.Port("port 8233", "--ui-port", 8233))
+			findings = append(findings, checkPort("port 7233", "--port", 7233), checkPort("port 8233", "--ui-port", 8233))
 		}
 		if a.StoreURL != "" {
-			findings = append(findings, checks.Store(ctx, a.StoreURL))
+			findings = append(findings, checkStore(ctx, a.StoreURL))
 		}
 		return findings
 	}
 	defer conn.Close()
-	return append(findings, a.checkWorkers(ctx, conn)...)
+	return append(findings, checkWorkers(ctx, a, conn)...)
 }

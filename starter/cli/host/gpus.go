@@ -8,13 +8,12 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/devices"
 )
 
 // watchEvery is the time between two looks of --watch.
 const watchEvery = 2 * time.Second
 
-func (a *commands) gpusCommand() *cobra.Command {
+func gpusCommand(a *app.App) *cobra.Command {
 	var asJSON, topology, watch bool
 	c := &cobra.Command{
 		Use:   "gpus",
@@ -35,9 +34,9 @@ A pool's devices take the beginning of a UUID as well. docs/gpus.schema.json des
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		look := func() (*devices.Report, error) { return devices.Inspect(inventory, topology || asJSON) }
+		look := func() (*Report, error) { return Inspect(inventory, topology || asJSON) }
 		if watch {
-			return devices.Watch(c.Context(), a.Stdout, watchEvery, asJSON, topology, look)
+			return Watch(c.Context(), a.Stdout, watchEvery, asJSON, topology, look)
 		}
 		r, err := look()
 		if err != nil {

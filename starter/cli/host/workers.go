@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *commands) workersCommand() *cobra.Command {
+func workersCommand(a *app.App) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
@@ -24,7 +24,7 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []fleet.Worker) error {
+	return onWorkers(a, c, func(all []fleet.Worker) error {
 		if asJSON {
 			return app.PrintJSON(a.Stdout, all)
 		}
@@ -32,7 +32,7 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 	})
 }
 
-func (a *commands) tasksCommand() *cobra.Command {
+func tasksCommand(a *app.App) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "tasks",
@@ -43,7 +43,7 @@ process for the next item, fresh starts one for every item.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []fleet.Worker) error {
+	return onWorkers(a, c, func(all []fleet.Worker) error {
 		tasks := show.TasksOf(all)
 		if asJSON {
 			return app.PrintJSON(a.Stdout, tasks)
@@ -57,7 +57,7 @@ process for the next item, fresh starts one for every item.`,
 }
 
 // onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *commands) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
+func onWorkers(a *app.App, c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)
 		if err != nil {

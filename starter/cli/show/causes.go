@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -20,7 +20,7 @@ import (
 const causesShown = 8
 
 // Causes writes a line for each cause of so many failures, with an example.
-func Causes(to io.Writer, indent string, failed int64, causes []cause.Cause) {
+func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
 	for _, c := range causes[:min(len(causes), causesShown)] {
 		like := ""
 		if c.Count > 1 {

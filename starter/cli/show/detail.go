@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -18,7 +17,7 @@ import (
 const pendingShown = 10
 
 // Detail writes all about a map for people.
-func Detail(to io.Writer, d *starter.Detail, causes []cause.Cause, page string, now time.Time) {
+func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = screen.Visible(to)
 	say := func(name, text string) {
 		if text != "" {
@@ -107,10 +106,10 @@ func printServing(to io.Writer, d *starter.Detail) {
 }
 
 // printFaults writes why items failed: of a map that runs the newest failures, of one that has completed all of them.
-func printFaults(to io.Writer, d *starter.Detail, causes []cause.Cause) {
+func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 	failed := d.Failed
 	if d.Progress != nil {
-		var recent cause.Groups
+		var recent starter.Causes
 		for _, result := range d.Progress.Recent {
 			recent.Add(result)
 		}

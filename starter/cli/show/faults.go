@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -20,10 +20,10 @@ type Faults struct {
 	Status string `json:"status"`
 	// Items is how many the map has, -1 where that is not known. Results is how many of them have a result, Failed how many failed of the
 	// kind that was asked for.
-	Items   int64         `json:"items"`
-	Results int64         `json:"results"`
-	Failed  int64         `json:"failed"`
-	Causes  []cause.Cause `json:"causes"`
+	Items   int64           `json:"items"`
+	Results int64           `json:"results"`
+	Failed  int64           `json:"failed"`
+	Causes  []starter.Cause `json:"causes"`
 	// Others counts the failures of further causes.
 	Others int64 `json:"others,omitempty"`
 	// Fault is why the map itself failed.
@@ -31,7 +31,7 @@ type Faults struct {
 }
 
 // Read groups the failures among lines of results. It ends early when so many failures were read; below 0 it reads all lines.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, failed int64) error {
+func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
 	for line, err := range lines {
 		if failed == 0 {
 			break
@@ -43,7 +43,7 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, fail
 			return err
 		}
 		f.Results++
-		if cause.IsFailure(line) {
+		if starter.IsFailure(line) {
 			failed--
 		}
 	}
@@ -52,7 +52,7 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, fail
 }
 
 // Take takes over what was grouped.
-func (f *Faults) Take(causes *cause.Groups) {
+func (f *Faults) Take(causes *starter.Causes) {
 	f.Failed, f.Causes, f.Others = causes.Count, causes.Most(), causes.Others
 }
 
@@ -97,7 +97,7 @@ const (
 )
 
 // printCause writes a cause with its example.
-func printCause(to io.Writer, c cause.Cause) {
+func printCause(to io.Writer, c starter.Cause) {
 	r := c.Example
 	f := *r.Fault
 	f.Index = &r.Index
@@ -125,7 +125,7 @@ func printCause(to io.Writer, c cause.Cause) {
 }
 
 // places says on which devices a cause was seen.
-func places(c cause.Cause) string {
+func places(c starter.Cause) string {
 	var parts []string
 	rest := c.Count
 	for _, p := range c.Places[:min(len(c.Places), placesShown)] {

@@ -1,4 +1,4 @@
-package checks
+package host
 
 import (
 	"fmt"
@@ -30,8 +30,8 @@ func Failed(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict == Bad })
 }
 
-// Print writes a line for each finding, and below it what to do.
-func Print(to io.Writer, findings []Finding) {
+// PrintFindings writes a line for each finding, and below it what to do.
+func PrintFindings(to io.Writer, findings []Finding) {
 	width := 0
 	for _, f := range findings {
 		width = max(width, len(f.Check))
