@@ -136,13 +136,15 @@ func ExampleStarter_ResultsOf() {
 }
 
 // A map gets its ID from what it is, so that the same call finds the same map.
-func ExampleMap_MadeID() {
+func ExampleMap_Identify() {
 	m := starter.Map{Input: gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}}
-	id := m.MadeID()
+	id, _ := m.Identify()
 	m.Input.Window = 8 // how fast, not what
-	fmt.Println(m.MadeID() == id)
+	same, _ := m.Identify()
+	fmt.Println(same == id)
 	m.Input.Range.End = 2000
-	fmt.Println(m.MadeID() == id)
+	other, _ := m.Identify()
+	fmt.Println(other == id)
 	// Output:
 	// true
 	// false

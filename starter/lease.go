@@ -29,22 +29,8 @@ type Leasing struct {
 	Leases  []Lease   `json:"leases"`
 }
 
-// Lease is a slot that a workflow holds, or waits for.
-type Lease struct {
-	// Worker, Slot and Device are empty while it waits.
-	Worker string `json:"worker,omitempty"`
-	Slot   string `json:"slot,omitempty"`
-	Device string `json:"device,omitempty"`
-	// Since is when it got the slot, Until when it ends at the latest.
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"`
-	// Calls is how many have ended, Task the one that runs.
-	Calls int    `json:"calls"`
-	Task  string `json:"task,omitempty"`
-	// Residents is how many values its process keeps, ResidentBytes the bytes of their arrays.
-	Residents     int   `json:"residents"`
-	ResidentBytes int64 `json:"residentBytes"`
-}
+// Lease is a slot that a workflow holds. One that it waits for has neither worker nor slot.
+type Lease = contract.Seat
 
 // Leases tells which leases a workflow has. What workers tell of them is up to some seconds old.
 func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
@@ -61,7 +47,7 @@ func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 		if a.GetActivityType().GetName() != contract.HoldSlot {
 			continue
 		}
-		var at contract.Seat
+		var at Lease
 		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			// Without the key of an encrypted heartbeat the rest still counts.
 			err := s.converter().FromPayloads(a.GetHeartbeatDetails(), &at)
@@ -69,10 +55,7 @@ func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 				at.Worker = a.GetLastWorkerIdentity()
 			}
 		}
-		l.Leases = append(l.Leases, Lease{
-			Worker: at.Worker, Slot: at.Slot, Device: at.Device, Since: at.Since, Until: at.Until, Calls: at.Calls, Task: at.Task,
-			Residents: at.Residents, ResidentBytes: at.ResidentBytes,
-		})
+		l.Leases = append(l.Leases, at)
 	}
 	return l, nil
 }

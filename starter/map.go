@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -48,9 +47,10 @@ const maxID = 200
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// identify hashes a map. The fingerprint is of what is mapped over what: task, scope and items. The ID is made of the fingerprint, of
-// the options that change what items come to, and of the edition: the fingerprint leaves that out, so that a map can go on with another.
-func (m *Map) identify() (id, fingerprint string) {
+// Identify hashes a map. The fingerprint is of task, scope and items: maps of the same one are retried by each
+// other's commands. The ID, which Start gives to a map that has none, is made of the fingerprint, of the
+// options that change what items come to, and of the edition.
+func (m *Map) Identify() (id, fingerprint string) {
 	in := m.Input
 	what := struct {
 		Task, Scope, Items, Source string
@@ -121,18 +121,6 @@ func newOutput(id string) string {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	return path.Join("maps", id, hex.EncodeToString(b[:]), contract.ArraysOutput)
-}
-
-// MadeID is the ID that Start gives to the map when it has none.
-func (m *Map) MadeID() string {
-	id, _ := m.identify()
-	return id
-}
-
-// Fingerprint tells what is mapped over what, whatever the other options: maps of the same one are retried by each other's commands.
-func (m *Map) Fingerprint() string {
-	_, fingerprint := m.identify()
-	return fingerprint
 }
 
 // validate returns an error for any mistake in the map's input.
@@ -224,39 +212,14 @@ func summaryLine(note memo) string {
 	return fmt.Sprintf("%s over %s items", text.Plain(note.Task), humanize.Comma(note.Items))
 }
 
-// detailLines describe the map in Markdown for the Web UI.
+// detailLines say in Markdown what the Web UI does not show as the map's input.
 func detailLines(in gpumux.MapInput, note memo) string {
-	var b strings.Builder
-	line := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "- %s: %s\n", name, text)
-		}
+	lines := "- pools: " + strings.Join(in.Rungs(), ", then ") + "\n"
+	if note.Input != "" {
+		lines += "- input: " + text.Plain(note.Input) + "\n"
 	}
-	line("task", text.Plain(note.Task))
-	line("pools", text.Plain(strings.Join(in.Rungs(), ", then ")))
-	if note.Items >= 0 {
-		line("items", humanize.Comma(note.Items))
-	}
-	line("input", text.Plain(note.Input))
-	line("mode", text.Plain(string(in.Mode)))
-	if in.Timeout > 0 {
-		line("timeout per item", in.Timeout.String())
-	}
-	if in.Attempts > 1 {
-		line("attempts per item", strconv.Itoa(in.Attempts))
-	}
-	if in.Backoff > 0 {
-		line("pause before another attempt", in.Backoff.String())
-	}
-	if in.FailFast {
-		b.WriteString("- stops at the first failed item\n")
-	}
-	line("stops when more have failed than", string(in.MaxFailures))
-	line("reduce", text.Plain(in.Reduce))
-	line("columns", text.Plain(strings.Join(in.Columns, ", ")))
-	line("key", text.Plain(in.Key))
 	if note.Output != "" {
-		line("results", text.Plain(note.Output)+" in "+text.Plain(note.Store))
+		lines += "- results: " + text.Plain(note.Output) + " in " + text.Plain(note.Store) + "\n"
 	}
-	return b.String()
+	return lines
 }

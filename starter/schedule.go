@@ -73,7 +73,7 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	if err := all.starter.Fleet().Know(ctx, m.Input); err != nil {
 		return err
 	}
-	_, fingerprint := m.identify()
+	_, fingerprint := m.Identify()
 	storeURL, err := all.starter.place(ctx, &m)
 	if err == nil {
 		err = m.Input.Validate()

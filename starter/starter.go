@@ -37,8 +37,6 @@ type Starter struct {
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
-	// searched says whether the server has the search attributes; nil before it was asked.
-	searched *bool
 }
 
 // Close closes the store that the Starter opened itself. The Client and the given Store stay open.
@@ -78,7 +76,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	if err := m.validate(); err != nil {
 		return nil, err
 	}
-	id, fingerprint := m.identify()
+	id, fingerprint := m.Identify()
 	named := m.ID != ""
 	if named {
 		if err := CheckID(m.ID); err != nil {
@@ -212,22 +210,12 @@ func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
 }
 
-// searchable reports whether the namespace has both attributes; the server is asked once.
+// searchable reports whether the namespace has both attributes.
 func (s *Starter) searchable(ctx context.Context) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.searched == nil {
-		request := &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()}
-		answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, request)
-		if err != nil && ctx.Err() != nil {
-			return false
-		}
-		there := answer.GetCustomAttributes()
-		has := err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
-			there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
-		s.searched = &has
-	}
-	return *s.searched
+	answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
+	there := answer.GetCustomAttributes()
+	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
+		there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
 // OtherEditionError says that the code of a map's task has changed since the map began, so that it cannot go on with it.

@@ -27,7 +27,7 @@ const leastMemory = 1 << 20
 // flagOf are the flags of a map's fields.
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
-	"priority": "--priority", "fairnessKey": "--fairness-key"}
+	"priority": "--priority", "fairnessKey": "--fairness-key", "failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
 
 // inWords says what a map's fields may be in the words of flags.
 var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the first failure of failFast", "--fail-fast", "the server takes", "Temporal takes",

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -241,31 +242,16 @@ func (r *mapRun) start(ctx context.Context, s *starter.Starter, m starter.Map) (
 }
 
 // otherThan lists the flags that ask for something else than a map was started with.
-func otherThan(own, here gpumux.MapInput) []string {
-	var other []string
-	for _, option := range []struct {
-		flag    string
-		differs bool
-	}{
-		{"--pool", len(here.Ladder) > 0 && !slices.Equal(own.Rungs(), here.Rungs())},
-		{"--patience", here.Patience != 0 && own.Patience != here.Patience},
-		{"--mode", here.Mode != "" && own.Mode != here.Mode},
-		{"--timeout", here.Timeout != 0 && own.Timeout != here.Timeout},
-		{"--attempts", here.Attempts > 1 && own.Attempts != here.Attempts},
-		{"--backoff", here.Backoff != 0 && own.Backoff != here.Backoff},
-		{"--fail-fast", here.FailFast && !own.FailFast},
-		{"--arg", here.Arg != nil && string(own.Arg) != string(here.Arg)},
-		{"--key", here.Key != "" && own.Key != here.Key},
-		{"--with-item", here.WithItem && !own.WithItem},
-		{"--max-failures", here.MaxFailures != "" && own.MaxFailures != here.MaxFailures},
-		{"--reduce", here.Reduce != "" && own.Reduce != here.Reduce},
-		{"--chunk", here.Chunk != 0 && own.Chunk != here.Chunk},
-		{"--window", here.Window != 0 && own.Window != here.Window},
-		{"--priority", here.Priority != 0 && own.Priority != here.Priority},
-		{"--fairness-key", here.FairnessKey != "" && own.FairnessKey != here.FairnessKey},
-	} {
-		if option.differs {
-			other = append(other, option.flag)
+func otherThan(own, here gpumux.MapInput) (other []string) {
+	if own.Ladder = own.Rungs(); here.Attempts == 1 {
+		here.Attempts = 0 // the default
+	}
+	had, asked := reflect.ValueOf(own), reflect.ValueOf(here)
+	for i := range asked.NumField() {
+		name, _, _ := strings.Cut(asked.Type().Field(i).Tag.Get("json"), ",")
+		flag := strings.TrimSuffix(flagOf[name], ":")
+		if flag != "" && !asked.Field(i).IsZero() && !reflect.DeepEqual(had.Field(i).Interface(), asked.Field(i).Interface()) {
+			other = append(other, flag)
 		}
 	}
 	return other

@@ -141,7 +141,8 @@ func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, er
 
 // call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
 func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
-	m.ID = "run-" + m.MadeID() + "-" + strings.ToLower(rand.Text()[:8])
+	id, _ := m.Identify()
+	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // last, whatever its edition and options, since mending them is what it is for; it is a mistake when there is none. Otherwise the
 // task's new edition makes a new map, and people are told.
 func (o *Options) resolve(m starter.Map) (string, error) {
-	id := m.MadeID()
+	id, fingerprint := m.Identify()
 	root, err := Folder("local")
 	if err != nil {
 		return "", err
@@ -22,7 +22,7 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 		return id, nil
 	}
 	if m.Retry {
-		return retryable(m.Input.Task, m.Fingerprint())
+		return retryable(m.Input.Task, fingerprint)
 	}
 	if other, ok := earlier(root, id, m.Edition); ok {
 		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+

@@ -54,7 +54,7 @@ func (o *Options) place(m *starter.Map) (err error) {
 	switch {
 	case m.ID != "":
 	case m.Retry && o.Data != "":
-		m.ID = m.MadeID()
+		m.ID, _ = m.Identify()
 	default:
 		if m.ID, err = o.resolve(*m); err != nil {
 			return err
@@ -82,7 +82,8 @@ func (s *Session) start(m starter.Map) (err error) {
 		return err
 	}
 	if s.own {
-		s.note(m.Fingerprint())
+		_, fingerprint := m.Identify()
+		s.note(fingerprint)
 	}
 	return s.reachable(m.Input.Ladder)
 }

@@ -233,7 +233,6 @@ func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
 // Close stops worker and server, and lets go of the folder. When ctx ends it leaves them to die with the process, which loses nothing
 // that is stored.
 func (s *Session) Close(ctx context.Context) {
-	s.hold.leave()
 	s.end(nil)
 	if s.worker != nil {
 		if err := s.worker.Stop(ctx); err != nil && ctx.Err() == nil {

@@ -13,10 +13,6 @@ import (
 
 // Watch shows the devices again and again until ctx ends: in place on a terminal, one after the other elsewhere.
 func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links bool, look func() (*Report, error)) error {
-	var redraw *screen.Redraw
-	if !asJSON {
-		redraw = screen.NewRedraw(to)
-	}
 	again := time.NewTicker(every)
 	defer again.Stop()
 	for {
@@ -31,10 +27,10 @@ func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links
 			out := json.NewEncoder(to)
 			out.SetEscapeHTML(false)
 			err = out.Encode(r)
-		case redraw != nil:
+		case screen.Redraws(to):
 			var text strings.Builder
 			if err = r.printMoment(screen.Visible(&text), links); err == nil {
-				err = redraw.Show(text.String())
+				err = screen.Redraw(to, text.String())
 			}
 		default:
 			err = r.printMoment(to, links)

@@ -3,7 +3,6 @@ package screen
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -72,92 +71,60 @@ func (b *Bar) Show(p gpumux.Progress) {
 	}
 	if since >= plainIdle || changed && since >= plainEvery {
 		b.shown = now
-		b.console.Say("%s", strings.TrimSpace(b.text(p)))
+		b.console.Say("%s", strings.Join(b.parts(p), "  "))
 	}
 }
 
 // Retried takes how many chunks in flight are not in their first attempt.
 func (b *Bar) Retried(chunks int64) { b.retried.Store(chunks) }
 
-// part is a field of the progress. Of a line that is too long the parts of the highest rank are left out first.
-type part struct {
-	text string
-	rank int
-}
-
-// taskRank is the rank of the task's name.
-const taskRank = 6
-
-// line is the progress within width columns. Parts that do not fit are left out whole.
+// line is the progress within width columns: the task with a bar, or without where there is no room. The
+// last parts go where even that is too long.
 func (b *Bar) line(p gpumux.Progress, width int) string {
 	parts := b.parts(p)
-	text := join(parts)
+	text := strings.Join(parts, "  ")
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
 	if room >= 10 && p.Items > 0 && p.Phase != gpumux.Indexing {
 		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
 		full := int(float64(cells) * float64(p.Succeeded+p.Failed) / float64(p.Items))
 		return p.Task + " [" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] " + text
 	}
-	task := p.Task + " "
-	for utf8.RuneCountInString(task+text) > width && len(parts) > 0 {
-		last := slices.IndexFunc(parts, func(one part) bool {
-			return !slices.ContainsFunc(parts, func(other part) bool { return other.rank > one.rank })
-		})
-		if task != "" && parts[last].rank < taskRank {
-			task = ""
-			continue
-		}
-		parts = slices.Delete(parts, last, last+1)
-		text = join(parts)
+	if whole := p.Task + " " + text; utf8.RuneCountInString(whole) <= width {
+		return whole
 	}
-	return task + text
+	for len(parts) > 0 && utf8.RuneCountInString(text) > width {
+		parts = parts[:len(parts)-1]
+		text = strings.Join(parts, "  ")
+	}
+	return text
 }
 
-func join(parts []part) string {
-	texts := make([]string, len(parts))
-	for i, p := range parts {
-		texts[i] = p.text
-	}
-	return strings.Join(texts, "  ")
-}
-
-// text is the whole progress.
-func (b *Bar) text(p gpumux.Progress) string { return join(b.parts(p)) }
-
-// parts are the numbers: finished of all, share, rate, failures, chunks in flight, time left.
-func (b *Bar) parts(p gpumux.Progress) []part {
+// parts are the numbers, the most important first.
+func (b *Bar) parts(p gpumux.Progress) []string {
 	done := p.Succeeded + p.Failed
 	switch {
 	case p.Phase == gpumux.Indexing:
-		return []part{{"reading the input", 1}}
+		return []string{"reading the input"}
 	case p.Items == 0:
-		return []part{{"no items", 1}}
+		return []string{"no items"}
 	}
-	parts := []part{
-		{humanize.Comma(done) + "/" + humanize.Comma(p.Items), 2},
-		{fmt.Sprintf("%d%%", 100*done/p.Items), 1},
-	}
-	rate := b.rate(done)
-	if rate > 0 {
-		parts = append(parts, part{PerSecond(rate), 7})
-	}
-	if p.Failed > 0 {
-		parts = append(parts, part{humanize.Comma(p.Failed) + " failed", 4})
-	}
-	if n := b.retried.Load(); n > 0 && p.Phase == gpumux.Running {
-		parts = append(parts, part{humanize.Comma(n) + " tried again", 9})
-	}
-	switch {
-	case p.Paused:
-		parts = append(parts, part{"paused", 3})
-	case p.Phase == gpumux.Merging:
-		parts = append(parts, part{"writing the results", 3})
-	default:
-		parts = append(parts, part{fmt.Sprintf("%d in flight", p.InFlight), 8})
-		if rate > 0 && done < p.Items {
-			parts = append(parts, part{left(float64(p.Items-done)/rate) + " left", 5})
+	parts := []string{fmt.Sprintf("%d%%", 100*done/p.Items), humanize.Comma(done) + "/" + humanize.Comma(p.Items)}
+	say := func(show bool, format string, args ...any) {
+		if show {
+			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
+	rate, retried := b.rate(done), b.retried.Load()
+	works := !p.Paused && p.Phase != gpumux.Merging
+	say(p.Paused, "paused")
+	say(!p.Paused && p.Phase == gpumux.Merging, "writing the results")
+	say(p.Failed > 0, "%s failed", humanize.Comma(p.Failed))
+	if rate > 0 {
+		say(works && done < p.Items, "%s left", left(float64(p.Items-done)/rate))
+		say(true, "%s", PerSecond(rate))
+	}
+	say(works, "%d in flight", p.InFlight)
+	say(retried > 0 && p.Phase == gpumux.Running, "%s tried again", humanize.Comma(retried))
 	return parts
 }
 
