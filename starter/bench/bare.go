@@ -11,15 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // bare is plain interpreters side by side that call one workload's function when told to.
-type bare struct {
-	procs []*bareProcess
-	// start is the time until each had made its first call.
-	start time.Duration
-}
+type bare struct{ procs []*bareProcess }
 
 type bareProcess struct {
 	cmd    *exec.Cmd
@@ -31,7 +26,6 @@ type bareProcess struct {
 // startBare starts n processes on the measured device and returns when all are warm. The
 // caller closes it, also after an error.
 func (b *bench) startBare(ctx context.Context, workload string, n int) (*bare, error) {
-	began := time.Now()
 	p := &bare{}
 	env := environ(b.around[n], b.env(workload, b.on.Framework))
 	for i := range n {
@@ -56,7 +50,6 @@ func (b *bench) startBare(ctx context.Context, workload string, n int) (*bare, e
 			return p, one.died(ctx, err)
 		}
 	}
-	p.start = time.Since(began)
 	return p, nil
 }
 

@@ -20,8 +20,6 @@ import (
 const (
 	// pool is the name of the pool that is measured.
 	pool = "bench"
-	// hold is how long workloads.py stays in a slot with a warm-up item.
-	hold = 200 * time.Millisecond
 	// warmings bounds the maps that warm a pool up; each gives every slot that is still
 	// cold a chance.
 	warmings = 5
@@ -129,27 +127,22 @@ func (s *served) piece(ctx context.Context, items int) (sample, error) {
 	return sampleOf(out.stamps, n, out.total), err
 }
 
-// warm gives every slot an item. It returns how long the first map took beyond the time
-// that its items hold their slots, and the environment of a slot.
-func (s *served) warm(ctx context.Context) (start time.Duration, env map[string]string, err error) {
+// warm gives every slot an item, and returns the environment of a slot.
+func (s *served) warm(ctx context.Context) (env map[string]string, err error) {
 	n := s.at.clients()
 	warmed := map[string]bool{}
 	var out outcome
-	for round := range warmings {
-		out, err = s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{Start: -int64(n)}, Chunk: 1, Window: n})
-		if err != nil {
-			return 0, nil, err
-		}
-		if round == 0 {
-			start = max(0, out.total-hold)
+	for range warmings {
+		if out, err = s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{Start: -int64(n)}, Chunk: 1, Window: n}); err != nil {
+			return nil, err
 		}
 		for _, one := range out.stamps {
 			warmed[one.Slot], env = true, one.Env
 		}
 		if len(warmed) >= n || len(warmed) > 0 && s.at.way == Fresh {
-			return start, env, nil
+			return env, nil
 		}
 	}
-	return 0, nil, fmt.Errorf("only %d of %d slots took an item of %s in %d maps, the last with %s", len(warmed), n, s.workload, warmings,
+	return nil, fmt.Errorf("only %d of %d slots took an item of %s in %d maps, the last with %s", len(warmed), n, s.workload, warmings,
 		outcomeText(Row{Items: int(out.summary.Items), Faults: out.summary.Faults}))
 }

@@ -34,11 +34,10 @@ func (b *bench) runStage(ctx context.Context, workload string, at seat) (err err
 		return nil
 	}
 	defer func() { err = errors.Join(err, worker.stop()) }()
-	start, env, err := worker.warm(ctx)
+	env, err := worker.warm(ctx)
 	if err != nil {
 		return err
 	}
-	row.Start = start.Seconds()
 	if workload == "oom" { // once: what becomes of the items is no matter of noise
 		out, err := worker.run(ctx, gpumux.MapInput{Range: &gpumux.Range{End: oomItems}})
 		row.Items, row.Faults = int(out.summary.Items), out.summary.Faults
@@ -87,7 +86,7 @@ func (b *bench) runStage(ctx context.Context, workload string, at seat) (err err
 // bareLane is bare processes side by side; the caller stops them, also after an error.
 func (b *bench) bareLane(ctx context.Context, row Row, clients int) (*lane, func(), error) {
 	p, err := b.startBare(ctx, row.Workload, clients)
-	row.Way, row.Sharing, row.Clients, row.Start = Bare, "", clients, p.start.Seconds()
+	row.Way, row.Sharing, row.Clients = Bare, "", clients
 	return &lane{row: row, least: leastItems, most: mostBareItems, run: p.piece}, p.close, err
 }
 

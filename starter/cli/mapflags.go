@@ -1,6 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -145,4 +151,27 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.IntVar(&f.input.Window, "window", 0, "chunks in flight (default: learnt)")
 	flags.IntVar(&f.input.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
 	flags.StringVar(&f.input.FairnessKey, "fairness-key", "", "maps of one key share the pools with those of other keys")
+}
+
+// parseArg reads --arg: a file of JSON, or else JSON itself.
+func (f *taskFlags) parseArg(text string) error {
+	read, err := os.ReadFile(text)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) || json.Valid([]byte(text)):
+		if read = []byte(text); !json.Valid(read) {
+			return fmt.Errorf("%.80q is neither a file nor JSON", text)
+		}
+	default:
+		return err
+	}
+	var plain bytes.Buffer
+	if err := json.Compact(&plain, read); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	if n := plain.Len(); n > gpumux.MaxArg {
+		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArg))
+	}
+	f.input.Arg = plain.Bytes()
+	return nil
 }

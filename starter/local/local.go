@@ -1,11 +1,22 @@
+// Package local runs maps on this machine without a server of their own: it starts one for them, and a worker.
+//
+// It owns how such a run is made: the folder that keeps its state, who holds that, the server and the worker in this process, the
+// edition of the task's code, and going on with a run that was interrupted. It never decides how a map runs, which is the workflow's,
+// never prints, and never deletes a folder that its caller named. Everything it started stops with Session.Close; a process that is
+// killed leaves a folder from which the next one goes on.
 package local
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -67,4 +78,77 @@ type Server interface {
 	Key() string
 	// Stop closes everything; it may be called again.
 	Stop() error
+}
+
+// MistakeError says why what the caller asked for cannot be done as it was asked. It lists everything that is wrong, in the words of the
+// command line.
+type MistakeError struct{ Problems []string }
+
+// Error has a line for each problem.
+func (e *MistakeError) Error() string { return strings.Join(e.Problems, "\n  ") }
+
+func mistake(format string, args ...any) error {
+	return &MistakeError{[]string{fmt.Sprintf(format, args...)}}
+}
+
+// UnavailableError says that something which a run needs could not be reached or started.
+type UnavailableError struct{ Err error }
+
+// Error is the cause's.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+func unavailable(format string, args ...any) error {
+	return &UnavailableError{fmt.Errorf(format, args...)}
+}
+
+// mostCPUSlots is the most slots that a CPU pool gets without being told.
+const mostCPUSlots = 4
+
+// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of like, else on all GPUs, or on the CPU where noGPU
+// says why there is none. No names means one pool, gpu or cpu. The rest is that of like; its zero values are the defaults.
+func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string) {
+	if len(like.Devices) == 0 {
+		noGPU = whyNoGPU()
+	}
+	if len(names) == 0 {
+		names = []string{"gpu"}
+		if noGPU != "" {
+			names = []string{"cpu"}
+		}
+	}
+	for _, name := range names {
+		pool, slots := like, 1
+		pool.Name = name
+		if len(like.Devices) == 0 {
+			pool.Devices = gpu.Selection{"all"}
+		}
+		if name == "cpu" || noGPU != "" {
+			pool.Devices = gpu.Selection{"cpu"}
+			if slots = min(runtime.GOMAXPROCS(0), mostCPUSlots); like.Sharing == "exclusive" {
+				slots = 1
+			}
+			if noGPU == "" && len(names) > 1 {
+				pool.Sharing = "" // it is meant for GPUs
+			}
+		}
+		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))
+		pools = append(pools, pool)
+	}
+	return pools, noGPU
+}
+
+// whyNoGPU says why this machine has no GPU that tasks can use, or nothing.
+func whyNoGPU() string {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	defer inventory.Close()
+	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
+		return cmp.Or(inventory.Reason(), err.Error())
+	}
+	return ""
 }

@@ -9,11 +9,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
@@ -262,3 +266,52 @@ func (s *Session) Close(ctx context.Context) {
 }
 
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
+
+const (
+	// roomEvery is how often the disk of the state is looked at, leastRoom below how many free bytes nothing can be written soon.
+	roomEvery = 2 * time.Second
+	leastRoom = 1 << 20
+)
+
+// tellRoom says when the disk of a session's state fills up, since server and store then wait without a word, and when there is room
+// again. It ends with the session's context.
+func (s *Session) tellRoom() {
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	full := false
+	for {
+		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
+			if full = !full; full {
+				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
+			} else {
+				s.say("there is room on the disk of %s again", s.Data)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// freeBytes is what this user may still write in a folder.
+func freeBytes(folder string) (int64, bool) {
+	var disk unix.Statfs_t
+	if unix.Statfs(folder, &disk) != nil {
+		return 0, false
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize), true
+}
+
+// dead reports whether a worker, host/pid, ran on this host and its process is gone. It is asked only about workers of a server
+// whose data folder this process holds: those ran in the process that held it before, or connected to it from elsewhere.
+func dead(identity string) bool {
+	host, number, found := strings.Cut(identity, "/")
+	here, err := os.Hostname()
+	if !found || err != nil || host != here {
+		return false
+	}
+	pid, err := strconv.Atoi(number)
+	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

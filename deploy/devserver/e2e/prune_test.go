@@ -175,7 +175,7 @@ func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	begin("sealed", "binary/encrypted", "?")
 	s.until("the map is listed", func() bool { _, _, err = gone(); return err != nil })
 	require.ErrorContains(t, err, "read the input of map sealed: ")
-	require.ErrorContains(t, err, "--keys")
+	require.ErrorContains(t, err, "give the workers' keys")
 	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), "sealed", "", "test"))
 	until("maps/a/by-none")
 	require.Contains(t, strings.Join(problems, "\n"), "map sealed")

@@ -250,7 +250,7 @@ func TestStarter_WithoutWorkers(t *testing.T) {
 	_, err = s.Start(t.Context(), starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
 	var noStore *starter.NoStoreError
 	require.ErrorAs(t, err, &noStore)
-	require.ErrorContains(t, err, "--store")
+	require.ErrorContains(t, err, "give the workers' store")
 
 	// A small map waits for a worker.
 	h := s.start(s.over("double", 3))

@@ -107,7 +107,7 @@ func (o Output) check() error {
 	return nil
 }
 
-// Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
+// Write writes results as they come, and returns why items failed.
 func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
 	var failed error // to give a result
 	given := func(yield func([]byte, error) bool) {
@@ -123,7 +123,7 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	}
 	where := "the results"
 	if o.Path == "" {
-		err = o.copy(ctx, &unblocked{ctx, o.stdout}, lines, &causes)
+		err = o.copy(ctx, o.stdout, lines, &causes)
 	} else {
 		where, err = o.Path, o.file(ctx, lines, &causes)
 	}
@@ -141,15 +141,11 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		return err
 	}
 	if at.stream {
-		to, err := at.open(ctx)
+		to, err := os.OpenFile(at.path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
-		err = o.copy(ctx, &unblocked{ctx, to}, from, causes)
-		if ctx.Err() != nil {
-			return err // a write may still block, and closing with it
-		}
-		return errors.Join(err, to.Close())
+		return errors.Join(o.copy(ctx, to, from, causes), to.Close())
 	}
 	file, err := at.create()
 	if err != nil {

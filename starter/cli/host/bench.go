@@ -46,8 +46,7 @@ second, nine rounds or until the time is up. The report has medians with quartil
 steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
 that reaches a GPU, else the first that is there.
 
-With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask where it is
-installed.
+With --compare trivial items run through gpumux, multiprocessing.Pool, and one activity each.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,
@@ -76,12 +75,9 @@ namespace that no other gpumux worker serves.`,
 // check finds every mistake in the flags.
 func (f *benchFlags) check(changed func(string) bool) error {
 	var m app.Mistakes
-	for i, n := range f.Clients {
-		switch {
-		case n < 1 || n > mostClients:
+	for _, n := range f.Clients {
+		if n < 1 || n > mostClients {
 			m.Add("--clients %d is outside 1 to %d", n, mostClients)
-		case slices.Contains(f.Clients[:i], n):
-			m.Add("--clients names %d twice", n)
 		}
 	}
 	if changed("clients") && len(f.Clients) == 0 {

@@ -123,9 +123,9 @@ type cells struct{ worker, slot, device, state, memory, rate, items, faults, run
 
 func (m *model) line(c cells) string {
 	if m.width < wide {
-		return m.fit(fmt.Sprintf("%s %-7s %-8s %11s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
+		return m.fit(fmt.Sprintf("%s %-7s %-8s %14s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
 	}
-	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %13s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
+	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %14s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
 		c.faults, c.runs))
 }
 
@@ -152,22 +152,14 @@ func runs(r row) string {
 	return fmt.Sprintf("%s%s  %s", item, screen.OneLine(r.Progress, 60), what)
 }
 
-// memory is what is held of a budget, in the budget's unit.
+// memory is what is held of a budget.
 func memory(held, budget gpumux.Size) string {
 	text := "-"
-	switch {
-	case held > 0 && budget >= 1<<30:
-		text = fmt.Sprintf("%.1f", float64(held)/(1<<30))
-	case held > 0 && budget > 0:
-		text = fmt.Sprintf("%.0f", float64(held)/(1<<20))
-	case held > 0:
-		return held.String()
+	if held > 0 {
+		text = held.String()
 	}
-	switch {
-	case budget >= 1<<30:
-		text += fmt.Sprintf("/%.3gGiB", float64(budget)/(1<<30))
-	case budget > 0:
-		text += fmt.Sprintf("/%.0fMiB", float64(budget)/(1<<20))
+	if budget > 0 {
+		text += "/" + budget.String()
 	}
 	return text
 }

@@ -1,10 +1,18 @@
 package app
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter/local"
 )
 
 // hinted is a command in a text, as all hints write them.
@@ -81,3 +89,63 @@ func ShellLine(command []string) string {
 
 // plain are the characters that no shell takes for anything else.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"
+
+// PrintJSON writes v for programs.
+func PrintJSON(to io.Writer, v any) error {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	if err := out.Encode(v); err != nil {
+		return err
+	}
+	_, err := to.Write(text.Unescaped(b.Bytes()))
+	return err
+}
+
+// Exit codes.
+const (
+	// ExitOK: every item succeeded, or the command did what it was asked.
+	ExitOK = 0
+	// ExitFailed: items failed, and every other has its result; or what was asked for is not there.
+	ExitFailed = 1
+	// ExitUsage: the command or its input cannot work as given.
+	ExitUsage = 2
+	// ExitUnavailable: what is needed could not be reached or started.
+	ExitUnavailable = 3
+	// ExitBroken: the map failed as a whole, or the command did.
+	ExitBroken = 4
+	// ExitInterrupted: a signal ended the command.
+	ExitInterrupted = 130
+)
+
+// Usage is one mistake in the command line.
+func Usage(format string, args ...any) error {
+	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
+}
+
+// Unavailable is about what could not be reached or started.
+func Unavailable(err error) error { return &local.UnavailableError{Err: err} }
+
+// Exit ends the command with a code; its message has been printed.
+type Exit int
+
+// Error is for logs.
+func (e Exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// ErrInterrupted is the cause of a context that a signal ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// Mistakes collects what is wrong with a command line.
+type Mistakes []string
+
+// Add adds one.
+func (m *Mistakes) Add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
+
+// Err is all of them as one error, or nil.
+func (m Mistakes) Err() error {
+	if len(m) == 0 {
+		return nil
+	}
+	return &local.MistakeError{Problems: m}
+}
