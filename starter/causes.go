@@ -12,11 +12,11 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Cause is failures that are alike: of one kind, with messages that differ in numbers, addresses and quoted values at most.
+// Cause is failures of one kind whose messages differ only in numbers and quoted values.
 type Cause struct {
 	Kind  gpumux.Kind `json:"kind"`
 	Count int64       `json:"count"`
-	// Example is the first of them, More are those after it, as many as Causes.Examples asks for.
+	// Example is the first of them, More the next ones, up to Causes.Examples.
 	Example gpumux.Result   `json:"example"`
 	More    []gpumux.Result `json:"more,omitempty"`
 	// Places are where they failed, the one with the most first, as far as faults tell.
@@ -31,7 +31,7 @@ type Place struct {
 	Count  int64  `json:"count"`
 }
 
-// Causes are the failures of a map by cause. The zero value is ready. It tells 200 causes apart and counts the rest in Others.
+// Causes groups failures by cause: 200 causes, and the rest in Others.
 type Causes struct {
 	// Examples is how many failures of each cause are kept. Default 1.
 	Examples int
@@ -105,7 +105,7 @@ func (g *Causes) Most() []Cause {
 	return sorted
 }
 
-// IsFailure reports whether the item of a line of results failed, from the line's beginning: {"index":7,"fault":…
+// IsFailure reports whether a line of results begins like {"index":7,"fault":…
 func IsFailure(line []byte) bool {
 	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
 	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
@@ -124,7 +124,7 @@ func (g *Causes) AddLine(line []byte) error {
 	return nil
 }
 
-// varying is what differs between messages that say the same: quoted values, addresses and long names in hexadecimal, numbers.
+// varying matches quoted values, addresses, long hexadecimal names and numbers.
 var varying = regexp.MustCompile("'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\\b0x[0-9a-fA-F]+\\b|\\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\\b|[0-9]+(?:[.,:][0-9]+)*")
 
 // causeOf is the same for faults that are alike.

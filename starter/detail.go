@@ -26,13 +26,13 @@ type Detail struct {
 	// Output and Store say where the results lie, or will.
 	Output string `json:"output,omitempty"`
 	Store  string `json:"store,omitempty"`
-	// Progress is of a running map that a worker answered for; Summary of a completed one; Fault of one that failed.
+	// Progress is of a running map, Summary of a completed one, Fault of one that failed.
 	Progress *gpumux.Progress `json:"progress,omitempty"`
 	Summary  *gpumux.Summary  `json:"summary,omitempty"`
 	Fault    *gpumux.Fault    `json:"fault,omitempty"`
-	// Pending are chunks that wait, run or are to be tried again, at most MaxPending of them.
+	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
-	// Running are the items that run, as the workers of the pending chunks tell, the one that has run longest first.
+	// Running are the items that run, the longest first.
 	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
 	Rungs []fleet.Rung `json:"rungs,omitempty"`
@@ -46,7 +46,7 @@ type Pending struct {
 	// Activity is its type, ID its number in the workflow.
 	Activity string `json:"activity"`
 	ID       string `json:"id"`
-	// State is "scheduled" (waits for a slot or for its next attempt), "started", "paused" or "cancel requested".
+	// State is "scheduled", "started", "paused" or "cancel requested".
 	State   string    `json:"state"`
 	Attempt int       `json:"attempt"`
 	Worker  string    `json:"worker,omitempty"`
@@ -57,7 +57,7 @@ type Pending struct {
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// Show tells all about the newest run of a map. What cannot be found out, as without a worker, is left out.
+// Show describes the newest run of a map, as far as can be found out.
 func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
@@ -115,7 +115,6 @@ func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
 	return first
 }
 
-// busy are the workers that run chunks.
 func busy(pending []Pending) (workers []string) {
 	for _, p := range pending {
 		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
@@ -184,8 +183,8 @@ const stuckAfter = 3
 type Retries struct {
 	// Chunks is how many chunks in flight are not in their first attempt.
 	Chunks int64
-	// Stuck are the light activities, those that read and write the store, that have failed at least three times and are tried on and
-	// on: each holds the map up. Fault is why the last attempt failed.
+	// Stuck are activities on the store that have failed at least three times and hold the
+	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
 }
 
@@ -225,10 +224,10 @@ type Leasing struct {
 	Leases  []Lease   `json:"leases"`
 }
 
-// Lease is a slot that a workflow holds. One that it waits for has neither worker nor slot.
+// Lease is a slot that a workflow holds; without a slot it waits for one.
 type Lease = contract.Seat
 
-// Leases tells which leases a workflow has. What workers tell of them is up to some seconds old.
+// Leases returns a workflow's leases, some seconds old.
 func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {

@@ -15,34 +15,34 @@ import (
 
 // FollowOptions adjust Follow.
 type FollowOptions struct {
-	// Unordered yields each result as soon as it is stored. Default: in input order, each as soon as all before it are there.
+	// Unordered yields each result as soon as it is stored. Default: in input order.
 	Unordered bool
 }
 
-// Pauses between two looks for new results: a young map gives some soon, and looking costs at most a tenth of the time.
+// Looking for new results takes at most a tenth of the time.
 const (
 	soonestLook = 250 * time.Millisecond
 	latestLook  = 2 * time.Second
 	lookShare   = 10
 )
 
-// Follow yields the results of a run while it goes on, each once, and ends with the run. It takes
-// constant memory. Results of a map without a folder in the store come at its end. A run that does not
-// complete yields what it left, then its error.
+// Follow yields the results of a run while it goes on, each once, and ends with the run.
+// It takes constant memory. Results of a map without a folder in the store come at its
+// end. A run that does not complete yields what it left, then its error.
 func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.Result, error] {
 	return parsed(h.FollowLines(ctx, o), store.ParseResult)
 }
 
-// FollowLines is Follow with the results as lines like those of Starter.Lines. An empty line says that
-// nothing more is there at the moment.
+// FollowLines is Follow with the results as lines like those of Starter.Lines. An empty
+// line says that nothing more is there at the moment.
 func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error {
 		return (&follower{h: h, o: o}).run(ctx, h.starter.plain(give))
 	})
 }
 
-// Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once
-// and in no order. It is for runs that do not complete; one that keeps its results elsewhere is an error.
+// Stored yields the results that an incomplete run has stored so far, as lines, each once
+// and in no order. A run that keeps them elsewhere is an error.
 func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error {
 		f := &follower{h: h, o: FollowOptions{Unordered: true}}
@@ -56,8 +56,8 @@ func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 	})
 }
 
-// StoredIn is Stored of a map whose results file is, or is to be, output in the store st. With more it
-// goes on for as long as that reports that further results may come.
+// StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
+// With more it goes on for as long as that reports that further results may come.
 func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error {
 		give = s.plain(give)
@@ -91,7 +91,6 @@ func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) er
 	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
 }
 
-// follower is one walk over the results of a run.
 type follower struct {
 	h    *Handle
 	o    FollowOptions
@@ -137,7 +136,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 	return f.rest(ctx, summary, give)
 }
 
-// look gives what is new in the store. What the store cannot tell now it may tell later, or the results file in the end.
+// look gives what is new in the store. An error may pass.
 func (f *follower) look(ctx context.Context, last bool, give func(line []byte) error) error {
 	if f.tail == nil {
 		if err := f.findTail(ctx); err != nil || f.tail == nil {
@@ -167,7 +166,7 @@ func (f *follower) look(ctx context.Context, last bool, give func(line []byte) e
 	return nil
 }
 
-// findTail finds the folder of the run's results. A run that keeps them elsewhere, or that nobody can answer for, has none yet.
+// findTail finds the run's results, if it keeps them in the store.
 func (f *follower) findTail(ctx context.Context) error {
 	output := f.h.run.Memo.Output
 	known := output != ""
@@ -195,7 +194,7 @@ func (f *follower) findTail(ctx context.Context) error {
 	return err
 }
 
-// rest gives what the parts did not tell: all results of a small map, or those whose parts are gone already.
+// rest gives what the parts lack: of a small map all, else those whose parts are gone.
 func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
 	if f.tail != nil && f.tail.Count() >= summary.Items {
 		return nil

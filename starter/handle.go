@@ -26,7 +26,7 @@ type Handle struct {
 	Items int64
 	// Edition is that of the task when the map was started; see Map.
 	Edition string
-	// Output is the key of its results file in the store; empty for a map without a folder there.
+	// Output is the key of its results file, if it has one.
 	Output string
 
 	starter *Starter
@@ -56,7 +56,7 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	return nil, missing
 }
 
-// Suits is an *OtherEditionError where m would go on with this map and its task's code is no longer the one that the map began with.
+// Suits returns an *OtherEditionError if m would continue the map with other code.
 func (h *Handle) Suits(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == Completed || h.run.Status != Running && m.Retry // mending the task is what a retry is for
@@ -69,10 +69,10 @@ func (h *Handle) Suits(m Map) error {
 // Running reports whether the run went on when the handle was made.
 func (h *Handle) Running() bool { return h.run.Status == Running }
 
-// FirstRunID names the run for as long as it lasts, while RunID changes whenever a large map is continued in a new history.
+// FirstRunID stays the same when a large map continues in a new history.
 func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
 
-// Progress asks the map once. It needs a worker to answer; without one it ends with ctx or after 10 s.
+// Progress asks the map once. A worker must answer within 10 s.
 func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
 	var p gpumux.Progress
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -94,8 +94,8 @@ const (
 	youth     = 20 * time.Second
 )
 
-// Watch is Wait, and calls show with the progress about four times a second at first and once a second later, from its own
-// goroutine and never after it returned. A map that no worker serves shows nothing; see Starter.Serving.
+// Watch is Wait that also calls show with the progress, about four times a second at
+// first and once a second later. It is never called after Watch returned.
 func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.Summary, error) {
 	polling, stop := context.WithCancel(ctx)
 	began := time.Now()
@@ -121,8 +121,8 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 // outage is how long Wait goes on asking a server that does not answer.
 const outage = time.Minute
 
-// Wait waits for the run to end. A run that did not complete is an *EndedError; when ctx ends
-// first, the map goes on and the error is ctx's cause. A server that goes away for less than a minute is waited for.
+// Wait waits for the run to end. A run that did not complete is an *EndedError. When ctx
+// ends first, the map goes on. A server may be away for a minute.
 func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 	var silent time.Time
 	for {
@@ -150,7 +150,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 	}
 }
 
-// Pause stops handing out chunks; those in flight finish. It is done when the map has taken it.
+// Pause stops handing out chunks; those in flight finish.
 func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.PauseUpdate) }
 
 // Resume ends a pause.
@@ -177,8 +177,8 @@ func (h *Handle) update(ctx context.Context, name string, args ...any) error {
 	return h.steered(name, err)
 }
 
-// Cancel asks the map to stop: its task processes are ended, and stored results stay. It returns when the server has the
-// request; Wait tells when the map is over.
+// Cancel asks the map to stop: its task processes are ended, and stored results stay. It
+// returns when the server has the request; Wait tells when the map is over.
 func (h *Handle) Cancel(ctx context.Context) error {
 	// Newer servers take a request for a workflow that has ended and do nothing.
 	if last, err := h.starter.describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
@@ -205,8 +205,9 @@ func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
 	return h.starter.given(ctx, h.run)
 }
 
-// Listen yields what an item prints while it runs, about once a second, until ctx ends. There is nothing while the item does not run, on a
-// server without standalone activities, and for items of a micro-batch but the first. What the item prints last is in its result alone.
+// Listen yields what an item prints while it runs, about once a second. It needs
+// standalone activities, and knows only the first item of a micro-batch. The last output
+// is in the result alone.
 func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		worker, at := "", contract.Output{}

@@ -36,7 +36,7 @@ type Listed struct {
 	Started time.Time `json:"started"`
 	// Closed is zero while the map runs.
 	Closed time.Time `json:"closed,omitzero"`
-	// Items is -1 when it is not known yet. Succeeded and Failed are -1 when nobody could tell.
+	// Items, Succeeded and Failed are -1 when they are not known.
 	Items     int64 `json:"items"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
@@ -98,7 +98,7 @@ func listed(r *run) Listed {
 	return l
 }
 
-// fillCounts says how far each map is: the completed ones have a summary, the running ones are asked.
+// fillCounts reads summaries of completed maps and asks running ones.
 func (s *Starter) fillCounts(ctx context.Context, maps []Listed, runs []*run) {
 	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()

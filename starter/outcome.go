@@ -56,7 +56,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
 }
 
-// ended makes an EndedError of a workflow's error. Errors of the connection stay as they are.
+// ended makes an EndedError of a workflow's error, and leaves others as they are.
 func ended(id string, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
 		return fleet.WithKeysHint(err)

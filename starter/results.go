@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Results waits for the run to end and yields its results in input order, in constant memory. A run that did not complete
-// yields its error once.
+// Results waits for the run to end and yields its results in input order, in constant
+// memory. A run that did not complete yields its error once.
 func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		summary, err := h.Wait(ctx)
@@ -28,14 +28,14 @@ func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 	}
 }
 
-// ResultsOf yields the results that a summary holds or names. A store that cannot be reached from
-// here is a *NoStoreError.
+// ResultsOf yields the results that a summary holds or names. A store that cannot be
+// reached from here is a *NoStoreError.
 func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Seq2[gpumux.Result, error] {
 	return parsed(s.Lines(ctx, summary), store.ParseResult)
 }
 
-// Lines yields the results as lines of JSON, as the results file has them. It decodes arrays at most.
-// A line is valid until the next step and ends without a newline.
+// Lines yields the results as lines of JSON, as the results file has them. It decodes
+// arrays at most. A line is valid until the next step and ends without a newline.
 func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, s.plain(give)) })
 }
@@ -79,7 +79,7 @@ func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give f
 	return nil
 }
 
-// plain gives lines on as callers take them: with arrays as JSON, unless Starter.Arrays is set.
+// plain converts arrays in lines to JSON, unless Starter.Arrays is set.
 func (s *Starter) plain(give func([]byte) error) func([]byte) error {
 	if s.Arrays {
 		return give
@@ -93,7 +93,6 @@ func (s *Starter) plain(give func([]byte) error) func([]byte) error {
 	}
 }
 
-// errEnough ends a walk whose caller wants no more.
 var errEnough = errors.New("enough")
 
 // linesOf yields the lines that a walk gives, and the error that it ends with.
@@ -129,7 +128,7 @@ func parsed(lines iter.Seq2[[]byte, error], parse func([]byte) (gpumux.Result, e
 	}
 }
 
-// ValuesOf is the source whose items are the values of a completed map. A map that did not complete is an error.
+// ValuesOf is the source whose items are the values of a completed map.
 func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
@@ -159,7 +158,6 @@ func (s *Starter) File(ctx context.Context, output string, index int64, name str
 	return file, nil
 }
 
-// resultsFile is where a results file lies.
 func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Store, key string, err error) {
 	if st, err = s.store(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
@@ -170,8 +168,8 @@ func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Sto
 	return st, key, nil
 }
 
-// Causes groups the failures of a completed map. When ctx ends before all results were read, they are
-// those of the first ones.
+// Causes groups the failures of a completed map. When ctx ends before all results were
+// read, they are those of the first ones.
 func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes Causes, err error) {
 	left := summary.Failed
 	if left == 0 {

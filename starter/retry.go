@@ -45,10 +45,10 @@ func (e *NothingToRetryError) Error() string {
 	return fmt.Sprintf("there is no map of task %s over these items to retry; without a retry it is started", e.Task)
 }
 
-// Retry starts a new run of a map that is over, in which only the items without a successful result run;
-// the results of both end up in one file. It runs with the edition of the task's code that there is now.
-// Of a map that did not complete, the items without any result run. Change, unless it is nil, changes
-// what the map runs with.
+// Retry starts a new run of a map that is over, in which only the items without a
+// successful result run; the results of both end up in one file. It runs with the edition
+// of the task's code that there is now. Of a map that did not complete, the items without
+// any result run. Change, unless it is nil, changes what the map runs with.
 func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapInput)) (*Handle, error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	return s.again(ctx, h.run, in)
 }
 
-// retry is Start of a Map with Retry: the map under its own ID, else the newest of the same fingerprint.
+// retry finds the map by its ID, else the newest of the same fingerprint.
 func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, named bool) (*Handle, error) {
 	last, err := s.own(ctx, id, fingerprint)
 	if err == nil && last == nil && !named {
@@ -145,7 +145,7 @@ const (
 	keptBytes = 4 << 20
 )
 
-// keep puts the succeeded results of a completed run as parts beside output and returns the store's URL.
+// keep copies the succeeded results of a run beside output and returns the store's URL.
 func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, error) {
 	summary, err := h.Wait(ctx)
 	if err != nil {

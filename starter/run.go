@@ -46,7 +46,7 @@ var statuses = map[enumspb.WorkflowExecutionStatus]Status{
 // memoKey is where a run keeps its memo.
 const memoKey = "gpumux"
 
-// memo is what a run keeps beside its input, so that the next one under the same ID can go on.
+// memo is what a run keeps for the next one under the same ID.
 type memo struct {
 	Fingerprint string `json:"fingerprint"`
 	Task        string `json:"task"`
@@ -61,7 +61,6 @@ type memo struct {
 	Edition string `json:"edition,omitempty"`
 }
 
-// run is one workflow run of a map.
 type run struct {
 	ID, RunID, FirstRunID string
 	Status                Status
@@ -123,7 +122,6 @@ func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	return in, nil
 }
 
-// began is the first event of a run's history.
 func (s *Starter) began(ctx context.Context, id, runID string) (*historypb.WorkflowExecutionStartedEventAttributes, error) {
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
 		Namespace: s.namespace(), Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID}, MaximumPageSize: 1,

@@ -29,7 +29,7 @@ type Times struct {
 type Scheduled struct {
 	Name string `json:"name"`
 	Task string `json:"task"`
-	// Items is their number, or -1 when only the workers can tell; Input says in words where they come from.
+	// Items is -1 when only the workers can tell; Input says where they come from.
 	Items  int64  `json:"items"`
 	Input  string `json:"input,omitempty"`
 	Times  Times  `json:"times"`
@@ -55,8 +55,8 @@ type Schedules struct{ starter *Starter }
 // Schedules are those of the Starter's namespace.
 func (s *Starter) Schedules() Schedules { return Schedules{s} }
 
-// Create lets the server start a map again and again, under the name with the time behind it, until the schedule is deleted. Large items
-// go into the workers' store now. While a map still runs, the next one is left out.
+// Create lets the server start a map at these times until the schedule is deleted. Large
+// items go into the workers' store now. While a map runs, the next one is left out.
 func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) error {
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
@@ -143,7 +143,6 @@ func (all Schedules) Get(ctx context.Context, name string) (Scheduled, gpumux.Ma
 	return all.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
 }
 
-// describe is a schedule with the input of its maps as the server has it.
 func (all Schedules) describe(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
 	d, err := all.starter.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
 	if err != nil {

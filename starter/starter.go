@@ -21,25 +21,25 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Starter starts and finds maps. Its methods may be called from several goroutines; its fields are set before the first call.
+// Starter starts and finds maps. Its methods may be called from several goroutines.
 type Starter struct {
 	Client client.Client
 	// Namespace is the client's. Default "default".
 	Namespace string
-	// Store is where large inputs and results lie. Default: the workers' own, which is asked from them when it is needed.
+	// Store is where large inputs and results lie. Default: asked from the workers.
 	Store *store.Store
-	// Converter is the Client's data converter, with which memos and inputs are read. Default: the SDK's.
+	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
 	// Keys are those of the workers' store, when this Starter opens it. Default: none.
 	Keys store.Keys
-	// Arrays leaves arrays in lines of results as they are stored; see store.Plain. Default: they are JSON.
+	// Arrays leaves arrays in lines of results as they are stored. Default: JSON.
 	Arrays bool
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
 }
 
-// Close closes the store that the Starter opened itself. The Client and the given Store stay open.
+// Close closes the store that the Starter opened itself.
 func (s *Starter) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ const (
 	Found Entry = "found"
 )
 
-// Start starts a map, or finds the one under its ID, by the rules of the package documentation. Mistakes in the input are a
-// *gpumux.InputError and cost nothing. It returns as soon as the server has the map.
+// Start starts a map, or finds the one under its ID. Mistakes in the input are a
+// *gpumux.InputError. It returns as soon as the server has the map.
 func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	if err := m.validate(); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) mem
 	return note
 }
 
-// own is the newest run under an ID, or nil; an *OtherMapError when it is of another task or other items.
+// own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
 func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := s.describe(ctx, id)
 	if err != nil {
@@ -164,7 +164,7 @@ func decide(last *run, named bool) (Entry, enumspb.WorkflowIdReusePolicy) {
 	return Started, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 }
 
-// begin starts the workflow; a run that goes on under the same ID is WorkflowExecutionAlreadyStarted.
+// begin starts the workflow; a running one is WorkflowExecutionAlreadyStarted.
 func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note memo, entry Entry,
 	reuse enumspb.WorkflowIdReusePolicy) (*Handle, error) {
 	if err := in.Validate(); err != nil {
@@ -191,7 +191,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 // longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
 const longestKeyword = 255
 
-// execute starts the workflow of a map, with search attributes where the server has them. They are never why a start fails.
+// execute starts the workflow, with search attributes where the server has them.
 func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptions, in gpumux.MapInput) (client.WorkflowRun, error) {
 	if s.searchable(ctx) {
 		with := options
@@ -210,7 +210,6 @@ func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
 }
 
-// searchable reports whether the namespace has both attributes.
 func (s *Starter) searchable(ctx context.Context) bool {
 	answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
 	there := answer.GetCustomAttributes()
@@ -218,7 +217,7 @@ func (s *Starter) searchable(ctx context.Context) bool {
 		there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
-// OtherEditionError says that the code of a map's task has changed since the map began, so that it cannot go on with it.
+// OtherEditionError says that the task's code has changed since the map began.
 type OtherEditionError struct{ ID, Task, Began, Now string }
 
 // Error names both editions and what to do.

@@ -42,7 +42,7 @@ func (s *Starter) store(ctx context.Context) (*store.Store, error) {
 	return s.openStore(ctx, offer.Store, offer.Host)
 }
 
-// openStore opens the workers' store when it can be the same one from here; the caller holds mu.
+// openStore opens the workers' store if it can be the same from here.
 func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store, error) {
 	here, _ := os.Hostname()
 	switch {
@@ -61,7 +61,7 @@ func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store
 	return st, nil
 }
 
-// Holds reports whether a URL names an object in the workers' store, so that they read it where it lies.
+// Holds reports whether a URL is an object in the workers' store.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
 	st, err := s.store(ctx)
 	var away *NoStoreError

@@ -17,7 +17,6 @@ const (
 	worthwhile = 1.05
 )
 
-// advise says what the figures mean for a pool.
 func (r *Report) advise() {
 	for _, name := range Workloads {
 		if name == "oom" {
@@ -95,7 +94,6 @@ func (q Quartiles) share() string {
 	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
 }
 
-// adviseMemory says what became of the items that passed the budget.
 func (r *Report) adviseMemory() {
 	row := r.row("oom", Persistent, Sequential)
 	switch {

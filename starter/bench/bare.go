@@ -79,7 +79,6 @@ func (p *bare) piece(ctx context.Context, items int) (sample, error) {
 	return sampleOf(slices.Concat(stamps...), len(p.procs), 0), errors.Join(errs...)
 }
 
-// close ends the processes.
 func (p *bare) close() {
 	for _, one := range p.procs {
 		_ = one.in.Close() // the loop ends with its input

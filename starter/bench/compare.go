@@ -24,9 +24,9 @@ type Comparison struct {
 	Slots int `json:"slots"`
 	// Activities is how many items were one activity each.
 	Activities int `json:"activities"`
-	// Rounds are items per second of each tool, round by round: gpumux; poolOne and
-	// poolDefault, which are multiprocessing.Pool.map with a chunk size of 1 and with its own
-	// choice; activity, plain Temporal with an activity per item in Go that does nothing.
+	// Rounds are items per second by tool: gpumux; poolOne and poolDefault, which are
+	// multiprocessing.Pool.map with chunks of 1 and of its own choice; activity, plain
+	// Temporal.
 	Rounds []map[string]float64 `json:"rounds"`
 }
 
@@ -102,7 +102,6 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	return nil
 }
 
-// nothing is the activity of plain Temporal.
 func nothing(context.Context, int) (int, error) { return 0, nil }
 
 // eachItem is the workflow of plain Temporal: an activity per item, with a window of them

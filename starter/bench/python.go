@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// LackingError says that something is missing on this machine without which nothing can be
-// measured.
+// LackingError says that something is missing on this machine without which nothing can
+// be measured.
 type LackingError struct{ Message string }
 
 // Error says what to install or to give.
@@ -40,7 +40,6 @@ type target struct {
 	Lacking     string // frameworks that are not there, and why
 }
 
-// gpu reports whether the target is a GPU.
 func (t *target) gpu() bool { return t.device.Kind != gpu.KindCPU }
 
 // frameworkEnv is the same for slots and bare processes: JAX would otherwise take most of
@@ -102,7 +101,6 @@ func (b *bench) choose(ctx context.Context) error {
 	return b.usable(found)
 }
 
-// multiplies reports whether a workload multiplies matrices.
 func (b *bench) multiplies() bool {
 	return slices.ContainsFunc(b.Workloads, func(name string) bool { return name != "light" })
 }
@@ -165,7 +163,6 @@ func lastLine(text string) string {
 //go:embed workloads.py
 var python string
 
-// taskFile is the name of the embedded Python file on disk.
 const taskFile = "workloads.py"
 
 // Workloads are the names of all workloads, in the order in which they run.
@@ -175,7 +172,6 @@ var Workloads = []string{"heavy", "medium", "detector", "light", "oom"}
 // workloads.py has the same.
 var Frameworks = []string{"torch", "jax", "cupy", "numpy"}
 
-// task is the path of the Python file.
 func (b *bench) task() string { return filepath.Join(b.Folder, taskFile) }
 
 // size is the rows and columns of the matrices of a workload, or 0. A GPU would be done

@@ -83,7 +83,6 @@ type Row struct {
 	Faults  map[gpumux.Kind]int64 `json:"faults,omitempty"` // items that failed
 }
 
-// legend says what the columns are.
 const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
 	"processes. Q1-Q3 are quartiles: of the rounds, and of single items. PER MAP is what a map takes beside its items."
 
@@ -160,7 +159,6 @@ func (r *Report) Table() [][]string {
 	return rows
 }
 
-// measured reports whether a row is of a workload that is measured over and over.
 func (r Row) measured() bool { return r.Workload != "oom" }
 
 // name is "persistent mps 4".
@@ -223,7 +221,6 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// chart shows one figure of the rows of a workload.
 type chart struct {
 	Title string
 	Bars  []bar
@@ -258,7 +255,6 @@ func (r *Report) HTML(to io.Writer) error {
 	return nil
 }
 
-// newChart makes a chart of the throughput.
 func newChart(title string, rows []Row) chart {
 	c, longest := chart{Title: title}, 0.0
 	for _, row := range rows {

@@ -25,7 +25,6 @@ const (
 	warmings = 5
 )
 
-// served is a worker with one pool that serves one workload.
 type served struct {
 	*bench
 	workload string
@@ -33,7 +32,6 @@ type served struct {
 	worker   *workers.Worker
 }
 
-// serve starts a worker with one pool for one workload.
 func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, error) {
 	env := b.env(workload, at.on.Framework)
 	maps.Copy(env, frameworkEnv)
@@ -65,7 +63,6 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 // with this process.
 func (s *served) stop() error { return s.worker.Stop(s.Hard) }
 
-// outcome is a map that has ended.
 type outcome struct {
 	summary gpumux.Summary
 	stamps  []stamp

@@ -176,7 +176,6 @@ func (l *lane) share(base *lane) Quartiles {
 	return quartiles(ratios(l.figures(rate), base.figures(rate)))
 }
 
-// figures are one figure of each round.
 func (l *lane) figures(of func(sample) float64) (values []float64) {
 	for _, one := range l.samples {
 		values = append(values, of(one))

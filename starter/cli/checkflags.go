@@ -24,7 +24,6 @@ import (
 // leastMemory is far less than any process takes.
 const leastMemory = 1 << 20
 
-// flagOf are the flags of a map's fields.
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
 	"priority": "--priority", "fairnessKey": "--fairness-key", "failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
@@ -34,7 +33,7 @@ var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limi
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
 
-// inputMistakes adds what is wrong with the options of a map, whatever its task and its items are.
+// inputMistakes adds what is wrong with a map's options.
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
 	var bad *gpumux.InputError
@@ -47,7 +46,7 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	}
 }
 
-// check finds every mistake that needs neither files nor a server, beside those of what is given to the map.
+// check finds the other mistakes that need neither files nor a server.
 func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	ladder := f.input.Ladder
 	for _, pool := range ladder {
@@ -96,7 +95,6 @@ func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	}
 }
 
-// checkSizes reads the sizes.
 func (f *taskFlags) checkSizes(m *app.Mistakes) {
 	var err error
 	if f.memory != "" {
@@ -114,7 +112,6 @@ func (f *taskFlags) checkSizes(m *app.Mistakes) {
 	}
 }
 
-// checkTask finds flags that the task of a worker in this process does not take.
 func (f *taskFlags) checkTask(m *app.Mistakes) {
 	target, _, _ := strings.Cut(f.input.Task, ":")
 	isR := strings.HasSuffix(target, ".R")
@@ -133,7 +130,6 @@ func (f *taskFlags) checkTask(m *app.Mistakes) {
 	}
 }
 
-// check finds every mistake in the flags of a map.
 func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	var m app.Mistakes
 	changed := c.Flags().Changed
@@ -165,7 +161,6 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	return m.Err()
 }
 
-// checkOut finds results that would replace their input.
 func (f *mapFlags) checkOut(m *app.Mistakes) {
 	if slices.ContainsFunc(f.source.In, func(in string) bool { return sameFile(in, f.out) }) {
 		m.Add("--out %s is the input itself; name another file", f.out)
@@ -187,11 +182,10 @@ func (f *mapFlags) checkFiles(m *app.Mistakes) {
 	}
 }
 
-// valueOnly reports whether a map is only asked for what --reduce makes of it: with --quiet and no place
-// for the results.
+// valueOnly reports whether a map is only asked for what --reduce makes of it: with
+// --quiet and no place for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
-// checkInput finds every mistake in how the map is to run.
 func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input
 	if changed("reduce") && strings.TrimSpace(in.Reduce) == "" {
@@ -212,7 +206,7 @@ func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	f.taskFlags.check(m, changed)
 }
 
-// cutTask reads TASK, or the command after -- that stands for it, and returns what else there is.
+// cutTask reads TASK, or the command after --, and returns the other arguments.
 func (f *taskFlags) cutTask(m *app.Mistakes, c *cobra.Command, args []string) (rest []string) {
 	dash := c.ArgsLenAtDash()
 	switch {
@@ -306,7 +300,7 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	}
 }
 
-// sameFile reports whether two names are of one file, which a device such as /dev/null may well be.
+// sameFile reports whether two names are of one regular file.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" || a == "-" || b == "-" {
 		return false

@@ -15,7 +15,6 @@ import (
 // Tree is all commands with their help, for manuals and completions.
 func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
 
-// rootCommand is the tree of commands.
 func rootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpumux",
@@ -69,7 +68,6 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	return root
 }
 
-// known refuses words that are no command.
 func known(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

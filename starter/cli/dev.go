@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// devFlags are the flags of `gpumux dev`.
 type devFlags struct {
 	taskFlags
 	tasks        string
@@ -154,8 +153,8 @@ func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err err
 	return o, noGPU, nil
 }
 
-// variables writes what others of this user's programs need for a private server, into a file that nobody else can read, and
-// returns its name; there is none where everybody may come in.
+// variables writes a private server's address and token into a file of this user, and
+// returns its name. A public server has none.
 func variables(s *local.Session) (string, error) {
 	if s.Token == "" {
 		return "", nil
@@ -209,8 +208,8 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 	a.Console.Say("Ctrl-C stops")
 }
 
-// tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside
-// text.py, else the list of tasks.
+// tryIt is a command that works as it stands: a task over the items that lie beside it in
+// a file of its name, as texts.jsonl beside text.py, else the list of tasks.
 func tryIt(a *app.App, offer gpumux.Describe, dir string) string {
 	for _, task := range offer.Tasks {
 		module, _, _ := strings.Cut(task, ":")

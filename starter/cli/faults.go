@@ -48,7 +48,6 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	return c
 }
 
-// kindNames are the kinds of faults as words.
 func kindNames() (names []string) {
 	for _, kind := range gpumux.Kinds() {
 		names = append(names, string(kind))

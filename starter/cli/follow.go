@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-// began says in a line how the caller came to a map.
 func began(h *starter.Handle) string {
 	switch h.Entry {
 	case starter.Attached:
@@ -38,7 +37,6 @@ func comeBack(a *app.App, id string) {
 		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
 }
 
-// detached ends a command whose map goes on.
 func detached(a *app.App, h *starter.Handle) error {
 	a.Console.Say("detached; map %s goes on", h.ID)
 	comeBack(a, h.ID)
@@ -52,7 +50,7 @@ func detach(a *app.App, h *starter.Handle) error {
 	return err
 }
 
-// follow watches a map to its end. With a ladder it says when no worker serves it; a local map has its worker.
+// follow watches a map to its end. With a ladder it says when no worker serves it.
 func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -105,8 +103,8 @@ func diagnose(ctx context.Context, a *app.App, s *starter.Starter, ladder []stri
 	}
 }
 
-// tellStuck says what reading and writing the store fails at again and again, each message once, and tells the bar what else is tried
-// again.
+// tellStuck says what reading and writing the store fails at again and again, each
+// message once, and tells the bar what else is tried again.
 func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar) {
 	said := map[string]bool{}
 	for {
@@ -130,7 +128,7 @@ func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar
 	}
 }
 
-// checkServed is a *fleet.NoWorkerError when nobody serves the workflows or the first rung, where a map begins.
+// checkServed returns a *fleet.NoWorkerError when the map could not begin.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
@@ -151,7 +149,7 @@ func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task 
 	return missing
 }
 
-// explain prints what a person needs of a map's failure beyond one line, and gives the error back.
+// explain prints the traceback of a map's failure, and returns the error.
 func explain(a *app.App, err error) error {
 	var ended *starter.EndedError
 	if errors.As(err, &ended) {

@@ -55,7 +55,7 @@ are not among them.`,
 	return c
 }
 
-// removeLocal deletes the folders of the maps named, or of all that do not run. It deletes none when one of them cannot go.
+// removeLocal deletes all of the folders or none.
 func removeLocal(a *app.App, states []local.State, ids []string) error {
 	var m app.Mistakes
 	var gone []local.State
@@ -86,7 +86,6 @@ func removeLocal(a *app.App, states []local.State, ids []string) error {
 	return nil
 }
 
-// printLocal writes a row per folder.
 func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {

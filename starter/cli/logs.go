@@ -49,7 +49,6 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	return c
 }
 
-// logAll writes what all items printed.
 func logAll(a *app.App, s *sofar, follow bool) error {
 	lines := s.lines
 	if follow {
@@ -68,7 +67,6 @@ func logAll(a *app.App, s *sofar, follow bool) error {
 	return nil
 }
 
-// logOf writes what one item printed.
 func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) error {
 	if s.items >= 0 && item >= s.items {
 		return app.Usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
@@ -103,7 +101,8 @@ func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) e
 	return err
 }
 
-// hear writes what an item prints while it runs, until the returned function is called, which tells what was written last.
+// hear writes what an item prints. The returned function ends that and returns what was
+// written last.
 func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (heard func() string) {
 	listening, stop := context.WithCancel(ctx)
 	done := make(chan string, 1)

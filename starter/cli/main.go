@@ -1,10 +1,12 @@
-// Package cli is the command line of gpumux: the tree of its commands, and those about maps, thin over starter and
-// starter/local.
+// Package cli is the command line of gpumux: the tree of its commands, and those about
+// maps, thin over starter and starter/local.
 //
-// It owns the flags of those commands, how a command ends, and which exit code an error is. It never decides how a map runs. Main
-// returns when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at once.
+// It owns the flags of those commands, how a command ends, and which exit code an error
+// is. It never decides how a map runs. Main returns when the command is done or
+// interrupted: the first Ctrl-C stops cleanly, the second at once.
 //
-// Data goes to standard output, all else to standard error. The exit codes are those of package app.
+// Data goes to standard output, all else to standard error. The exit codes are those of
+// package app.
 package cli
 
 import (
@@ -76,7 +78,7 @@ func Main(o Options) int {
 	return exitCode(err)
 }
 
-// lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
+// lastGrace is how long a command may go on after the second signal.
 const lastGrace = time.Second
 
 // exitCode is what an error means for the caller of the program.

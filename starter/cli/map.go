@@ -75,7 +75,6 @@ file, a module beside it that it imports, or a file that the command names has c
 	return c
 }
 
-// mapRun is one call of `gpumux map` or `gpumux retry`.
 type mapRun struct {
 	*app.App
 	*mapFlags
@@ -163,8 +162,8 @@ func (r *mapRun) runThere(ctx context.Context) (err error) {
 	return err
 }
 
-// runHere runs the map in a server and a worker of its own. It is over when its results are delivered: a
-// map that finished without that is delivered by the same command, and its state stays until then.
+// runHere runs the map in a server and a worker of its own. The map is over when its
+// results are delivered; until then the same command goes on with it.
 func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, r.mapFlags.out) }) {
 		return app.Usage("--out %s is the task's own file; name another for the results", r.mapFlags.out)
@@ -215,7 +214,7 @@ func (r *mapRun) tellEntry() {
 	}
 }
 
-// start starts a map, or finds it. Of a map whose items all succeeded --retry finds what it came to.
+// start starts a map or finds it; --retry finds one whose items all succeeded.
 func (r *mapRun) start(ctx context.Context, s *starter.Starter, m starter.Map) (*starter.Handle, error) {
 	h, err := s.Start(ctx, m)
 	var nothing *starter.NothingFailedError
@@ -257,8 +256,8 @@ func otherThan(own, here gpumux.MapInput) (other []string) {
 	return other
 }
 
-// finish follows the map to its end, writes the results and says what it came to. It reports whether the
-// results were written.
+// finish follows the map to its end, writes the results and says what it came to. It
+// reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
 	if h.Entry == starter.Attached && !r.local {
@@ -301,8 +300,8 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 // errRows is the cause of a context that a failed write of results ended.
 var errRows = errors.New("the results could not be written")
 
-// stream writes the results of the running map as they come. written waits for the last of them. A write
-// that fails, or would because nobody reads any more, ends the context.
+// stream writes the results of the running map as they come. written waits for the last
+// of them. A write that fails, or would because nobody reads any more, ends the context.
 func (r *mapRun) stream(ctx context.Context) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	watchReader(within, r.Stdout, stop)
@@ -319,8 +318,8 @@ func (r *mapRun) stream(ctx context.Context) (within context.Context, written fu
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
 }
 
-// watchReader ends a context when nobody reads a stream any more. A write fails then, and does not end
-// this program in the middle of its items.
+// watchReader ends a context when nobody reads a stream any more. A write fails then, and
+// does not end this program in the middle of its items.
 func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if pipe, ok := stream.(*os.File); ok {
@@ -332,8 +331,8 @@ func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCause
 	}
 }
 
-// deliver writes the results of a map that has ended, or the one value that was asked for, and says what
-// it came to. Streamed are the causes of results that were written already.
+// deliver writes the results, or the one value that was asked for, and tells what the map
+// came to. Streamed are the causes in results that were written already.
 func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Causes) error {
 	switch {
 	case r.valueOnly() && end.ReduceFault != nil:

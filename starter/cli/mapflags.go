@@ -56,7 +56,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	f.registerHere(flags, local)
 }
 
-// registerPools registers the flags that say where a task runs; the words are those about --local.
+// registerPools registers where a task runs; the words are those about --local.
 func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere, numberHere string) {
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu"+poolsHere+")")
 	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it"+numberHere)
@@ -70,7 +70,8 @@ func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
 	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG", f.parseArg)
 }
 
-// registerHere registers the flags of what runs in slots of this process; local stands before the help of those that need --local.
+// registerHere registers the flags of slots in this process; local goes before their
+// help.
 func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	f.registerHow(flags)
 	flags.Func("slots", local+slotsUsage, f.parseSlots)

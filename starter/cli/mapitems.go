@@ -23,7 +23,6 @@ func (f *mapFlags) results() (id string, values bool) {
 	return names.CutValues(f.source.In[0])
 }
 
-// items reads the items here.
 func items(ctx context.Context, a *app.App, f *mapFlags) (files.Items, error) {
 	id, values := f.results()
 	if !values {
@@ -55,14 +54,14 @@ func readItems(ctx context.Context, a *app.App, f *mapFlags) (files.Items, error
 	return f.source.Read(ctx)
 }
 
-// overURL reports whether the items are where workers may be able to read them: at a URL, or results of a map.
+// overURL reports whether workers may be able to read the items themselves.
 func (f *mapFlags) overURL() bool {
 	_, values := f.results()
 	return values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
 }
 
-// itemsOf are the items that the flags name: the workers read a URL where it lies when it is in their store, as the results of a map are.
-// All else is read here.
+// itemsOf are the items that the flags name: the workers read a URL where it lies when it
+// is in their store, as the results of a map are. All else is read here.
 func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags) (files.Items, error) {
 	if id, values := f.results(); values {
 		url, err := conn.ValuesOf(ctx, id)

@@ -16,7 +16,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// poolsHere are the pools of a --local command. A GPU that was asked for and is not there is told.
+// poolsHere are the pools of a --local command.
 func poolsHere(a *app.App, f taskFlags) []config.Pool {
 	pools, noGPU := local.Pools(f.input.Ladder, f.pool)
 	for _, name := range f.input.Ladder {
@@ -85,7 +85,7 @@ func (f *taskFlags) pin(ctx context.Context, s *starter.Starter, in *gpumux.MapI
 	return app.Usage("--on %s: no worker offers such a device in pool %s; there are %s", f.on, in.Rungs()[0], strings.Join(offered, ", "))
 }
 
-// place pins a map to the device of --on, and with --no-wait checks that somebody serves it.
+// place pins a map to --on, and checks --no-wait.
 func (f *taskFlags) place(ctx context.Context, s *starter.Starter, in *gpumux.MapInput) error {
 	if err := f.pin(ctx, s, in); err != nil || !f.noWait {
 		return err
@@ -93,7 +93,7 @@ func (f *taskFlags) place(ctx context.Context, s *starter.Starter, in *gpumux.Ma
 	return checkServed(ctx, s, in.Rungs(), in.Task)
 }
 
-// rungsOn are the rungs of a pool's devices that begin with name, and the names of all its devices.
+// rungsOn are a pool's devices that begin with name, and the names of all of them.
 func rungsOn(workers []fleet.Worker, pool, name string) (rungs, offered []string) {
 	for _, w := range workers {
 		if w.Offer == nil {

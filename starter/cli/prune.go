@@ -88,7 +88,6 @@ func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) 
 	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
 }
 
-// pruneHere deletes the folders of local maps.
 func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
 	states, err := local.States()
 	if err != nil {

@@ -17,13 +17,12 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/show"
 )
 
-// report is what a map came to.
 type report struct {
 	ID string `json:"id"`
 	gpumux.Summary
-	// File holds the results here; empty when they went to standard output or were not fetched.
+	// File holds the results here, if they were fetched into one.
 	File string `json:"file,omitempty"`
-	// Files is how many files items kept, Keepers how many items did, Folder where they lie here if they were fetched.
+	// Files is how many files items kept, Keepers how many items did, Folder where they lie.
 	Files   int64  `json:"files,omitempty"`
 	Keepers int64  `json:"-"`
 	Folder  string `json:"folder,omitempty"`
@@ -52,7 +51,6 @@ func (r *report) printJSON(to io.Writer) error {
 	return app.PrintJSON(to, out)
 }
 
-// print writes the summary for people.
 func (r *report) print(to io.Writer) {
 	to = screen.Visible(to)
 	elapsed := time.Duration(r.Elapsed)

@@ -53,7 +53,6 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	return c
 }
 
-// resultsFlags are the flags of `gpumux results`.
 type resultsFlags struct {
 	files.Filter
 	starter.FollowOptions
@@ -141,7 +140,6 @@ func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
 	return app.Exit(app.ExitFailed)
 }
 
-// filesOf opens the files that items keep of the map with a results file.
 func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
 	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
 		return s.File(ctx, output, index, name)

@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// runFlags are the flags of `gpumux run`.
 type runFlags struct {
 	taskFlags
 	json bool
@@ -49,7 +48,7 @@ null. The result goes to standard output, what the task printed to standard erro
 	return c
 }
 
-// check reads the command line of `run`: with --local a command after -- takes the place of TASK.
+// check reads the command line of `run`.
 func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
 	var m app.Mistakes
 	rest := f.cutTask(&m, c, args)
@@ -139,7 +138,7 @@ func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, er
 	return json.RawMessage(text), nil
 }
 
-// call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
+// call runs a map of one item, and cancels it when it is interrupted.
 func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
 	id, _ := m.Identify()
 	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])

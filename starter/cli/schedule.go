@@ -182,7 +182,6 @@ func oneName(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// scheduleNames are the names of schedules.
 func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	all, err := conn.Schedules().List(ctx)
 	for _, one := range all {
@@ -191,7 +190,6 @@ func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, e
 	return names, err
 }
 
-// listSchedules writes a row per schedule.
 func listSchedules(to io.Writer, all []starter.Scheduled) error {
 	rows := [][]string{{"NAME", "TASK", "WHEN", "NEXT", "LAST MAP", "INPUT"}}
 	for _, s := range all {
@@ -204,7 +202,6 @@ func listSchedules(to io.Writer, all []starter.Scheduled) error {
 	return screen.Table(to, rows)
 }
 
-// showSchedule writes what there is to know of one.
 func showSchedule(to io.Writer, s starter.Scheduled, in gpumux.MapInput) {
 	screen.Field(to, "schedule", "%s", s.Name)
 	screen.Field(to, "task", "%s", in.Task)

@@ -98,7 +98,6 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	return nil
 }
 
-// showLeases shows a workflow of somebody's own.
 func showLeases(ctx context.Context, a *app.App, conn *app.Connection, id string, asJSON bool) error {
 	l, err := conn.Leases(ctx, id)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// sofar is what a map has come to, on a server or in what a command with --local left on this machine.
+// sofar is what a map has come to, on a server or on this machine.
 type sofar struct {
 	id, status string
 	// items is how many it has, -1 where that is not known.
@@ -24,15 +24,14 @@ type sofar struct {
 	file func(ctx context.Context, index int64, name string) (io.ReadCloser, error)
 	// whole says that every item has a result.
 	whole bool
-	// handle is nil for a map of this machine. Summary is of one that completed there, ended says why one
-	// did not.
+	// handle is nil for a map of this machine. Summary is of one that completed there, ended
+	// says why one did not.
 	handle  *starter.Handle
 	summary *gpumux.Summary
 	ended   *starter.EndedError
 	close   func()
 }
 
-// running reports whether more results may come.
 func (s *sofar) running() bool { return s.status == string(starter.Running) }
 
 // how says in words how an incomplete map stands.
@@ -84,7 +83,6 @@ func soFarHere(ctx context.Context, a *app.App, state local.State) (*sofar, erro
 	return s, nil
 }
 
-// soFar finds a map and what it has come to.
 func soFar(ctx context.Context, a *app.App, id string) (*sofar, error) {
 	if state, here := stateHere(a, id); here {
 		return soFarHere(ctx, a, state)

@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/app"
 )
 
-// steering makes c a command that asks a running map for something.
 func steering(a *app.App, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
 	return a.OnMap(c, func(ctx context.Context, _ *app.Connection, h *starter.Handle) error {
 		said, err := ask(ctx, h)
@@ -100,7 +99,6 @@ func cancelCommand(a *app.App) *cobra.Command {
 	return c
 }
 
-// cancelAll stops every map that runs.
 func cancelAll(ctx context.Context, a *app.App, conn *app.Connection) error {
 	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
 	if err != nil {

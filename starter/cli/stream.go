@@ -61,7 +61,6 @@ Ctrl-C ends such an input: what was read of it is finished. A second one stops a
 	return c
 }
 
-// checkStream finds every mistake in the flags.
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	var m app.Mistakes
 	f.readTask(&m, c, args)
@@ -168,7 +167,6 @@ func (f *mapFlags) checkFirst(give taking) taking {
 	}
 }
 
-// tellStream says what a stream came to.
 func tellStream(a *app.App, count int64, causes starter.Causes) error {
 	failed := causes.Count
 	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
@@ -181,7 +179,6 @@ func tellStream(a *app.App, count int64, causes starter.Causes) error {
 	return app.Exit(app.ExitFailed)
 }
 
-// counted counts the lines that are no pauses.
 func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for line, err := range lines {

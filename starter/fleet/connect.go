@@ -1,7 +1,7 @@
 // Package connect dials Temporal, by flags and by Temporal's own conventions.
 //
-// It owns options, and what errors of the connection and of keys mean. It never starts a workflow. A client is the caller's to
-// close.
+// It owns options, and what errors of the connection and of keys mean. It never starts a
+// workflow. A client is the caller's to close.
 package fleet
 
 import (
@@ -25,22 +25,22 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// Options says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
-// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, and the profile TEMPORAL_PROFILE of temporal.toml.
+// Options says which Temporal to use. What is empty comes from Temporal's conventions:
+// TEMPORAL_ADDRESS and so on, and temporal.toml.
 type Options struct {
-	// Address is host:port of the frontend. Default: Temporal's conventions, else 127.0.0.1:7233.
+	// Address is host:port. Default: Temporal's conventions, else 127.0.0.1:7233.
 	Address string
 	// Namespace default: Temporal's conventions, else "default".
 	Namespace string
 	// Timeout bounds the first contact. Default 5 s.
 	Timeout time.Duration
-	// Plain leaves Temporal's conventions aside: no key, no TLS, no file. It is for a server in this process.
+	// Plain ignores Temporal's conventions, for a server in this process.
 	Plain bool
 	// Token is what a private server of this program asks for. Default: nothing.
 	Token string
 	// Identity names this caller in histories. Default: the SDK's, pid@host.
 	Identity string
-	// Codec is what the workers' payloads pass through, such as codec.Keys. Default: TEMPORAL_CODEC_ENDPOINT, else none.
+	// Codec is that of the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
 }
 
@@ -103,7 +103,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions are the options that Dial dials with; workers use them too. The SDK's own log is silent.
+// ClientOptions are what Dial dials with. The SDK's own log is silent.
 func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
 	var err error
@@ -134,7 +134,6 @@ func ClientOptions(o Options) (client.Options, error) {
 	return options, nil
 }
 
-// bearer shows a token with every call.
 type bearer string
 
 // GetHeaders is client.HeadersProvider's.
@@ -156,7 +155,7 @@ func refused(ctx context.Context, address string) error {
 	return nil
 }
 
-// Sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
+// Sealed reports whether the codec or the key of a payload is missing.
 func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
 
 // WithKeysHint adds to such an error what to do.

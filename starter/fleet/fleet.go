@@ -1,7 +1,8 @@
-// Package fleet asks Temporal who serves its queues, and workers what they offer, run and print.
+// Package fleet asks Temporal who serves its queues, and workers what they offer, run and
+// print.
 //
-// It owns how long an answer may take, who counts as there, and handing on the work of a dead worker. It never starts a
-// map. Every call ends with its context.
+// It owns how long an answer may take, who counts as there, and handing on the work of a
+// dead worker. It never starts a map. Every call ends with its context.
 package fleet
 
 import (
@@ -39,10 +40,10 @@ func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNa
 
 // Rung is a queue and who serves it.
 type Rung struct {
-	// Name is the pool or pinned device as the ladder has it, or "workflows" for the queue of workflows and light activities.
+	// Name is the pool or pinned device, or "workflows" for the queue of workflows.
 	Name  string `json:"name"`
 	Queue string `json:"queue"`
-	// Pollers asked for work lately; Workers are known to the server by their heartbeats, and may be too busy to ask.
+	// Pollers asked for work lately; Workers send heartbeats, and may be too busy to ask.
 	Pollers int `json:"pollers"`
 	Workers int `json:"workers"`
 }
@@ -50,7 +51,7 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
-// Serving tells who serves the queue of workflows, which comes first, and each rung of a ladder.
+// Serving returns who serves the workflows, first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	first, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
@@ -73,7 +74,7 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	return rungs, nil
 }
 
-// stale is when a poller that has not asked again is taken for gone. A long poll lasts up to 70 s.
+// stale is when a poller is taken for gone. A long poll lasts up to 70 s.
 const stale = 90 * time.Second
 
 // Rung tells who serves a queue.
@@ -105,12 +106,12 @@ type Worker struct {
 }
 
 const (
-	// answering is how long each of many workers may take to answer, askAtOnce how many are asked at a time.
+	// answering is how long each of many workers may take; askAtOnce are asked at a time.
 	answering = 8 * time.Second
 	askAtOnce = 32
 )
 
-// Workers asks every worker what it offers, in order of identity. One that was killed lately, or stands still, is listed without an
+// Workers asks every worker what it offers, in order of identity. A silent one has no
 // offer. Without any it is a *NoWorkerError.
 func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	seen, err := f.identities(ctx)
@@ -145,8 +146,8 @@ func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	return workers, context.Cause(ctx)
 }
 
-// identities are the workers that the server knows, with when it last heard of them: by their heartbeats where it keeps those, else by
-// what they ask for.
+// identities are the workers that the server knows, with when it last heard of them: by
+// their heartbeats where it keeps those, else by what they ask for.
 func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	seen := map[string]time.Time{}
 	answer, err := f.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
@@ -177,8 +178,8 @@ func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	return seen, nil
 }
 
-// heartbeats are the workers of a queue that the server knows by their heartbeats. There are none on an older server, or where
-// heartbeats are off.
+// heartbeats are the workers of a queue that the server knows by their heartbeats. There
+// are none on an older server, or where heartbeats are off.
 func (f *Fleet) heartbeats(ctx context.Context, queue string) (alive, ended []*workerpb.WorkerListInfo, err error) {
 	request := &workflowservice.ListWorkersRequest{Namespace: f.namespace(), PageSize: 100, Query: "TaskQueue = " + strconv.Quote(queue)}
 	for {
@@ -218,7 +219,7 @@ func PoolsOf(workers []Worker, task string) []string {
 	return slices.Compact(pools)
 }
 
-// Know returns a *gpumux.InputError if workers answer, and none of them has a task that a map names.
+// Know returns a *gpumux.InputError if no worker has a task that a map names.
 func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 	workers, err := f.Workers(ctx)
 	if errors.As(err, new(*NoWorkerError)) {

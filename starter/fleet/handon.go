@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HandOn ends the attempts at chunks, merges and the like whose worker is known to be dead, so that others take them at once instead
-// of after the heartbeat's timeout. Dead is asked with the identity of a worker, host/pid. It returns how many it handed on.
+// HandOn ends the attempts of dead workers, so that others take their work at once. Dead
+// is asked with an identity, host/pid. It returns how many it handed on.
 func (f *Fleet) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
 	handed := 0
 	for w, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {

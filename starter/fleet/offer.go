@@ -22,7 +22,7 @@ import (
 // NoWorkerError says that nobody polls a queue.
 type NoWorkerError struct {
 	Queue string
-	// Task is what was to run there, Pools are those that are served by workers which know it.
+	// Task was to run there; Pools are served by workers that know it.
 	Task  string
 	Pools []string
 }
@@ -36,11 +36,11 @@ func (e *NoWorkerError) Error() string {
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
-// offering is how long a worker may take to say what it offers. One that is there takes milliseconds.
+// offering is how long a worker may take to say what it offers.
 const offering = 10 * time.Second
 
-// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorkerError at once when there is none. Where the server has no standalone activities, a workflow asks.
+// Offer asks one worker what it offers. Without any it is a *NoWorkerError at once. Where
+// the server has no standalone activities, a workflow asks.
 func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
 	rung, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
@@ -93,7 +93,7 @@ type RunningItem struct {
 	Progress string `json:"progress,omitempty"`
 }
 
-// Running asks workers which items of a map they run. One that does not answer soon is left out.
+// Running asks workers which items of a map they run, and leaves silent ones out.
 func (f *Fleet) Running(ctx context.Context, id string, workers []string) []RunningItem {
 	const patience = 3 * time.Second
 	found := make([][]RunningItem, len(workers))

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Folder is where local state lies by default: parts below gpumux in XDG_STATE_HOME, else in ~/.local/state.
+// Folder is below gpumux in XDG_STATE_HOME, else in ~/.local/state.
 func Folder(parts ...string) (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
@@ -33,13 +33,13 @@ func Folder(parts ...string) (string, error) {
 // State is what is left of a map, or in use by one.
 type State struct {
 	ID string `json:"id"`
-	// State is running, interrupted (its command goes on with it), kept (its results were written; its own ID keeps it) or half
-	// removed (of no use any more).
+	// State is running, interrupted (its command goes on with it), kept (its results were
+	// written; its own ID keeps it) or half removed (of no use any more).
 	State string `json:"state"`
-	// Folder is where the map was started, and Command how; empty for a folder that lost its note.
+	// Folder is where the map was started, Command how.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
-	// Fingerprint tells what is mapped over what; see starter.Map. Output is the key of the results file in the store.
+	// Fingerprint is that of starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
 	Bytes       int64  `json:"bytes"`
@@ -51,7 +51,7 @@ type State struct {
 const (
 	// noteFile is the file of a map's folder that says how to go on with it.
 	noteFile = "map.json"
-	// removedSuffix is what the name of a folder that is being deleted ends with, which no map's ID does.
+	// removedSuffix ends the name of a folder that is being deleted; no ID ends so.
 	removedSuffix = "~"
 	halfRemoved   = "half removed"
 )
@@ -118,7 +118,7 @@ func stateAt(path string) State {
 	return s
 }
 
-// Store opens the store of the folder. Where the objects are encrypted it takes the keys, else nil.
+// Store opens the store of the folder.
 func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error) {
 	st, err := store.Open(ctx, storeIn(s.Path), keys)
 	if err != nil {
@@ -127,12 +127,11 @@ func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error)
 	return st, nil
 }
 
-// storeIn is the URL of the store in a data folder.
 func storeIn(data string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
 }
 
-// Remove deletes the folder, which no process may be using. Finished items of the map that were not delivered are lost.
+// Remove deletes the folder with items that were not delivered.
 func (s State) Remove() error {
 	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
@@ -145,7 +144,7 @@ func (s State) Remove() error {
 	return nil
 }
 
-// removeFolder deletes a data folder. One that is only partly deleted has another name by then.
+// removeFolder renames a data folder before it deletes it.
 func removeFolder(data string) error {
 	gone := data + removedSuffix
 	err := os.RemoveAll(gone)
@@ -173,8 +172,8 @@ func (s *Session) note(fingerprint string) {
 	}
 }
 
-// Results opens the store of a finished map and finds its newest results file there. Data is the folder that the map's command named, if
-// it did.
+// Results opens the store of a finished map and finds its newest results file there. Data
+// is the folder that the map's command named, if it did.
 func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.Store, output string, err error) {
 	if data == "" {
 		data, err = Folder("local", id)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold is the claim of this process to a data folder. The system ends it with the process.
+// hold is the lock of this process on a data folder.
 type hold struct{ file *os.File }
 
 const (

@@ -1,9 +1,10 @@
-// Package local runs maps on this machine without a server of their own: it starts one for them, and a worker.
+// Package local runs maps on this machine without a server of their own: it starts one,
+// and a worker.
 //
-// It owns how such a run is made: the folder that keeps its state, who holds that, the server and the worker in this process, the
-// edition of the task's code, and going on with a run that was interrupted. It never decides how a map runs, which is the workflow's,
-// never prints, and never deletes a folder that its caller named. Everything it started stops with Session.Close; a process that is
-// killed leaves a folder from which the next one goes on.
+// It owns the folder that keeps the state, the lock on it, the server and the worker in
+// this process, and going on after an interrupt. It never decides how a map runs, never
+// prints, and never deletes a folder that its caller named. Everything stops with
+// Session.Close.
 package local
 
 import (
@@ -23,24 +24,24 @@ import (
 
 // Options say what runs on this machine.
 type Options struct {
-	// Server starts the embedded Temporal, such as embedded.Start of the module deploy/devserver.
+	// Server starts the embedded Temporal, such as embedded.Start.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
-	// ServerOptions are passed on to Server. Data is the folder of the whole state; default: for a map one of its own that Folder
-	// knows, else a temporary one, which goes with the session. Log is the worker's, too. Token is not for the caller to choose.
+	// ServerOptions are passed on to Server. Data is the folder of the whole state; default:
+	// one of the map's own, else a temporary one. Token is not for the caller to choose.
 	ServerOptions
-	// Public lets everybody on this machine use the server. Default: it asks for Session.Token.
+	// Public lets everybody on this machine in. Default: they need Session.Token.
 	Public bool
-	// Task is what the worker runs; Modules are, instead, all functions of a folder. Default: there is no worker.
+	// Task or Modules are what the worker runs. Default: there is no worker.
 	Task    *Task
 	Modules *config.Task
 	// Pools are the worker's. Default: Pools without names.
 	Pools []config.Pool
-	// Keys is the key file, or folder of them, that payloads and the store are encrypted with. Default: none.
+	// Keys is the key file, or folder of them, for payloads and store. Default: none.
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
-	// Last says that this process ends after Close. The server ends with it then, a second earlier than it could be stopped; nothing that
-	// is stored is lost.
+	// Last says that this process ends after Close. The server ends with it then, a second
+	// earlier than it could be stopped; nothing that is stored is lost.
 	Last bool
 	// Version is what the worker says of itself. Default "dev".
 	Version string
@@ -48,7 +49,7 @@ type Options struct {
 	Command []string
 	// Start starts the map. Default: starter.Starter.Start.
 	Start func(ctx context.Context, s *starter.Starter, m starter.Map) (*starter.Handle, error)
-	// Say is told what went wrong or has changed and stops nothing, in whole sentences. Default: nobody.
+	// Say is told what stops nothing. Default: nobody.
 	Say func(text string)
 }
 
@@ -74,14 +75,14 @@ type Server interface {
 	Address() string
 	// UI is the URL of the Web UI, or empty.
 	UI() string
-	// Key is what a page of the Web UI must be opened with, once, as ?key=; empty where it asks for none.
+	// Key opens a page of the Web UI, as ?key=; empty where it asks for none.
 	Key() string
 	// Stop closes everything; it may be called again.
 	Stop() error
 }
 
-// MistakeError says why what the caller asked for cannot be done as it was asked. It lists everything that is wrong, in the words of the
-// command line.
+// MistakeError says why what the caller asked for cannot be done as it was asked. It
+// lists everything that is wrong, in the words of the command line.
 type MistakeError struct{ Problems []string }
 
 // Error has a line for each problem.
@@ -107,8 +108,9 @@ func unavailable(format string, args ...any) error {
 // mostCPUSlots is the most slots that a CPU pool gets without being told.
 const mostCPUSlots = 4
 
-// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of like, else on all GPUs, or on the CPU where noGPU
-// says why there is none. No names means one pool, gpu or cpu. The rest is that of like; its zero values are the defaults.
+// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
+// like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
+// Zero values of like are the defaults.
 func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string) {
 	if len(like.Devices) == 0 {
 		noGPU = whyNoGPU()

@@ -13,8 +13,9 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Map starts a map of Options.Task, or goes on with the one that the same call started before, by the rules of package starter. The
-// task, its edition and the pools are put into m here. What it leaves for the next call is deleted once Session.Ended allows it.
+// Map starts a map of Options.Task, or goes on with it, by the rules of package starter.
+// It fills in the task, its edition and the pools. Session.Ended says when its state can
+// go.
 func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Handle, error) {
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
@@ -89,7 +90,7 @@ func (s *Session) start(m starter.Map) (err error) {
 	return s.reachable(m.Input.Ladder)
 }
 
-// unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.
+// unname takes the ID off a map that is to run anew or to be found by its items.
 func (s *Session) unname(m *starter.Map) error {
 	if m.Retry {
 		m.ID = "" // the map that is here, whatever its options were
@@ -106,7 +107,7 @@ func (s *Session) unname(m *starter.Map) error {
 	return nil
 }
 
-// reachable makes sure that a map which goes on has a pool of this session's worker for each of its own.
+// reachable checks that the worker has the pools of a map that goes on.
 func (s *Session) reachable(pools []string) error {
 	if s.handle.Entry != starter.Attached {
 		return nil
@@ -123,7 +124,7 @@ func (s *Session) reachable(pools []string) error {
 	return nil
 }
 
-// alone makes sure that the data folder holds no other unfinished map, which this worker would fail for want of its task.
+// alone checks that the folder holds no other unfinished map, which would lack its task.
 func (s *Session) alone(id string) error {
 	maps, err := s.List(s.ctx, starter.ListOptions{Running: true})
 	if err != nil {
@@ -138,9 +139,9 @@ func (s *Session) alone(id string) error {
 	return nil
 }
 
-// Ended says that the session's map is over, with which error, and whether its results were delivered, so that Map need not give them
-// again. Nothing is left to go on with, and Close deletes the folder, where this package chose it and the map's ID, all items succeeded
-// (there is no error) and the results are delivered; and where the input was bad from the start.
+// Ended says how the session's map ended, and whether its results were delivered. Close
+// deletes a folder and ID of this package's choice when all items succeeded and were
+// delivered, or when the input was bad from the start.
 func (s *Session) Ended(delivered bool, err error) {
 	if delivered {
 		s.deliver()
@@ -161,7 +162,6 @@ func (s *Session) resultless() bool {
 	return err == nil && len(parts) == 0
 }
 
-// mark is the file that says which run of a map has had its results delivered.
 func (s *Session) mark(id string) string { return filepath.Join(s.Data, "delivered", id) }
 
 // delivered reports whether the results of a run were delivered.
@@ -170,7 +170,7 @@ func (s *Session) delivered(h *starter.Handle) bool {
 	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
 }
 
-// deliver notes that the results of the map's run were delivered. Without the note they are given once more.
+// deliver notes that the results of the run were delivered.
 func (s *Session) deliver() {
 	mark := s.mark(s.handle.ID)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)
@@ -182,9 +182,9 @@ func (s *Session) deliver() {
 	}
 }
 
-// resolve gives a map without an ID the one that is made for it. A retry takes up the map of this task over these items that was used
-// last, whatever its edition and options, since mending them is what it is for; it is a mistake when there is none. Otherwise the
-// task's new edition makes a new map, and people are told.
+// resolve gives a map its made ID. A retry takes up the latest map of the task over these
+// items, whatever its edition and options; there must be one. A new edition makes a new
+// map, and people are told.
 func (o *Options) resolve(m starter.Map) (string, error) {
 	id, fingerprint := m.Identify()
 	root, err := Folder("local")
@@ -204,7 +204,7 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 	return id, nil
 }
 
-// earlier is the newest map of the same task, input and options that was stopped while its task had another edition.
+// earlier is the newest such map that was stopped with another edition.
 func earlier(root, id, edition string) (newest string, found bool) {
 	base, ok := strings.CutSuffix(id, "-"+edition)
 	if !ok || edition == "" {

@@ -12,14 +12,13 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
-// pythonVersion is the answer of a Python, which a script that starts it may have put words before.
+// pythonVersion matches a Python's answer, perhaps behind words of a script.
 var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
 
-// CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it, else it is empty; said is its version and
-// path, or what came instead.
+// CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
+// else it is empty; said is its version and path, or what came instead.
 func CheckPython(ctx context.Context, python string) (said, fix string) {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
@@ -45,7 +44,6 @@ func CheckPython(ctx context.Context, python string) (said, fix string) {
 	return said, fix
 }
 
-// startable tries the interpreters that tasks name.
 func startable(ctx context.Context, tasks map[string]config.Task) error {
 	tried := map[string]bool{"": true}
 	for _, task := range tasks {

@@ -29,7 +29,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Session is a server and perhaps a worker in this process, with a data folder that may outlive them.
+// Session is a server and perhaps a worker in this process, with a data folder.
 type Session struct {
 	*starter.Starter
 	Server Server
@@ -42,18 +42,18 @@ type Session struct {
 	ctx      context.Context
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
-	// hold keeps others out of a map's folder; fresh says that the folder was not there before.
+	// hold keeps others out of the folder; fresh says that it was not there before.
 	hold  *hold
 	fresh bool
-	// handle is of the map that the session is for, if it is for one. Made says that its ID is of this package's making, own that the
-	// folder is.
+	// handle is of the map that the session is for, if it is for one. Made says that its ID
+	// is of this package's making, own that the folder is.
 	handle    *starter.Handle
 	made, own bool
 	// useless says that nothing needs the folder after Close.
 	useless bool
 }
 
-// Open starts a server and, for a Task or Modules, a worker. With a Task the folder must hold no map that still runs.
+// Open starts a server and, for a Task or Modules, a worker.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	o.fill("")
 	temporary := o.Data == ""
@@ -79,7 +79,6 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// fill puts the defaults in place.
 func (o *Options) fill(mode gpumux.Mode) {
 	if o.Say == nil {
 		o.Say = func(string) {}
@@ -89,8 +88,8 @@ func (o *Options) fill(mode gpumux.Mode) {
 	}
 }
 
-// open checks the worker's set-up, starts the server and, when check finds nothing amiss, the worker. What it started is stopped
-// again when it fails. Owner is the map that the folder is for, or empty.
+// open checks the set-up, starts the server and, if check agrees, the worker. A failure
+// stops what was started. Owner is the folder's map, or empty.
 func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
 	s := &Session{o: o}
 	if s.Data, err = filepath.Abs(o.Data); err != nil {
@@ -133,7 +132,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	return s, s.serve()
 }
 
-// configure reads the keys, which may be nil, and finds mistakes in tasks and pools before a server is started for them.
+// configure reads the keys and finds mistakes in tasks and pools.
 func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
 	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
 	switch {
@@ -161,7 +160,7 @@ func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	return keys, conf, startable(ctx, conf.Tasks)
 }
 
-// check finds what keeps a worker of this configuration from starting on this machine: a *config.Error lists every mistake.
+// check returns why such a worker cannot start on this machine.
 func check(conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
@@ -228,14 +227,14 @@ func (s *Session) serve() error {
 	return nil
 }
 
-// Context ends with that of Open or Map, with Close, or when the worker can serve no more, with the reason as its cause.
+// Context ends with Open's or Map's, with Close, or when the worker fails.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Describe says what the worker offers; there must be one.
 func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
 
-// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them to die with the process, which loses nothing
-// that is stored.
+// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them
+// to die with the process, which loses nothing that is stored.
 func (s *Session) Close(ctx context.Context) {
 	s.end(nil)
 	if s.worker != nil {
@@ -268,13 +267,13 @@ func (s *Session) Close(ctx context.Context) {
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
 
 const (
-	// roomEvery is how often the disk of the state is looked at, leastRoom below how many free bytes nothing can be written soon.
+	// roomEvery is how often the disk is looked at, leastRoom its least free bytes.
 	roomEvery = 2 * time.Second
 	leastRoom = 1 << 20
 )
 
-// tellRoom says when the disk of a session's state fills up, since server and store then wait without a word, and when there is room
-// again. It ends with the session's context.
+// tellRoom says when the disk of a session's state fills up, since server and store then
+// wait without a word, and when there is room again. It ends with the session's context.
 func (s *Session) tellRoom() {
 	tick := time.NewTicker(roomEvery)
 	defer tick.Stop()
@@ -295,7 +294,6 @@ func (s *Session) tellRoom() {
 	}
 }
 
-// freeBytes is what this user may still write in a folder.
 func freeBytes(folder string) (int64, bool) {
 	var disk unix.Statfs_t
 	if unix.Statfs(folder, &disk) != nil {
@@ -304,8 +302,8 @@ func freeBytes(folder string) (int64, bool) {
 	return int64(disk.Bavail) * int64(disk.Bsize), true
 }
 
-// dead reports whether a worker, host/pid, ran on this host and its process is gone. It is asked only about workers of a server
-// whose data folder this process holds: those ran in the process that held it before, or connected to it from elsewhere.
+// dead reports whether a worker, host/pid, ran on this host and has ended. Its server's
+// data folder is held by this process.
 func dead(identity string) bool {
 	host, number, found := strings.Cut(identity, "/")
 	here, err := os.Hostname()

@@ -20,27 +20,27 @@ import (
 
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
-	// Items calls give with each item as it comes, which give copies, and returns after the last one. What is wrong with the line of an
-	// item, which is nil then, becomes the item's fault.
+	// Items calls give with each item, which give copies, or with what is wrong with its
+	// line, and returns after the last one.
 	Items func(give func(item []byte, wrong *store.SourceError) error) error
-	// Unordered yields each result as soon as it is there. Default: in the order of the items.
+	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
 	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
 	Input gpumux.MapInput
 }
 
 const (
-	// mostAhead bounds what is read and not yet yielded, in bytes. An item counts at least leastWeight, for its result.
+	// mostAhead bounds what is read ahead, in bytes; an item counts leastWeight more.
 	mostAhead   = 64 << 20
 	leastWeight = 16 << 10
-	// share is the time for which one slot takes items ahead of others, mostShare the most of them.
+	// share is the time for which one slot takes items ahead, at most mostShare.
 	share     = 50 * time.Millisecond
 	mostShare = 256
 )
 
-// Stream runs Options.Task over items as they come, in the slots of the first of Options.Pools, and yields the results as lines of JSON
-// like those of starter.Handle.FollowLines. It needs no server and keeps nothing: what was not yielded when it ends is lost. An error of
-// Items comes after the results of the items before it.
+// Stream runs Options.Task over items as they come, in the slots of the first pool, and
+// yields results as lines. It needs no server and keeps nothing. An error of Items comes
+// after the results of the items before it.
 func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		enough := false
@@ -78,7 +78,6 @@ func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte)
 	return s.run(ctx, yield)
 }
 
-// streaming is one call of Stream.
 type streaming struct {
 	StreamOptions
 	worker     *workers.Worker
@@ -122,7 +121,6 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 	return cmp.Or(err, s.failed)
 }
 
-// read queues the items.
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
@@ -167,7 +165,6 @@ func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) e
 	return nil
 }
 
-// serve runs items in one slot after the other.
 func (s *streaming) serve(ctx context.Context) error {
 	in := s.Input
 	for {

@@ -17,11 +17,11 @@ import (
 type Task struct {
 	// Name is what maps and workers call it.
 	Name string
-	// Edition tells versions of its code apart, and of its reduce's where that is a task, too. It is of the time of FindTask.
+	// Edition is that of the code, and of the reduce task's, at the time of FindTask.
 	Edition string
 
 	config config.Task
-	// dir is the folder that was current; scope tells tasks of the same name in different places apart.
+	// dir was the current folder; scope tells tasks of one name apart.
 	dir, scope string
 	code       edition.Code
 	// wanted is the edition that the processes of a map must have.
@@ -31,7 +31,7 @@ type Task struct {
 
 // TaskOptions say how a task runs where the defaults do not do.
 type TaskOptions struct {
-	// Command is a program and its arguments, which is the task then. Output is json (default) or text: what it prints is the result.
+	// Command is a program with arguments. Output is json (default) or text.
 	Command []string
 	Output  string
 	// Python is the interpreter of a function. Default python3.
@@ -44,7 +44,7 @@ type TaskOptions struct {
 	Reduce string
 }
 
-// FindTask finds a function, written as file.py:function, module:function or file.R:function, or a command. Its errors are *Mistake.
+// FindTask finds file.py:function, module:function, file.R:function or a command.
 func FindTask(name string, o TaskOptions) (*Task, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -69,7 +69,6 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	return t, nil
 }
 
-// command makes a task of a command.
 func (t *Task) command(o TaskOptions) {
 	t.Name = filepath.Base(o.Command[0])
 	t.config.Command, t.config.Output = o.Command, o.Output

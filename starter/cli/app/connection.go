@@ -42,7 +42,7 @@ func (a *App) KeysFlag(c *cobra.Command) {
 	c.Flags().Lookup("keys").DefValue = ""
 }
 
-// ReadKeys reads the keys for payloads and those for the store; both are nil without --keys.
+// ReadKeys reads the keys for payloads and for the store; nil without --keys.
 func (a *App) ReadKeys() (converter.PayloadCodec, store.Keys, error) {
 	if a.KeysPath == "" {
 		return nil, nil, nil
@@ -100,7 +100,7 @@ type Connection struct {
 	UI string
 	// Key is what a page of it is opened with; empty where it asks for none.
 	Key string
-	// Again says how to come back to results that could not be written, when not with `gpumux results`.
+	// Again says how to come back to results, when not with `gpumux results`.
 	Again string
 }
 
@@ -117,7 +117,7 @@ func (a *App) ConnectWithStore(ctx context.Context) (*Connection, error) {
 	return conn, nil
 }
 
-// Connect opens Temporal alone: a map can be looked at and steered while its store is away.
+// Connect opens Temporal alone. The store may be away.
 func (a *App) Connect(ctx context.Context) (*Connection, error) {
 	payloads, objects, err := a.ReadKeys()
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *Connection) Page(path string) string {
 	return c.UI + path + "?key=" + c.Key
 }
 
-// findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.
+// findUI is GPUMUX_UI, or the Web UI of `gpumux dev` on this machine.
 func findUI(o client.Options) string {
 	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
 		return ui
@@ -181,7 +181,7 @@ func findUI(o client.Options) string {
 // completing is how long a shell waits for words that a server knows.
 const completing = 2 * time.Second
 
-// Completion makes a completion of words that a server knows. Where none answers there are none.
+// Completion completes words that a server knows, if one answers.
 func (a *App) Completion(words func(ctx context.Context, conn *Connection) ([]string, error)) cobra.CompletionFunc {
 	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(given) > 0 {

@@ -18,14 +18,14 @@ import (
 // hinted is a command in a text, as all hints write them.
 var hinted = regexp.MustCompile("`gpumux ([a-z]+)([^`\n]*)`")
 
-// aboutServer are the commands that talk to a server; withStore are those of them that take --store.
+// aboutServer are the commands that talk to a server; withStore take --store too.
 var (
 	aboutServer = []string{"map", "run", "ls", "show", "faults", "logs", "wait", "results", "pause", "resume", "cancel", "retry", "workers",
 		"tasks", "doctor", "schedule", "prune"}
 	withStore = []string{"map", "run", "faults", "logs", "results", "retry", "doctor", "prune"}
 )
 
-// flagWords are what libraries say to do, each followed by the words of the command line for it.
+// flagWords are what libraries say to do, each followed by the command line's words.
 var flagWords = []string{
 	"give another ID", "give another --id", "give an ID of its own", "give an ID of its own with --id", "with the ID ", "with --id ",
 	"give the pool ", "give --pool ", "give the pools ", "give --pool ",
@@ -44,8 +44,8 @@ var flagWords = []string{
 
 var inFlags = strings.NewReplacer(flagWords...)
 
-// InFlags is a text of a library in the words of the command line. The commands in it have the flags that
-// this one was given to find its server, so that they can be pasted.
+// InFlags is a text of a library in the words of the command line. The commands in it
+// have the flags that this one was given to find its server, so that they can be pasted.
 func (a *App) InFlags(text string) string {
 	return hinted.ReplaceAllStringFunc(inFlags.Replace(text), func(found string) string {
 		parts := hinted.FindStringSubmatch(found)
@@ -107,7 +107,7 @@ func PrintJSON(to io.Writer, v any) error {
 const (
 	// ExitOK: every item succeeded, or the command did what it was asked.
 	ExitOK = 0
-	// ExitFailed: items failed, and every other has its result; or what was asked for is not there.
+	// ExitFailed: items failed, or what was asked for is not there.
 	ExitFailed = 1
 	// ExitUsage: the command or its input cannot work as given.
 	ExitUsage = 2

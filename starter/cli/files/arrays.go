@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/store/columns"
 )
 
-// Suits is an error where a file of columns cannot hold what the filter leaves, or what comes in no order.
+// Suits returns why a file of columns cannot hold what the filter leaves.
 func (f Filter) Suits(path string, unordered bool) error {
 	format := columns.FormatOf(path)
 	switch {
@@ -23,7 +23,6 @@ func (f Filter) Suits(path string, unordered bool) error {
 	return nil
 }
 
-// writeColumns writes results to a file of columns.
 func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	to := columns.NewWriter(file, columns.FormatOf(o.Path))
 	for line, err := range from {

@@ -25,8 +25,8 @@ import (
 
 // Source names what a command maps over, as its flags do: In, Range or Glob.
 type Source struct {
-	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them as an item, a string. They are CSV with a
-	// Delimiter, when that is not 0.
+	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them
+	// as an item, a string. They are CSV with a Delimiter, when that is not 0.
 	In []string
 	// Columns are those of Parquet and Arrow files that items have. Default: all.
 	Columns     []string
@@ -42,7 +42,7 @@ type Source struct {
 type Items struct {
 	spooled *store.Spooled
 	numbers *gpumux.Range
-	// URL is a file in the workers' store, Columns are those of a table there that items have.
+	// URL is a file in the workers' store, Columns those of a table there.
 	URL     string
 	Columns []string
 	// Label says where they come from.
@@ -54,7 +54,7 @@ func (i Items) Put(m *starter.Map) {
 	m.Spooled, m.Input.Range, m.Input.Source, m.Input.Columns, m.Label = i.spooled, i.numbers, i.URL, i.Columns, i.Label
 }
 
-// IsOneList reports whether the input is a single item, a list, which people may have meant to be the items.
+// IsOneList reports whether the only item is a list, perhaps meant to be the items.
 func (i Items) IsOneList() bool {
 	const most = 16 << 20
 	if i.spooled == nil || i.spooled.Items != 1 || i.spooled.Bytes > most {
@@ -184,7 +184,7 @@ type opened struct {
 
 func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
-// formatOf is how a file is to be read: as the flags say, else as its name does, else as JSON lines.
+// formatOf goes by the flags, else by the name; the default is JSON lines.
 func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 	if s.Lines {
 		return store.Lines, nil
@@ -210,7 +210,7 @@ func (s Source) formatOf(in string, isURL bool) (store.Format, error) {
 	return format, nil
 }
 
-// refused are the endings of what is plainly something else; other names are taken for JSON lines.
+// refused are endings of other formats; other names are taken for JSON lines.
 var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []store.Input, label string) (Items, error) {
@@ -226,7 +226,6 @@ func spool(inputs []store.Input, label string) (Items, error) {
 	return Items{spooled: spooled, Label: label}, nil
 }
 
-// parseRange reads A:B.
 func parseRange(text string) (*gpumux.Range, error) {
 	first, last, ok := strings.Cut(text, ":")
 	start, err1 := strconv.ParseInt(first, 10, 64)
@@ -242,7 +241,7 @@ func parseRange(text string) (*gpumux.Range, error) {
 	return &gpumux.Range{Start: start, End: end}, nil
 }
 
-// globItems makes an item of the absolute path of every file that fits the pattern, in order.
+// globItems makes an item of the absolute path of every file that fits.
 func globItems(ctx context.Context, pattern string) (Items, error) {
 	paths, err := matching(pattern)
 	if err != nil {
@@ -268,7 +267,7 @@ func globItems(ctx context.Context, pattern string) (Items, error) {
 	return spool([]store.Input{in}, "glob "+pattern)
 }
 
-// matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.
+// matching lists the files that fit a pattern; one **/ stands for any folders.
 func matching(pattern string) ([]string, error) {
 	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
 		return nil, usage("--glob %s: not a pattern: write it as 'images/*.png'", pattern)
@@ -324,8 +323,8 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does. Closing it lets go
-// of the stream.
+// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as
+// a terminal does. Closing it lets go of the stream.
 func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/store/columns"
 )
 
-// Output is where results go: a file that appears whole or not at all, or standard output.
+// Output is a file that appears whole or not at all, or standard output.
 type Output struct {
 	// Path is empty for standard output.
 	Path string
@@ -36,16 +36,16 @@ type Output struct {
 
 // Filter says which results to write, and what of them.
 type Filter struct {
-	// Values writes the value alone, null for a failed item; Failed leaves out what succeeded. Exact leaves NaN as gpumux's
-	// clients tell it from the text "NaN".
+	// Values writes the value alone, null for a failed item; Failed leaves out what
+	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
 	Values, Failed, Exact bool
 }
 
 // unnamed is the path of an output that Named gives a name.
 const unnamed = "?"
 
-// Choose reads --out. Without it results go down the pipe, or on a screen into a file that Named makes, as they do where standard output
-// is for JSON.
+// Choose reads --out. Without it results go down the pipe, or on a screen into a file
+// that Named makes, as they do where standard output is for JSON.
 func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error) {
 	o := Output{Path: flag, stdout: stdout}
 	switch {
@@ -67,7 +67,7 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 	return o, o.check()
 }
 
-// resultsAs is the ending that names the format of a file, without that of its compression.
+// resultsAs is the ending that names the format, without that of the compression.
 func resultsAs(name string) string {
 	ending := strings.ToLower(filepath.Ext(name))
 	if packer, err := store.Pack(io.Discard, name); err == nil && packer != nil {
@@ -85,7 +85,6 @@ func (o Output) Named(id string) (Output, error) {
 	return o, o.check()
 }
 
-// check finds out before any work whether the file can be written.
 func (o Output) check() error {
 	at, err := placeOf(o.Path)
 	switch {
@@ -134,7 +133,7 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	return causes, fmt.Errorf("write %s: %w", where, err)
 }
 
-// file writes a file under another name first, or into what is there when that is a device or a pipe.
+// file replaces a file whole, or writes into a device or a pipe.
 func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	at, err := placeOf(o.Path)
 	if err != nil {
@@ -167,8 +166,8 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	return os.Rename(file.Name(), at.path)
 }
 
-// copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
-// out.
+// copy writes results, compressed where the file's name says so. An empty line stands for
+// a pause, before which everything is written out.
 func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	packer, err := store.Pack(out, o.Path)
 	if err != nil {
@@ -219,7 +218,7 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	return packer.Close()
 }
 
-// pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
+// pick is what is written of a result, or nil. It decodes as little as it can.
 func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err

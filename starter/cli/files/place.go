@@ -8,13 +8,12 @@ import (
 	"strconv"
 )
 
-// place is where a file of results is to appear.
 type place struct {
 	// path is the file itself, behind every link.
 	path string
 	// mode is of the file that is there already, or 0.
 	mode fs.FileMode
-	// folder says that a folder is there; stream that something is that takes bytes but is no file, such as a pipe or a device.
+	// folder: a folder is there; stream: a pipe or a device is.
 	folder, stream bool
 }
 
@@ -36,8 +35,8 @@ func placeOf(path string) (place, error) {
 	return place{path: path, mode: info.Mode().Perm()}, err
 }
 
-// create makes a file beside the place that can be renamed to it. Its mode is that of the file it will replace, or as the umask
-// has it.
+// create makes a file beside the place that can be renamed to it. Its mode is that of the
+// file it will replace, or as the umask has it.
 func (p place) create() (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
 		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))

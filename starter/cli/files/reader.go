@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Abandoned waits until nobody reads from the pipe any more, or ctx ends, and reports whether it was the former. Of what is no pipe it
-// waits for ctx. A writer alone would notice with its next write.
+// Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
+// reader has. For other files it waits for ctx.
 func Abandoned(ctx context.Context, pipe *os.File) bool {
 	const look = 500 // milliseconds; a reader that goes ends the wait at once
 	info, err := pipe.Stat()

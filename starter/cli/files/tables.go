@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/store/columns"
 )
 
-// table is the rows of a Parquet or an Arrow file, or an error where flags ask for what it is not.
+// table reads the rows of a Parquet or an Arrow file.
 func (s Source) table(ctx context.Context, in string) (input store.Input, label string, err error) {
 	if s.Lines || s.Delimiter != 0 {
 		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))

@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// benchFlags are the flags of `gpumux bench`.
 type benchFlags struct {
 	bench.Options
 	html, json string
@@ -72,7 +71,6 @@ namespace that no other gpumux worker serves.`,
 	return c
 }
 
-// check finds every mistake in the flags.
 func (f *benchFlags) check(changed func(string) bool) error {
 	var m app.Mistakes
 	for _, n := range f.Clients {
@@ -129,7 +127,7 @@ func (f *benchFlags) check(changed func(string) bool) error {
 	return m.Err()
 }
 
-// unwritable says why a file cannot be written, before minutes are spent on what it is to hold; or nothing.
+// unwritable returns why a file cannot be written, before minutes are spent.
 func unwritable(path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -187,7 +185,7 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	return publish(a, measured, f)
 }
 
-// benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
+// benchServer gives a Temporal of its own, or the one at --address.
 func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*app.Connection, func(), error) {
 	if !remote {
 		o := a.LocalOptions(true)
@@ -216,7 +214,6 @@ func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*
 	return nil, nil, err
 }
 
-// publish writes the report wherever it was asked for.
 func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
@@ -243,7 +240,6 @@ func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 	return nil
 }
 
-// writeFile makes a file of what write writes.
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -94,7 +94,6 @@ func checkWorkers(ctx context.Context, a *app.App, conn *app.Connection) []Findi
 	return findings
 }
 
-// noWorkers says why no worker can be asked.
 func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 	var none *fleet.NoWorkerError
 	if errors.As(err, &none) {
@@ -108,7 +107,7 @@ func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 	return found
 }
 
-// checkPool finds out whether a pool is served, and what keeps its slots within their budget.
+// checkPool finds out whether a pool is served, and what enforces its budget.
 func checkPool(ctx context.Context, conn *app.Connection, pool gpumux.PoolInfo) Finding {
 	rungs, err := conn.Fleet().Serving(ctx, []string{pool.Name})
 	if err != nil {
@@ -120,7 +119,6 @@ func checkPool(ctx context.Context, conn *app.Connection, pool gpumux.PoolInfo) 
 	return servedPool(pool, rungs[1].Queue)
 }
 
-// servedPool is the finding about a pool that is served.
 func servedPool(pool gpumux.PoolInfo, queue string) Finding {
 	f := Finding{Check: "pool " + pool.Name, Verdict: Good, Detail: "served on queue " + queue}
 	if pool.Memory > 0 {
@@ -136,7 +134,7 @@ func servedPool(pool gpumux.PoolInfo, queue string) Finding {
 type Verdict string
 
 const (
-	// Good needs nothing; Note is worth knowing and no mistake; Bad keeps something from working.
+	// Good needs nothing; Note is no mistake; Bad keeps something from working.
 	Good Verdict = "ok"
 	Note Verdict = "note"
 	Bad  Verdict = "FAILED"

@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// codecServerFlags are the flags of `gpumux codec-server`.
 type codecServerFlags struct {
 	listen  string
 	origins []string

@@ -1,7 +1,7 @@
 // Package host has the commands about workers, keys and the machine.
 //
-// It owns what they ask and print. It never starts a map that a user asked for. A command ends with its context, or at once
-// with App.Hard.
+// It owns what they ask and print. It never starts a map that a user asked for. A command
+// ends with its context, or at once with App.Hard.
 package host
 
 import (
@@ -21,7 +21,6 @@ func Commands(a *app.App) []*cobra.Command {
 		doctorCommand(a), benchCommand(a)}
 }
 
-// doctorFlags are the flags of `gpumux doctor`.
 type doctorFlags struct {
 	task, python string
 	json         bool
@@ -85,7 +84,6 @@ func examine(ctx context.Context, a *app.App, f *doctorFlags) []Finding {
 	return append(findings, checkWorkers(ctx, a, conn)...)
 }
 
-// watchEvery is the time between two looks of --watch.
 const watchEvery = 2 * time.Second
 
 func gpusCommand(a *app.App) *cobra.Command {

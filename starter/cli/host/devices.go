@@ -59,7 +59,7 @@ func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
 	return r, nil
 }
 
-// Print writes a row per device and below what there is to say of some, who holds memory on them and, if asked, how they are linked.
+// Print writes the devices, details of some, who holds memory, and if asked the links.
 func (r *Report) Print(to io.Writer, links bool) error {
 	if err := r.printDevices(to); err != nil || !links {
 		return err
@@ -118,7 +118,6 @@ func healthText(h *gpu.Health) string {
 	return string(h.Action)
 }
 
-// detailsOf is what has to be said of a device beyond its row.
 func detailsOf(d Device) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if d.Error != "" {
@@ -189,7 +188,6 @@ func shortUUID(uuid string, all []Device) string {
 	return uuid
 }
 
-// printLinks writes the matrix of links.
 func (r *Report) printLinks(to io.Writer) error {
 	var gpus []gpu.Device
 	for _, d := range r.Devices {
@@ -216,7 +214,7 @@ func (r *Report) printLinks(to io.Writer) error {
 	return screen.Table(to, rows)
 }
 
-// linkText is one cell: "nvlink×12", "sys", with a * where the two reach each other's memory.
+// linkText is one cell: "nvlink×12", "sys"; * for access to each other's memory.
 func linkText(links []gpu.Link, from, to string) string {
 	if from == to {
 		return "."
@@ -257,7 +255,7 @@ func known(n int, unit string) string {
 	return strconv.Itoa(n) + unit
 }
 
-// Watch shows the devices again and again until ctx ends: in place on a terminal, one after the other elsewhere.
+// Watch shows the devices until ctx ends, in place on a terminal.
 func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links bool, look func() (*Report, error)) error {
 	again := time.NewTicker(every)
 	defer again.Stop()
@@ -292,7 +290,6 @@ func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links
 	}
 }
 
-// printMoment is what --watch shows of one look.
 func (r *Report) printMoment(to io.Writer, links bool) error {
 	fmt.Fprintln(to, r.Time.Format(time.RFC3339))
 	if r.Reason != "" {

@@ -24,7 +24,6 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
 )
 
-// probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
 // checked is a finding that is good without an error.
@@ -35,7 +34,6 @@ func checked(check string, err error, fix, detail string) Finding {
 	return Finding{Check: check, Verdict: Good, Detail: detail}
 }
 
-// checkPython starts the interpreter and reads its version.
 func checkPython(ctx context.Context, python string) Finding {
 	said, fix := local.CheckPython(ctx, python)
 	f := Finding{Check: "python", Verdict: Good, Detail: said, Fix: fix}
@@ -50,7 +48,6 @@ func checkPython(ctx context.Context, python string) Finding {
 //go:embed importer.py
 var importer string
 
-// checkTask imports a task in a process of its own.
 func checkTask(ctx context.Context, python, task string) Finding {
 	f := Finding{Check: "task", Verdict: Bad, Fix: "correct the task; it must import without a GPU call that fails here"}
 	if at := strings.LastIndex(task, ":"); at < 1 || at == len(task)-1 {
@@ -101,7 +98,7 @@ func checkDevices(ctx context.Context, python string) []Finding {
 	return findings
 }
 
-// probe asks the driver about the GPUs of a list and tries each with a throw-away process, all at once.
+// probe tries each GPU with a throw-away process, all at once.
 func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []Finding {
 	list = slices.DeleteFunc(slices.Clone(list), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
 	findings := make([]Finding, len(list))
@@ -131,7 +128,6 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	return findings
 }
 
-// checkState finds out whether local maps can keep their state.
 func checkState() Finding {
 	folder, err := local.Folder()
 	if err == nil {
@@ -146,12 +142,10 @@ func checkState() Finding {
 	return checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
 }
 
-// checkStore finds out whether a store can be used.
 func checkStore(ctx context.Context, url string) Finding {
 	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
 }
 
-// tryStore writes and deletes an object.
 func tryStore(ctx context.Context, url string) error {
 	st, err := store.Open(ctx, url, nil)
 	if err != nil {
@@ -173,7 +167,6 @@ func tryStore(ctx context.Context, url string) error {
 	return st.Delete(ctx, key)
 }
 
-// checkPort finds out whether `gpumux dev` could listen.
 func checkPort(name, flag string, port int) Finding {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err == nil {

@@ -62,7 +62,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	return c
 }
 
-// keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
+// keysOf puts --keys before the file's keys, and GPUMUX_KEYS behind them.
 func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
 	if a.KeysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
 		a.KeysPath = conf.KeysPath()
@@ -108,7 +108,6 @@ func checkWorker(ctx context.Context, a *app.App, file string, conf config.Confi
 	return nil
 }
 
-// serve runs a worker until a signal.
 func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) error {
 	if err := w.Start(ctx); err != nil {
 		if ctx.Err() != nil {

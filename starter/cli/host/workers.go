@@ -56,7 +56,7 @@ process for the next item, fresh starts one for every item.`,
 	})
 }
 
-// onWorkers makes c a command that prints what all workers say, and which of them do not answer.
+// onWorkers makes c a command that prints what workers say.
 func onWorkers(a *app.App, c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)

@@ -13,34 +13,33 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Bar shows a map's progress: a line that is redrawn on a terminal, else a line of text now and then. One goroutine uses it.
+// Bar shows a map's progress on one line of a terminal, else a line now and then.
 type Bar struct {
 	console *Console
 	last    gpumux.Progress
 	shown   time.Time
-	// finished are when how many items had finished, as far back as the rate is counted. The first is of the beginning: stored results
-	// of an earlier run cost no time in this one.
+	// finished are when how many items had finished, as far back as the rate is counted. The
+	// first is of the beginning: stored results of an earlier run cost no time in this one.
 	finished []sample
 	now      func() time.Time
-	// retried is how many chunks in flight are not in their first attempt. Another goroutine may set it.
+	// retried is how many chunks are not in their first attempt.
 	retried atomic.Int64
 	// failed says that the first failure was told.
 	failed bool
 }
 
-// sample is how many items had finished at a time.
 type sample struct {
 	at   time.Time
 	done int64
 }
 
-// rateOver is the time over which the rate is counted, or longer where fewer than one item finished in it.
+// rateOver is the time over which the rate is counted, at least one item.
 const rateOver = 10 * time.Second
 
 // NewBar shows progress on c.
 func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
 
-// Without a terminal a line appears every plainEvery while items finish, and every plainIdle while none does.
+// Without a terminal a line appears every plainEvery while items finish, else plainIdle.
 const (
 	plainEvery = 5 * time.Second
 	plainIdle  = 30 * time.Second
@@ -78,8 +77,8 @@ func (b *Bar) Show(p gpumux.Progress) {
 // Retried takes how many chunks in flight are not in their first attempt.
 func (b *Bar) Retried(chunks int64) { b.retried.Store(chunks) }
 
-// line is the progress within width columns: the task with a bar, or without where there is no room. The
-// last parts go where even that is too long.
+// line is the progress within width columns: the task with a bar, or without where there
+// is no room. The last parts go where even that is too long.
 func (b *Bar) line(p gpumux.Progress, width int) string {
 	parts := b.parts(p)
 	text := strings.Join(parts, "  ")
@@ -139,7 +138,6 @@ func (b *Bar) count(now time.Time, p gpumux.Progress) {
 	}
 }
 
-// rate is items per second in the last seconds.
 func (b *Bar) rate(done int64) float64 {
 	now := b.now()
 	for len(b.finished) > 1 && b.finished[1].done < done && now.Sub(b.finished[1].at) >= rateOver {

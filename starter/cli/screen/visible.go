@@ -12,9 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// visible passes text on to a terminal, with whatever would steer that instead of being shown written as JSON writes it: what tasks
-// print, return and raise can be anything. Escape sequences move the cursor, rename the window, make links of other text and type
-// commands; bidirectional controls show text in another order than it has. It may be written by many goroutines.
+// visible writes control characters as JSON escapes: the text of a task could move the
+// cursor, rename the window or type commands. Bidirectional controls would reorder text.
+// Many goroutines may write.
 type visible struct {
 	mu sync.Mutex
 	to io.Writer
@@ -58,8 +58,8 @@ func steers(r rune) bool {
 // Redraws reports whether a stream is a terminal that Redraw can use.
 func Redraws(stream io.Writer) bool { return obeys(stream) != nil }
 
-// Redraw shows text from the top of a terminal, cut to its size, in place of what was there. The text must be
-// visible already.
+// Redraw shows text from the top of a terminal, cut to its size, in place of what was
+// there. The text must be visible already.
 func Redraw(stream io.Writer, text string) error {
 	file := obeys(stream)
 	width, height, err := term.GetSize(int(file.Fd()))

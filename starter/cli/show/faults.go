@@ -21,8 +21,8 @@ import (
 type Faults struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
-	// Items is how many the map has, -1 where that is not known. Results is how many of them have a result, Failed how many failed of the
-	// kind that was asked for.
+	// Items is how many the map has, -1 where that is not known. Results is how many of them
+	// have a result, Failed how many failed of the kind that was asked for.
 	Items   int64           `json:"items"`
 	Results int64           `json:"results"`
 	Failed  int64           `json:"failed"`
@@ -33,7 +33,7 @@ type Faults struct {
 	Fault *gpumux.Fault `json:"fault,omitempty"`
 }
 
-// Read groups the failures among lines of results. It ends early when so many failures were read; below 0 it reads all lines.
+// Read groups the failures among lines, and ends after so many; negative reads all.
 func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
 	for line, err := range lines {
 		if failed == 0 {
@@ -59,8 +59,8 @@ func (f *Faults) Take(causes *starter.Causes) {
 	f.Failed, f.Causes, f.Others = causes.Count, causes.Most(), causes.Others
 }
 
-// Print writes them for people. Again is the command that runs the failed items again, empty where there is none.
-func (f *Faults) Print(to io.Writer, kind gpumux.Kind, again string) {
+// Print writes them for people. Retry is the command that runs them again, or empty.
+func (f *Faults) Print(to io.Writer, kind gpumux.Kind, retry string) {
 	to = screen.Visible(to)
 	items, of, so := "items", "", ""
 	if f.Items >= 0 {
@@ -86,20 +86,19 @@ func (f *Faults) Print(to io.Writer, kind gpumux.Kind, again string) {
 	if f.Fault != nil {
 		fmt.Fprintf(to, "\nthe map failed: %s\n", screen.OneLine(f.Fault.Error(), 1000))
 	}
-	if f.Failed > 0 && again != "" {
-		fmt.Fprintf(to, "\nto run the failed items again: %s\n", again)
+	if f.Failed > 0 && retry != "" {
+		fmt.Fprintf(to, "\nto run the failed items again: %s\n", retry)
 	}
 }
 
 const (
-	// mostMessage is how many characters of a message are shown, mostLines how many lines of a traceback or an output.
+	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
 	mostMessage = 600
 	mostLines   = 8
 	// placesShown is how many devices are shown of a cause.
 	placesShown = 4
 )
 
-// printCause writes a cause with its example.
 func printCause(to io.Writer, c starter.Cause) {
 	r := c.Example
 	f := *r.Fault
@@ -127,7 +126,6 @@ func printCause(to io.Writer, c starter.Cause) {
 	part("also", strings.Join(also, "\n"))
 }
 
-// places says on which devices a cause was seen.
 func places(c starter.Cause) string {
 	var parts []string
 	rest := c.Count
@@ -141,7 +139,6 @@ func places(c starter.Cause) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastLines is the end of a text.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	lines = lines[max(0, len(lines)-mostLines):]
@@ -151,7 +148,6 @@ func lastLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shorten is the beginning of a text.
 func shorten(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -171,7 +167,6 @@ var advice = map[gpumux.Kind]string{
 	gpumux.BadInput:   "what the message says",
 }
 
-// causesShown is how many causes are shown to people.
 const causesShown = 8
 
 // Causes writes a line for each cause of so many failures, with an example.
@@ -189,7 +184,7 @@ func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
 	}
 }
 
-// FaultText is what a fault says beyond its one line: the traceback and what the process printed last.
+// FaultText is a fault's traceback and what its process printed last.
 func FaultText(f gpumux.Fault) string {
 	var b strings.Builder
 	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {

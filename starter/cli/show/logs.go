@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Printed is what an item printed: its output, or what was left of it when its process ended.
+// Printed is an item's output, or what its process printed last.
 func Printed(r gpumux.Result) string {
 	if r.Fault == nil || r.Output != "" {
 		return r.Output
@@ -21,8 +21,8 @@ func Printed(r gpumux.Result) string {
 	return r.Fault.Tail
 }
 
-// Behind is what is left of a text when so much of it was written, of which the end is known. Where that is not in the text, as when an
-// earlier try of an item was written, all is left. The last line ends.
+// Behind returns the text after the part already written, whose end is known, else all of
+// it. The last line ends.
 func Behind(text, written string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -34,8 +34,8 @@ func Behind(text, written string) string {
 	return text[at+len(written):]
 }
 
-// Logs writes what items printed, each line behind its item's index, and reports whether any has. It decodes no line of an item that printed
-// nothing. An empty line among them stands for a pause.
+// Logs writes what items printed, each line behind its index, and reports whether any
+// did. An empty line stands for a pause.
 func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
 	to := bufio.NewWriter(out)
 	for line, err := range lines {

@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// mostMaps is how many maps are shown.
 const mostMaps = 5
 
 const (
@@ -24,10 +23,8 @@ const (
 	plain   = "\x1b[0m"
 )
 
-// names are what the orders are called.
 var names = [orders]string{"place", "memory", "items/s", "faults"}
 
-// page is how many rows there is room for.
 func (m *model) page() int {
 	return max(1, m.height-len(m.head())-2)
 }
@@ -56,7 +53,6 @@ func (m *model) View() string {
 	return strings.Join(append(lines, m.fit(foot)), "\n")
 }
 
-// head is what stands above the slots.
 func (m *model) head() []string {
 	slots, busy, rate, silent := 0, 0, 0.0, []string{}
 	for _, r := range m.rows {
@@ -94,7 +90,6 @@ func (m *model) head() []string {
 	return append(lines, "")
 }
 
-// mapLine says how far a map is.
 func (m *model) mapLine(each starter.Listed) string {
 	if each.Succeeded < 0 {
 		return each.ID + "  no answer"
@@ -129,7 +124,6 @@ func (m *model) line(c cells) string {
 		c.faults, c.runs))
 }
 
-// slot is the line of a slot.
 func (m *model) slot(r row) string {
 	c := cells{worker: r.host, slot: r.Name, device: r.Device, state: r.State, memory: memory(r.Held, r.budget), rate: "-",
 		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: runs(r)}
@@ -139,7 +133,7 @@ func (m *model) slot(r row) string {
 	return m.line(c)
 }
 
-// runs says what a slot runs: a map or a task, behind an item of it that reports its progress.
+// runs is a map or a task, behind an item that reports its progress.
 func runs(r row) string {
 	what := cmp.Or(r.Map, r.Task)
 	if r.Progress == "" {
@@ -152,7 +146,6 @@ func runs(r row) string {
 	return fmt.Sprintf("%s%s  %s", item, screen.OneLine(r.Progress, 60), what)
 }
 
-// memory is what is held of a budget.
 func memory(held, budget gpumux.Size) string {
 	text := "-"
 	if held > 0 {
@@ -169,7 +162,7 @@ func cut(text string, width int) string {
 	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
 }
 
-// fit cuts a line to the terminal. What would steer it there, as part of somebody's name, becomes a question mark.
+// fit cuts a line to the terminal, with ? for control characters.
 func (m *model) fit(line string) string {
 	return runewidth.Truncate(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
