@@ -50,16 +50,10 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	ladder := f.input.Ladder
 	for _, pool := range ladder {
-		if f.local && strings.Contains(pool, "@") {
-			m.Add("--pool %s: with --local name the pool alone, such as gpu", pool)
-		}
+		m.When(f.local && strings.Contains(pool, "@"), "--pool %s: with --local name the pool alone, such as gpu", pool)
 	}
-	if changed("pool") && len(ladder) == 0 {
-		m.Add("--pool is empty; name a pool, such as gpu")
-	}
-	if changed("patience") && len(ladder) < 2 {
-		m.Add("--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
-	}
+	m.When(changed("pool") && len(ladder) == 0, "--pool is empty; name a pool, such as gpu")
+	m.When(changed("patience") && len(ladder) < 2, "--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
 	switch {
 	case changed("on") && f.on == "":
 		m.Add("--on is empty; give a device, such as GPU-5c89")
@@ -78,15 +72,11 @@ func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	}
 	f.checkSizes(m)
 	for _, name := range []string{"slots", "devices", "memory", "reserve", "sharing", "data", "python", "pass-env", "fresh", "output"} {
-		if !f.local && changed(name) {
-			m.Add("--%s goes with --local; elsewhere the worker's file says it", name)
-		}
+		m.When(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
 	}
 	if f.local {
 		for _, name := range []string{"address", "namespace", "store"} {
-			if changed(name) {
-				m.Add("--%s does not go with --local, which has a server and a store of its own", name)
-			}
+			m.When(changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
 		}
 	}
 	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
@@ -141,22 +131,14 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 			m.Add("--id: %v", err)
 		}
 	}
-	if f.input.Cache && f.local && f.data == "" {
-		m.Add("--cache with --local needs --data, a folder that keeps the results of one map for the next")
-	}
+	m.When(f.input.Cache && f.local && f.data == "", "--cache with --local needs --data, a folder that keeps the results of one map for the next")
 	if f.detach && f.local {
 		m.Add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	}
-	if f.detach && changed("out") {
-		m.Add("--out does not go with --detach; fetch the results later with `gpumux results`")
-	}
+	m.When(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)
-	if f.unordered && f.out != "-" {
-		m.Add("--unordered goes with --out -; a file of results is in order")
-	}
-	if f.noWait && f.local {
-		m.Add("--no-wait does not go with --local, which brings its own worker")
-	}
+	m.When(f.unordered && f.out != "-", "--unordered goes with --out -; a file of results is in order")
+	m.When(f.noWait && f.local, "--no-wait does not go with --local, which brings its own worker")
 	f.checkOut(&m)
 	return m.Err()
 }
@@ -193,16 +175,10 @@ func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 		in.Reduce = ""
 	}
 	inputMistakes(m, in)
-	if in.Backoff > 0 && in.Attempts == 1 {
-		m.Add("--backoff goes with --attempts 2 or more: without it no item is tried again")
-	}
+	m.When(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
 	// In a field 0 stands for the default, which a flag says by being left away.
-	if in.Attempts == 0 {
-		m.Add("--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
-	}
-	if changed("priority") && in.Priority == 0 {
-		m.Add("--priority 0 is outside 1 (first) to 5 (last)")
-	}
+	m.When(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
+	m.When(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
 	f.taskFlags.check(m, changed)
 }
 
@@ -245,9 +221,7 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	for flag, values := range map[string][]string{"in": s.In, "range": {s.Range}, "glob": {s.Glob}} {
 		if changed(flag) {
 			given++
-			if slices.Contains(values, "") {
-				m.Add("--%s is empty", flag)
-			}
+			m.When(slices.Contains(values, ""), "--%s is empty", flag)
 		}
 	}
 	if given == 0 {
@@ -260,19 +234,11 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 		if s.Delimiter, err = store.ParseDelimiter(f.delimiter); err != nil {
 			m.Add("--delimiter: %v", err)
 		}
-		if !changed("in") {
-			m.Add("--delimiter goes with --in")
-		}
+		m.When(!changed("in"), "--delimiter goes with --in")
 	}
-	if changed("columns") && len(s.Columns) == 0 {
-		m.Add("--columns is empty; name columns, such as id,text")
-	}
-	if changed("columns") && !changed("in") {
-		m.Add("--columns goes with --in, a Parquet or Arrow file")
-	}
-	if s.Lines && (!changed("in") || changed("delimiter")) {
-		m.Add("--lines goes with --in, whose lines are text, and without --delimiter")
-	}
+	m.When(changed("columns") && len(s.Columns) == 0, "--columns is empty; name columns, such as id,text")
+	m.When(changed("columns") && !changed("in"), "--columns goes with --in, a Parquet or Arrow file")
+	m.When(s.Lines && (!changed("in") || changed("delimiter")), "--lines goes with --in, whose lines are text, and without --delimiter")
 	for _, in := range s.In {
 		id, values := names.CutValues(in)
 		if !values {

@@ -70,19 +70,13 @@ asks for a token, which it writes into a file of variables that only you can rea
 func (f *devFlags) check(c *cobra.Command) error {
 	var m app.Mistakes
 	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
-		if port < 1 || port > 65535 {
-			m.Add("--%s %d is outside 1 to 65535", name, port)
-		}
+		m.When(port < 1 || port > 65535, "--%s %d is outside 1 to 65535", name, port)
 	}
-	if f.port == f.uiPort && !f.headless {
-		m.Add("--port and --ui-port are both %d", f.port)
-	}
+	m.When(f.port == f.uiPort && !f.headless, "--port and --ui-port are both %d", f.port)
 	f.checkSizes(&m)
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
-			if c.Flags().Changed(name) {
-				m.Add("--%s does not go with --no-worker", name)
-			}
+			m.When(c.Flags().Changed(name), "--%s does not go with --no-worker", name)
 		}
 	}
 	return m.Err()

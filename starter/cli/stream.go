@@ -65,25 +65,19 @@ func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	var m app.Mistakes
 	f.readTask(&m, c, args)
 	if f.follow != "" {
-		if c.Flags().Changed("in") {
-			m.Add("give either --in or --follow")
-		}
+		m.When(c.Flags().Changed("in"), "give either --in or --follow")
 		f.source.In = []string{f.follow}
 	}
 	if !files.CanGrow(f.follow) {
 		m.Add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
 	}
-	if c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0) {
-		m.Add("--idle goes with --follow, and is a time such as 10s")
-	}
+	m.When(c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0), "--idle goes with --follow, and is a time such as 10s")
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
 	if id, values := f.results(); values {
 		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.In[0], id)
 	}
-	if len(f.input.Ladder) > 1 {
-		m.Add("--pool names several pools; a stream has the slots of one")
-	}
+	m.When(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
 	f.checkOut(&m)
 	return m.Err()
 }

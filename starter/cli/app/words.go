@@ -142,6 +142,13 @@ type Mistakes []string
 // Add adds one.
 func (m *Mistakes) Add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
 
+// When adds one if it is made.
+func (m *Mistakes) When(made bool, format string, args ...any) {
+	if made {
+		m.Add(format, args...)
+	}
+}
+
 // Err is all of them as one error, or nil.
 func (m Mistakes) Err() error {
 	if len(m) == 0 {

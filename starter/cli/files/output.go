@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -236,4 +237,117 @@ func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 		return nil, fmt.Errorf("read a result: %w", err)
 	}
 	return result.Value, nil
+}
+
+// Suits returns why a file of columns cannot hold what the filter leaves.
+func (f Filter) Suits(path string, unordered bool) error {
+	format := columns.FormatOf(path)
+	switch {
+	case format == "":
+	case f.Values || f.Failed:
+		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, format)
+	case unordered && format == columns.NPY:
+		return usage("--out %s: a .npy file needs all results in order, and these come in any; name the file .parquet, which has an index", path)
+	}
+	return nil
+}
+
+func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	to := columns.NewWriter(file, columns.FormatOf(o.Path))
+	for line, err := range from {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err == nil && len(line) > 0 {
+			err = to.Add(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	note, err := to.Finish()
+	if err == nil && note != "" && o.Note != nil {
+		o.Note("%s: %s", o.Path, note)
+	}
+	return err
+}
+
+// checkColumns says why a file of columns cannot lie at a place, before any work.
+func (o Output) checkColumns(at place) error {
+	if columns.FormatOf(o.Path) != "" && at.stream {
+		return errors.New("it is no file; Parquet, Arrow and .npy need one")
+	}
+	return nil
+}
+
+// Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
+// reader has. For other files it waits for ctx.
+func Abandoned(ctx context.Context, pipe *os.File) bool {
+	const look = 500 // milliseconds; a reader that goes ends the wait at once
+	info, err := pipe.Stat()
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		<-ctx.Done()
+		return false
+	}
+	for ctx.Err() == nil {
+		on := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+		n, err := unix.Poll(on, look)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+		if n > 0 && on[0].Revents&unix.POLLERR != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type place struct {
+	// path is the file itself, behind every link.
+	path string
+	// mode is of the file that is there already, or 0.
+	mode fs.FileMode
+	// folder: a folder is there; stream: a pipe or a device is.
+	folder, stream bool
+}
+
+// placeOf looks at what lies under a name.
+func placeOf(path string) (place, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		return place{path: filepath.Join(folder, filepath.Base(path))}, err
+	case err != nil:
+		return place{}, err
+	case info.IsDir():
+		return place{path: path, folder: true}, nil
+	case !info.Mode().IsRegular():
+		return place{path: path, stream: true}, nil
+	}
+	path, err = filepath.EvalSymlinks(path)
+	return place{path: path, mode: info.Mode().Perm()}, err
+}
+
+// create makes a file beside the place that can be renamed to it. Its mode is that of the
+// file it will replace, or as the umask has it.
+func (p place) create() (*os.File, error) {
+	for n := os.Getpid(); ; n++ {
+		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue // of another writer, or of one that was killed
+		}
+		if err == nil && p.mode != 0 {
+			if err = file.Chmod(p.mode); err != nil {
+				_ = file.Close()
+				_ = os.Remove(name)
+				return nil, err
+			}
+		}
+		return file, err
+	}
 }

@@ -74,19 +74,11 @@ namespace that no other gpumux worker serves.`,
 func (f *benchFlags) check(changed func(string) bool) error {
 	var m app.Mistakes
 	for _, n := range f.Clients {
-		if n < 1 || n > mostClients {
-			m.Add("--clients %d is outside 1 to %d", n, mostClients)
-		}
+		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
 	}
-	if changed("clients") && len(f.Clients) == 0 {
-		m.Add("--clients is empty; name numbers, such as 1,3,5,7")
-	}
-	if changed("limit") && f.Limit <= 0 {
-		m.Add("--limit %s is no time", f.Limit)
-	}
-	if changed("workloads") && len(f.Workloads) == 0 {
-		m.Add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
-	}
+	m.When(changed("clients") && len(f.Clients) == 0, "--clients is empty; name numbers, such as 1,3,5,7")
+	m.When(changed("limit") && f.Limit <= 0, "--limit %s is no time", f.Limit)
+	m.When(changed("workloads") && len(f.Workloads) == 0, "--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
 	for i, name := range f.Workloads {
 		switch {
 		case !slices.Contains(bench.Workloads, name):
@@ -95,18 +87,12 @@ func (f *benchFlags) check(changed func(string) bool) error {
 			m.Add("--workloads names %s twice", name)
 		}
 	}
-	if f.Compare && len(f.Workloads) > 0 {
-		m.Add("--workloads does not go with --compare, which has trivial items of its own")
-	}
-	if changed("pool") && f.Pool != "gpu" && f.Pool != "cpu" {
-		m.Add("--pool %q is unknown; use gpu or cpu", f.Pool)
-	}
+	m.When(f.Compare && len(f.Workloads) > 0, "--workloads does not go with --compare, which has trivial items of its own")
+	m.When(changed("pool") && f.Pool != "gpu" && f.Pool != "cpu", "--pool %q is unknown; use gpu or cpu", f.Pool)
 	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
 		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
 	}
-	if changed("python") && f.Python == "" {
-		m.Add("--python is empty; name a program, such as python3")
-	}
+	m.When(changed("python") && f.Python == "", "--python is empty; name a program, such as python3")
 	for name, path := range map[string]string{"html": f.html, "json": f.json} {
 		switch {
 		case !changed(name):
@@ -121,9 +107,7 @@ func (f *benchFlags) check(changed func(string) bool) error {
 		}
 	}
 	slices.Sort(m)
-	if f.html != "" && f.html == f.json {
-		m.Add("--html and --json name the same file")
-	}
+	m.When(f.html != "" && f.html == f.json, "--html and --json name the same file")
 	return m.Err()
 }
 

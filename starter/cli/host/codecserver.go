@@ -56,9 +56,7 @@ func runCodecServer(ctx context.Context, a *app.App, f *codecServerFlags) error 
 			m.Add("--origin %s: write scheme, host and port alone, such as http://127.0.0.1:8233", origin)
 		}
 	}
-	if a.KeysPath == "" {
-		m.Add("--keys is missing; name a key file or a folder of them, see docs/encryption.md")
-	}
+	m.When(a.KeysPath == "", "--keys is missing; name a key file or a folder of them, see docs/encryption.md")
 	if err := m.Err(); err != nil {
 		return err
 	}
