@@ -64,7 +64,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		return nil, err
 	}
 	r := h.run
-	d := &Detail{Listed: listed(r), Output: r.Memo.Output, Store: r.Memo.Store}
+	d := &Detail{Listed: r.Listed, Output: r.Memo.Output, Store: r.Memo.Store}
 	if r.Status == Running {
 		return d, s.showRunning(ctx, h, d)
 	}
@@ -105,7 +105,6 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	return nil
 }
 
-// firstPending are at most MaxPending of them.
 func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
 	for p := range s.pending(ctx, r) {
 		if first = append(first, p); len(first) == MaxPending {
@@ -176,7 +175,6 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 	return p
 }
 
-// stuckAfter is how often an activity must have failed to count as stuck.
 const stuckAfter = 3
 
 // Retries is what a running map tries again.

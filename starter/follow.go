@@ -86,7 +86,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// eachLine gives the lines of a tail without their ends.
 func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) error {
 	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
 }

@@ -187,7 +187,6 @@ func (h *Handle) Cancel(ctx context.Context) error {
 	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
 }
 
-// steered says what became of a request to a map.
 func (h *Handle) steered(name string, err error) error {
 	switch {
 	case err == nil:

@@ -101,7 +101,6 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:])[:32]
 }
 
-// clean makes a name of a task that is also good in file names and keys.
 func clean(task string) string {
 	name := cmp.Or(strings.Trim(unclean.ReplaceAllString(task, "-"), "-."), "map")
 	return name[:min(len(name), 60)]
@@ -202,7 +201,6 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	return st.URL(), nil
 }
 
-// summaryLine is the map in one line, for the Web UI's lists.
 func summaryLine(note memo) string {
 	if note.Items < 0 {
 		return text.Plain(note.Task)

@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 	} {
 		var last *run
 		if c.status != "" {
-			last = &run{Status: c.status}
+			last = &run{Listed: Listed{Status: c.status}}
 		}
 		entry, _ := decide(last, c.named)
 		require.Equal(t, c.want, entry, "%+v", c)

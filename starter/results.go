@@ -40,7 +40,6 @@ func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[
 	return linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, s.plain(give)) })
 }
 
-// eachStored gives the lines of results as they are stored.
 func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
 	if summary.Output == "" {
 		for _, result := range summary.Results {
@@ -79,7 +78,6 @@ func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give f
 	return nil
 }
 
-// plain converts arrays in lines to JSON, unless Starter.Arrays is set.
 func (s *Starter) plain(give func([]byte) error) func([]byte) error {
 	if s.Arrays {
 		return give

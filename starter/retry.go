@@ -98,7 +98,6 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	return s.again(ctx, last, in)
 }
 
-// newest is the ID of the newest map of a fingerprint, or "".
 func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error) {
 	const most = 10_000 // so that a server with very many maps is not read to its end
 	seen := 0

@@ -46,7 +46,6 @@ var statuses = map[enumspb.WorkflowExecutionStatus]Status{
 	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: Running,
 }
 
-// memoKey is where a run keeps its memo.
 const memoKey = "gpumux"
 
 // memo is what a run keeps for the next one under the same ID.
@@ -64,18 +63,17 @@ type memo struct {
 	Edition string `json:"edition,omitempty"`
 }
 
+// run is one workflow run of a map, with what a list shows of it.
 type run struct {
-	ID, RunID, FirstRunID string
-	Status                Status
-	Started, Closed       time.Time
-	Memo                  memo
+	Listed
+	FirstRunID string
+	Memo       memo
 	// Unread says that the memo is encoded in a way that is not known here.
 	Unread   error
 	Pending  []*workflowpb.PendingActivityInfo
 	Children []*workflowpb.PendingChildExecutionInfo
 }
 
-// describe is the newest run under an ID, or nil when there is none.
 func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 	if err := names.ID(id); err != nil {
 		return nil, &gpumux.InputError{Problems: []gpumux.Problem{{Field: "id", Message: err.Error()}}}
@@ -97,10 +95,10 @@ func (s *Starter) describe(ctx context.Context, id string) (*run, error) {
 }
 
 func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
-	r := &run{
-		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId(),
-		Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(),
-	}
+	r := &run{FirstRunID: info.GetFirstRunId(), Listed: Listed{
+		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Status: statuses[info.GetStatus()],
+		Started: info.GetStartTime().AsTime(), Items: -1, Succeeded: -1, Failed: -1,
+	}}
 	if info.GetCloseTime() != nil {
 		r.Closed = info.GetCloseTime().AsTime()
 	}
@@ -109,10 +107,12 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 			r.Unread = fleet.WithKeysHint(err)
 		}
 	}
+	if r.Task, r.Input = r.Memo.Task, r.Memo.Input; r.Memo.Fingerprint != "" {
+		r.Items = r.Memo.Items
+	}
 	return r
 }
 
-// given reads the input that a run was started with.
 func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	var in gpumux.MapInput
 	began, err := s.began(ctx, r.ID, r.FirstRunID)
@@ -188,7 +188,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 		if err != nil {
 			return nil, err
 		}
-		runs, maps = append(runs, r), append(maps, listed(r))
+		runs, maps = append(runs, r), append(maps, r.Listed)
 		if len(maps) == limit {
 			break
 		}
@@ -199,7 +199,6 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	return maps, nil
 }
 
-// newestRuns yields the newest run of every map, the newest first.
 func (s *Starter) newestRuns(ctx context.Context, filter string) iter.Seq2[*run, error] {
 	return func(yield func(*run, error) bool) {
 		seen := map[string]bool{}
@@ -216,15 +215,6 @@ func (s *Starter) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 			seen[r.ID] = true
 		}
 	}
-}
-
-func listed(r *run) Listed {
-	l := Listed{ID: r.ID, RunID: r.RunID, Task: r.Memo.Task, Status: r.Status, Input: r.Memo.Input,
-		Started: r.Started, Closed: r.Closed, Items: r.Memo.Items, Succeeded: -1, Failed: -1}
-	if r.Memo.Fingerprint == "" {
-		l.Items = -1
-	}
-	return l
 }
 
 // fillCounts reads summaries of completed maps and asks running ones.

@@ -185,7 +185,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
-	r := &run{ID: id, RunID: started.GetRunID(), FirstRunID: started.GetRunID(), Status: Running, Memo: note}
+	r := &run{Listed: Listed{ID: id, RunID: started.GetRunID(), Status: Running}, FirstRunID: started.GetRunID(), Memo: note}
 	return s.handle(r, entry), nil
 }
 

@@ -39,7 +39,6 @@ const (
 	activityTime = 10 * time.Minute
 )
 
-// compare runs trivial items through gpumux and through other tools, in turns.
 func (b *bench) compare(ctx context.Context) (err error) {
 	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.most()}
 	count := compareRounds

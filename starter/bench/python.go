@@ -57,7 +57,6 @@ func environ(parts ...map[string]string) (env []string) {
 	return env
 }
 
-// choose finds the device and, for a GPU, the CPU to compare it with.
 func (b *bench) choose(ctx context.Context) error {
 	cpus, err := b.inventory.Select(gpu.Selection{"cpu"})
 	if err != nil {
@@ -105,7 +104,6 @@ func (b *bench) multiplies() bool {
 	return slices.ContainsFunc(b.Workloads, func(name string) bool { return name != "light" })
 }
 
-// usable says what the workloads lack on a device, or nil.
 func (b *bench) usable(t *target) error {
 	if !b.multiplies() || t.Framework != "" {
 		return nil
@@ -126,7 +124,6 @@ func (b *bench) probe(ctx context.Context, d gpu.Device) (*target, error) {
 	return t, b.ask(ctx, append(os.Environ(), environ(frameworkEnv, env)...), t, "probe")
 }
 
-// ask runs workloads.py to its end and reads the JSON that it prints.
 func (b *bench) ask(ctx context.Context, env []string, answer any, args ...string) error {
 	out, err := b.command(ctx, env, args...).Output()
 	if ctx.Err() != nil {
@@ -154,7 +151,6 @@ func (b *bench) command(ctx context.Context, env []string, args ...string) *exec
 	return cmd
 }
 
-// lastLine is the message of a traceback.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]

@@ -123,7 +123,6 @@ func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err 
 	return out, nil
 }
 
-// piece runs a map with one chunk per slot.
 func (s *served) piece(ctx context.Context, items int) (sample, error) {
 	n := s.at.clients()
 	out, err := s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{End: int64(items * n)}, Chunk: items, Window: n})
@@ -190,7 +189,6 @@ func (b *bench) startBare(ctx context.Context, workload string, n int) (*bare, e
 	return p, nil
 }
 
-// piece lets every process call the function so many times.
 func (p *bare) piece(ctx context.Context, items int) (sample, error) {
 	for _, one := range p.procs {
 		if _, err := fmt.Fprintln(one.in, items); err != nil {
@@ -225,7 +223,6 @@ func (p *bare) close() {
 	}
 }
 
-// died says how a process ended that should have answered.
 func (p *bareProcess) died(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

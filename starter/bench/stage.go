@@ -23,7 +23,6 @@ const (
 	oomItems = 10
 )
 
-// runStage measures a workload in a pool, beside bare processes, and reports its rows.
 func (b *bench) runStage(ctx context.Context, workload string, at seat) (err error) {
 	row := Row{Workload: workload, Size: b.size(workload), Way: at.way, Sharing: at.sharing, Clients: at.clients()}
 	b.Say(row.label() + ": " + row.name())

@@ -21,7 +21,6 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// leastMemory is far less than any process takes.
 const leastMemory = 1 << 20
 
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
@@ -33,7 +32,6 @@ var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limi
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
 	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
 
-// inputMistakes adds what is wrong with a map's options.
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
 	var bad *gpumux.InputError
@@ -149,7 +147,6 @@ func (f *mapFlags) checkOut(m *app.Mistakes) {
 	}
 }
 
-// checkFiles finds what is wrong with the folder for what items keep, and makes it.
 func (f *mapFlags) checkFiles(m *app.Mistakes) {
 	switch {
 	case f.files == "":
@@ -203,7 +200,6 @@ func (f *taskFlags) cutTask(m *app.Mistakes, c *cobra.Command, args []string) (r
 	return args[:max(dash, 0)]
 }
 
-// readTask reads TASK or the command after --, which stand alone.
 func (f *taskFlags) readTask(m *app.Mistakes, c *cobra.Command, args []string) {
 	switch rest := f.cutTask(m, c, args); {
 	case len(rest) == 0:

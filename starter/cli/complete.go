@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// andHere adds the IDs of local maps.
 func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ids, directive := there(c, given, typed)

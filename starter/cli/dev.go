@@ -117,7 +117,6 @@ func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	return nil
 }
 
-// devOptions say what runs, and why no GPU has a part in it.
 func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.LocalOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
@@ -168,7 +167,6 @@ func variables(s *local.Session) (string, error) {
 	return path, nil
 }
 
-// greet says what runs where, and what to do next.
 func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables string) {
 	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())

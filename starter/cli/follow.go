@@ -35,7 +35,6 @@ func began(h *starter.Handle) string {
 	return "map " + h.ID + " started"
 }
 
-// comeBack says how to return to a map that goes on without this process.
 func comeBack(a *app.App, id string) {
 	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
 		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
@@ -47,7 +46,6 @@ func detached(a *app.App, h *starter.Handle) error {
 	return app.Exit(app.ExitInterrupted)
 }
 
-// detach ends a command that was to start a map and no more.
 func detach(a *app.App, h *starter.Handle) error {
 	comeBack(a, h.ID)
 	_, err := fmt.Fprintln(a.Stdout, h.ID)
@@ -76,7 +74,6 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 	return &report{ID: h.ID, Summary: summary, Page: conn.Link(h.ID), fetch: a.Command("results " + h.ID)}, nil
 }
 
-// diagnosing is how often it is asked who serves a map's queues while nobody does.
 const diagnosing = 3 * time.Second
 
 // diagnose says when nobody serves a map, and when somebody does again.
@@ -215,7 +212,6 @@ type report struct {
 	printed bool
 }
 
-// exit is nil when every item succeeded and what was to be reduced was.
 func (r *report) exit() error {
 	if r.Failed > 0 || r.ReduceFault != nil {
 		return app.Exit(app.ExitFailed)
@@ -271,7 +267,6 @@ func (r *report) print(to io.Writer) {
 	}
 }
 
-// tell says what a map came to, and which command runs its failed items again.
 func tell(a *app.App, end *report, asJSON bool, retry string) error {
 	if asJSON {
 		return end.printJSON(a.Stdout)
@@ -285,10 +280,8 @@ func tell(a *app.App, end *report, asJSON bool, retry string) error {
 	return nil
 }
 
-// looking is how long results are read for what made items fail.
 const looking = 5 * time.Second
 
-// causes are why the items of a completed map failed, as far as can be found out soon.
 func causesOf(ctx context.Context, a *app.App, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()

@@ -81,7 +81,6 @@ func Main(o Options) int {
 // lastGrace is how long a command may go on after the second signal.
 const lastGrace = time.Second
 
-// exitCode is what an error means for the caller of the program.
 func exitCode(err error) int {
 	var exit app.Exit
 	var ended *starter.EndedError

@@ -94,7 +94,6 @@ func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	return r, err
 }
 
-// run checks everything that can be checked here, then starts and follows the map.
 func (r *mapRun) run(ctx context.Context) error {
 	var here *local.Task
 	if r.local {
@@ -106,19 +105,14 @@ func (r *mapRun) run(ctx context.Context) error {
 			return err
 		}
 	}
-	r.source.Stdin = r.Stdin
+	defer files.Remove(&r.m)
 	afar := !r.local && r.overURL()
 	if !afar {
-		over, err := items(ctx, r.App, r.mapFlags)
-		if err != nil {
+		if err := items(ctx, r.App, r.mapFlags, &r.m); err != nil {
 			return err
 		}
-		defer over.Remove()
-		if over.IsOneList() {
-			r.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
-		}
-		if err := put(over, &r.m); err != nil {
-			return err
+		if files.IsOneList(&r.m) {
+			r.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", r.m.Label)
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -134,19 +128,13 @@ func (r *mapRun) run(ctx context.Context) error {
 	defer conn.Close()
 	r.conn = conn
 	if afar {
-		over, err := itemsOf(ctx, r.App, conn, r.mapFlags)
-		if err != nil {
-			return err
-		}
-		defer over.Remove()
-		if err := put(over, &r.m); err != nil {
+		if err := itemsOf(ctx, r.App, conn, r.mapFlags, &r.m); err != nil {
 			return err
 		}
 	}
 	return r.runThere(ctx)
 }
 
-// runThere runs the map on the workers of a server.
 func (r *mapRun) runThere(ctx context.Context) (err error) {
 	if err := r.place(ctx, r.conn.Starter, &r.m.Input); err != nil {
 		return err
@@ -198,7 +186,6 @@ func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
 	return err
 }
 
-// tellEntry says how the command came to the map, and where it can be watched.
 func (r *mapRun) tellEntry() {
 	switch h := r.h; h.Entry {
 	case starter.Continued, starter.Attached:

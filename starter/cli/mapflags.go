@@ -18,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// mapFlags are the flags of a map as they were given.
 type mapFlags struct {
 	taskFlags
 	source files.Source
@@ -63,7 +62,6 @@ func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere, numberHere st
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 }
 
-// registerHow registers the flags that say how a task runs.
 func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
@@ -85,13 +83,10 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
-// devicesUsage is the help of --devices.
 const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
 
-// sharingUsage is the help of --sharing.
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 
-// slotsUsage is the help of --slots.
 const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
 
 func (f *taskFlags) parseSlots(text string) error { return f.pool.Slots.UnmarshalText([]byte(text)) }
@@ -118,12 +113,10 @@ func registerExact(flags *pflag.FlagSet, exact *bool) {
 	_ = flags.MarkHidden("exact") // it is there
 }
 
-// registerFiles registers the flag for what items keep.
 func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 	flags.StringVar(&f.files, "files", "", "a `folder` for files that items keep with gpumux.save, as <index>/<name> ("+byDefault+")")
 }
 
-// registerItems registers the flags that say what the items are.
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow or .feather: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
 	flags.StringSliceVar(&f.source.Columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
@@ -134,13 +127,11 @@ func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
 	f.registerKey(flags)
 }
 
-// registerKey registers the flags of what results have of their items.
 func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
 	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
 	flags.BoolVar(&f.input.WithItem, "with-item", false, "results have their items, as \"item\"")
 }
 
-// registerOptions registers the flags that are fields of a map alone.
 func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.input.Cache, "cache", false, "take the results of equal items from earlier maps of this task with --cache, and keep these; with --local it needs --data")
 	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")

@@ -23,35 +23,48 @@ func (f *mapFlags) results() (id string, values bool) {
 	return names.CutValues(f.source.In[0])
 }
 
-func items(ctx context.Context, a *app.App, f *mapFlags) (files.Items, error) {
+// items reads the items of a map here.
+func items(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
 	id, values := f.results()
 	if !values {
-		return readItems(ctx, a, f)
+		return readItems(ctx, a, f, m)
 	}
 	_, keys, err := a.ReadKeys()
 	if err != nil {
-		return files.Items{}, err
+		return err
 	}
 	st, output, err := local.Results(ctx, f.data, id, keys)
 	if err != nil {
-		return files.Items{}, err
+		return err
 	}
 	defer st.Close()
-	return files.Values(func() (io.ReadCloser, error) { return st.Read(ctx, output, 0, -1) }, f.source.In[0])
+	err = files.Values(func() (io.ReadCloser, error) { return st.Read(ctx, output, 0, -1) }, f.source.In[0], m)
+	return checkKey(err, m)
 }
 
 // slowInput is when people are told that a map waits for the end of its input.
 const slowInput = 2 * time.Second
 
-// read reads files, URLs and standard input to their ends.
-func readItems(ctx context.Context, a *app.App, f *mapFlags) (files.Items, error) {
+// readItems reads files, URLs and standard input to their ends.
+func readItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
 	if slices.Contains(f.source.In, "-") {
 		told := time.AfterFunc(slowInput, func() {
 			a.Console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
 		})
 		defer told.Stop()
 	}
-	return f.source.Read(ctx)
+	f.source.Stdin = a.Stdin
+	return checkKey(f.source.Read(ctx, m), m)
+}
+
+// checkKey makes sure that the first item has the key, if the items could be read.
+func checkKey(err error, m *starter.Map) error {
+	if err == nil {
+		if err = m.CheckKey(); err != nil {
+			err = app.Usage("--key: %v", err)
+		}
+	}
+	return err
 }
 
 // overURL reports whether workers may be able to read the items themselves.
@@ -60,26 +73,19 @@ func (f *mapFlags) overURL() bool {
 	return values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
 }
 
-// itemsOf are the items that the flags name: the workers read a URL where it lies when it
-// is in their store, as the results of a map are. All else is read here.
-func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags) (files.Items, error) {
+// itemsOf finds the items that flags name. Workers read a URL in their store where it lies, as the results
+// of a map are; all else is read here.
+func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
+	m.Label = f.source.In[0]
 	if id, values := f.results(); values {
-		url, err := conn.ValuesOf(ctx, id)
-		return files.Items{URL: url, Label: f.source.In[0]}, unfit(err)
+		m.Input.Source, err = conn.ValuesOf(ctx, id)
+		return unfit(err)
 	}
-	if f.overURL() && f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
-		return files.Items{URL: f.source.In[0], Columns: f.source.Columns, Label: f.source.In[0]}, nil
+	if f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
+		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
+		return nil
 	}
-	return readItems(ctx, a, f)
-}
-
-// put gives a map its items, of which the first must have the key.
-func put(over files.Items, m *starter.Map) error {
-	over.Put(m)
-	if err := m.CheckKey(); err != nil {
-		return app.Usage("--key: %v", err)
-	}
-	return nil
+	return readItems(ctx, a, f, m)
 }
 
 // unfit is the error for a map over whose results no other can run.

@@ -16,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// poolsHere are the pools of a --local command.
 func poolsHere(a *app.App, f taskFlags) []config.Pool {
 	pools, noGPU := local.Pools(f.input.Ladder, f.pool)
 	for _, name := range f.input.Ladder {

@@ -126,7 +126,6 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	return cmp.Or(err, (&report{Summary: summary}).exit())
 }
 
-// partial writes the results that there are of a map, and says that they are not all.
 func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
 	n := int64(0)
 	if _, err := to.Write(ctx, counted(&n, s.lines)); err != nil {

@@ -108,7 +108,6 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 	return callOne(s.Context(), a, app.ConnectionOf(s), m, nil, f.json)
 }
 
-// item reads ITEM.
 func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {

@@ -59,7 +59,6 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	return c
 }
 
-// showHere shows a local map, whose server is gone.
 func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
 	s, err := soFarHere(ctx, a, state)
 	if err != nil {

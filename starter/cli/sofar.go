@@ -40,7 +40,6 @@ type sofar struct {
 
 func (s *sofar) running() bool { return s.status == string(starter.Running) }
 
-// how says in words how an incomplete map stands.
 func (s *sofar) how() string {
 	switch {
 	case s.handle == nil:
@@ -64,7 +63,6 @@ func stateHere(a *app.App, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-// soFarHere is what a local map has come to, whose server need not run.
 func soFarHere(ctx context.Context, a *app.App, state local.State) (*sofar, error) {
 	_, keys, err := a.ReadKeys()
 	if err != nil {

@@ -188,14 +188,11 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 	}
 	ctx := c.Context()
 	m := starter.Map{Input: f.input}
-	f.source.Stdin = a.Stdin
-	var over files.Items
-	var err error
+	defer files.Remove(&m)
 	if !f.overURL() { // mistakes in it are found before all else
-		if over, err = f.source.Read(ctx); err != nil {
+		if err := readItems(ctx, a, f, &m); err != nil {
 			return err
 		}
-		defer over.Remove()
 	}
 	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
@@ -203,13 +200,9 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 	}
 	defer conn.Close()
 	if f.overURL() {
-		if over, err = itemsOf(ctx, a, conn, f); err != nil {
+		if err := itemsOf(ctx, a, conn, f, &m); err != nil {
 			return err
 		}
-		defer over.Remove()
-	}
-	if err := put(over, &m); err != nil {
-		return err
 	}
 	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
 		return err
@@ -218,7 +211,7 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 		return err
 	}
 	if m.Spooled != nil {
-		a.Console.Note("%s was read now, and every map runs over these %d items", over.Label, m.Spooled.Items)
+		a.Console.Note("%s was read now, and every map runs over these %d items", m.Label, m.Spooled.Items)
 	}
 	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, f.input.Task, strings.Join(at.Cron, " and "), name)
 	return nil
@@ -267,7 +260,6 @@ func scheduleShowCommand(a *app.App) *cobra.Command {
 	})
 }
 
-// steerSchedule is a command that does one thing to a schedule, and says so.
 func steerSchedule(a *app.App, verb, short, done string, do func(all starter.Schedules, ctx context.Context, name string) error) *cobra.Command {
 	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
 	c.ValidArgsFunction = a.Completion(scheduleNames)

@@ -36,7 +36,6 @@ func (e *NoWorkerError) Error() string {
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
-// offering is how long a worker may take to say what it offers.
 const offering = 10 * time.Second
 
 // Offer asks one worker what it offers. Without any it is a *NoWorkerError at once. Where
@@ -52,7 +51,6 @@ func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
 	return f.ask(ctx, gpumux.Queue, offering)
 }
 
-// ask asks whoever serves a queue what it offers.
 func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
 	var offer gpumux.Describe
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -205,7 +205,6 @@ func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.S
 	return st, output, nil
 }
 
-// hold is the lock of this process on a data folder.
 type hold struct{ file *os.File }
 
 const (
@@ -215,7 +214,6 @@ const (
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-// holdFolder claims a data folder for a map.
 func holdFolder(ctx context.Context, data, id string) (*hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
@@ -261,7 +259,6 @@ func claimFolder(data, id string) (_ *hold, same bool, _ error) {
 	return &hold{file}, false, nil
 }
 
-// held reports whether a process uses the folder now.
 func held(data string) bool {
 	file, err := os.Open(filepath.Join(data, lockFile))
 	if err != nil {

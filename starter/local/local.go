@@ -105,7 +105,6 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Errorf(format, args...)}
 }
 
-// mostCPUSlots is the most slots that a CPU pool gets without being told.
 const mostCPUSlots = 4
 
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of

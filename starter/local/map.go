@@ -68,7 +68,6 @@ func (o *Options) place(m *starter.Map) (err error) {
 	return err
 }
 
-// start starts the session's map.
 func (s *Session) start(m starter.Map) (err error) {
 	if s.made {
 		if err := s.unname(&m); err != nil {
@@ -150,7 +149,7 @@ func (s *Session) Ended(delivered bool, err error) {
 	switch {
 	case !s.own:
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
-		s.useless = s.fresh && s.resultless()
+		s.useless = s.resultless()
 	case s.made:
 		s.useless = delivered && err == nil
 	}
@@ -164,13 +163,11 @@ func (s *Session) resultless() bool {
 
 func (s *Session) mark(id string) string { return filepath.Join(s.Data, "delivered", id) }
 
-// delivered reports whether the results of a run were delivered.
 func (s *Session) delivered(h *starter.Handle) bool {
 	run, err := os.ReadFile(s.mark(h.ID))
 	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
 }
 
-// deliver notes that the results of the run were delivered.
 func (s *Session) deliver() {
 	mark := s.mark(s.handle.ID)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,9 +41,8 @@ type Session struct {
 	ctx      context.Context
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
-	// hold keeps others out of the folder; fresh says that it was not there before.
-	hold  *hold
-	fresh bool
+	// hold keeps others out of the folder.
+	hold *hold
 	// handle is of the map that the session is for, if it is for one. Made says that its ID
 	// is of this package's making, own that the folder is.
 	handle    *starter.Handle
@@ -99,8 +97,6 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(s.Data)
-	s.fresh = errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
 		return nil, unavailable("make the data folder: %w; give another folder", err)
 	}
@@ -132,7 +128,6 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	return s, s.serve()
 }
 
-// configure reads the keys and finds mistakes in tasks and pools.
 func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
 	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
 	switch {
@@ -169,7 +164,6 @@ func check(conf config.Config) error {
 	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
-// connect starts the server, opens the store and makes the worker.
 func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if !s.o.Public {
 		s.Token = rand.Text()
@@ -201,7 +195,6 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	return err
 }
 
-// serve starts the worker, if there is one.
 func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil

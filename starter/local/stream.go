@@ -139,7 +139,6 @@ func (s *streaming) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// refusal is the result of an item whose line is wrong.
 func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
 	fault := &gpumux.Fault{Kind: gpumux.BadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
 	wrong.Text, wrong.Hint = "", ""
@@ -151,7 +150,6 @@ func (s *streaming) refusal(wrong store.SourceError) gpumux.Result {
 	return result
 }
 
-// deliver hands on the result of an item.
 func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) error {
 	r.Index = of.index
 	line, err := store.AppendLine(nil, r)

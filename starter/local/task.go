@@ -117,7 +117,6 @@ func (t *Task) function(name string, o TaskOptions) error {
 // Files are the paths of the files that the task is made of.
 func (t *Task) Files() []string { return t.code.Files() }
 
-// tasks are what a worker knows that runs the task.
 func (t *Task) tasks() map[string]config.Task {
 	tasks := map[string]config.Task{t.Name: t.config}
 	if t.reduce != nil {
@@ -126,7 +125,6 @@ func (t *Task) tasks() map[string]config.Task {
 	return tasks
 }
 
-// put makes it the task of a map.
 func (t *Task) put(m *starter.Map) {
 	m.Input.Task, m.Scope, m.Edition, m.Input.Edition = t.Name, t.scope, t.Edition, t.wanted
 	if t.reduce != nil {

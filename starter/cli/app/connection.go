@@ -178,7 +178,6 @@ func findUI(o client.Options) string {
 	return "http://127.0.0.1:8233"
 }
 
-// completing is how long a shell waits for words that a server knows.
 const completing = 2 * time.Second
 
 // Completion completes words that a server knows, if one answers.

@@ -87,7 +87,6 @@ func ShellLine(command []string) string {
 	return strings.Join(words, " ")
 }
 
-// plain are the characters that no shell takes for anything else.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"
 
 // PrintJSON writes v for programs.

@@ -62,7 +62,6 @@ func (f *following) Read(to []byte) (int, error) {
 	}
 }
 
-// same returns an error when what comes next would not be read from this file.
 func (f *following) same() error {
 	info, err := f.file.Stat()
 	if err != nil || info.Size() < f.read {

@@ -42,7 +42,6 @@ type Filter struct {
 	Values, Failed, Exact bool
 }
 
-// unnamed is the path of an output that Named gives a name.
 const unnamed = "?"
 
 // Choose reads --out. Without it results go down the pipe, or on a screen into a file
@@ -134,7 +133,6 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	return causes, fmt.Errorf("write %s: %w", where, err)
 }
 
-// file replaces a file whole, or writes into a device or a pipe.
 func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	at, err := placeOf(o.Path)
 	if err != nil {
@@ -275,7 +273,6 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 	return err
 }
 
-// checkColumns says why a file of columns cannot lie at a place, before any work.
 func (o Output) checkColumns(at place) error {
 	if columns.FormatOf(o.Path) != "" && at.stream {
 		return errors.New("it is no file; Parquet, Arrow and .npy need one")
@@ -314,7 +311,6 @@ type place struct {
 	folder, stream bool
 }
 
-// placeOf looks at what lies under a name.
 func placeOf(path string) (place, error) {
 	info, err := os.Stat(path)
 	switch {

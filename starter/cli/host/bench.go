@@ -22,7 +22,6 @@ type benchFlags struct {
 	html, json string
 }
 
-// mostClients is far above what is worth measuring, or what an MPS server takes.
 const mostClients = 64
 
 func benchCommand(a *app.App) *cobra.Command {

@@ -37,7 +37,6 @@ func checkTemporal(ctx context.Context, a *app.App) (*app.Connection, Finding) {
 	return nil, f
 }
 
-// checkWorkers asks all workers what they offer and tries their store.
 func checkWorkers(ctx context.Context, a *app.App, conn *app.Connection) []Finding {
 	all, err := conn.Fleet().Workers(ctx)
 	if err != nil {
@@ -107,7 +106,6 @@ func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 	return found
 }
 
-// checkPool finds out whether a pool is served, and what enforces its budget.
 func checkPool(ctx context.Context, conn *app.Connection, pool gpumux.PoolInfo) Finding {
 	rungs, err := conn.Fleet().Serving(ctx, []string{pool.Name})
 	if err != nil {

@@ -26,7 +26,6 @@ import (
 
 const probing = 2 * time.Minute
 
-// checked is a finding that is good without an error.
 func checked(check string, err error, fix, detail string) Finding {
 	if err != nil {
 		return Finding{Check: check, Verdict: Bad, Detail: err.Error(), Fix: fix}
@@ -84,7 +83,6 @@ func checkTask(ctx context.Context, python, task string) Finding {
 	return Finding{Check: "task", Verdict: Good, Detail: fmt.Sprintf("%s imports in %s", task, screen.Span(time.Since(started)))}
 }
 
-// checkDevices has a line per device, or says why there is no GPU.
 func checkDevices(ctx context.Context, python string) []Finding {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {

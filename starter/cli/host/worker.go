@@ -73,7 +73,6 @@ func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
 	return err
 }
 
-// checkWorker tries what the worker would use: its devices, its store, and Temporal.
 func checkWorker(ctx context.Context, a *app.App, file string, conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
@@ -131,7 +130,6 @@ func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) 
 	return errors.Join(failure, err)
 }
 
-// usageOf makes a file that cannot be read a mistake of the caller.
 func usageOf(err error) error {
 	var found *config.Error
 	if errors.As(err, &found) {

@@ -154,7 +154,6 @@ func (b *Bar) rate(done int64) float64 {
 	return float64(done-first.done) / elapsed
 }
 
-// left writes the seconds that a map will still take, no finer than can be known.
 func left(seconds float64) string {
 	if seconds < 60 {
 		return fmt.Sprintf("%ds", int(math.Ceil(seconds)))

@@ -50,7 +50,6 @@ func (v *visible) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// steers reports whether a terminal obeys a character instead of showing it.
 func steers(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }

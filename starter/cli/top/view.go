@@ -110,7 +110,6 @@ func (m *model) mapLine(each starter.Listed) string {
 	return line
 }
 
-// wide is the width from which there is room for every column.
 const wide = 110
 
 // cells are the columns of a line, the last of which takes what is left of the width.
@@ -157,7 +156,6 @@ func memory(held, budget gpumux.Size) string {
 	return text
 }
 
-// cut is a text in so many columns.
 func cut(text string, width int) string {
 	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
 }
