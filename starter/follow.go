@@ -94,8 +94,6 @@ type follower struct {
 	h    *Handle
 	o    FollowOptions
 	tail *store.Tail
-	// failing is since when the store could not be read.
-	failing time.Time
 }
 
 func (f *follower) run(ctx context.Context, give func(line []byte) error) error {
@@ -116,7 +114,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 		default:
 		}
 		began := time.Now()
-		if err := f.look(ctx, ended, give); err != nil {
+		if err := f.look(ctx, give); err != nil {
 			return err
 		}
 		if ended {
@@ -136,7 +134,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 }
 
 // look gives what is new in the store. An error may pass.
-func (f *follower) look(ctx context.Context, last bool, give func(line []byte) error) error {
+func (f *follower) look(ctx context.Context, give func(line []byte) error) error {
 	if f.tail == nil {
 		if err := f.findTail(ctx); err != nil || f.tail == nil {
 			return err
@@ -148,19 +146,12 @@ func (f *follower) look(ctx context.Context, last bool, give func(line []byte) e
 		return give(line)
 	})
 	switch {
-	case err == nil:
-		f.failing = time.Time{}
-		if gave {
-			return give(nil)
-		}
+	case err == nil && gave:
+		return give(nil)
 	case errors.Is(err, errEnough):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case f.failing.IsZero():
-		f.failing = time.Now()
-	case !last && time.Since(f.failing) > outage:
-		return fmt.Errorf("follow map %s: %w; it goes on", f.h.ID, err)
 	}
 	return nil
 }

@@ -181,7 +181,10 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
 	}
-	started, err := s.execute(ctx, options, in)
+	if s.searchable(ctx) {
+		options.TypedSearchAttributes = searchAttributes(in)
+	}
+	started, err := s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
@@ -191,19 +194,6 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 
 // longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
 const longestKeyword = 255
-
-// execute starts the workflow, with search attributes where the server has them.
-func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptions, in gpumux.MapInput) (client.WorkflowRun, error) {
-	if s.searchable(ctx) {
-		with := options
-		with.TypedSearchAttributes = searchAttributes(in)
-		started, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
-		if !errors.As(err, new(*serviceerror.InvalidArgument)) {
-			return started, err
-		}
-	}
-	return s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
-}
 
 func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(

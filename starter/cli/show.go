@@ -17,7 +17,6 @@ import (
 )
 
 func showCommand(a *app.App) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show how a map stands, or which leases a workflow has",
@@ -27,11 +26,11 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		Example: "  gpumux show embed-3fa92c01d4e5",
 		Args:    app.OneID,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		d, err := conn.Show(ctx, args[0])
 		if errors.As(err, new(*starter.NotMapError)) {
-			return showLeases(ctx, a, conn, args[0], asJSON)
+			return showLeases(ctx, a, conn, args[0], *asJSON)
 		}
 		if err != nil {
 			return err
@@ -40,7 +39,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		if d.Summary != nil {
 			causes = causesOf(ctx, a, conn, *d.Summary)
 		}
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, struct {
 				*starter.Detail
 				Causes []starter.Cause `json:"causes,omitempty"`
@@ -52,7 +51,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	there := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if state, here := stateHere(a, args[0]); here {
-			return showHere(c.Context(), a, state, asJSON)
+			return showHere(c.Context(), a, state, *asJSON)
 		}
 		return there(c, args)
 	}

@@ -236,7 +236,6 @@ func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (hea
 }
 
 func faultsCommand(a *app.App) *cobra.Command {
-	var asJSON bool
 	var kind string
 	causes := starter.Causes{Examples: 1}
 	c := &cobra.Command{
@@ -251,7 +250,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 			"  gpumux faults embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
 		Args: app.OneID,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, with whole tracebacks")
+	asJSON := c.Flags().Bool("json", false, "print JSON, with whole tracebacks")
 	c.Flags().StringVar(&kind, "kind", "", "only failures of this kind, such as crash")
 	c.Flags().IntVar(&causes.Examples, "limit", 1, "how many failed items of each cause to show")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -265,7 +264,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		case causes.Examples < 1:
 			return app.Usage("--limit %d: give at least 1", causes.Examples)
 		}
-		return runFaults(c.Context(), a, args[0], &causes, asJSON)
+		return runFaults(c.Context(), a, args[0], &causes, *asJSON)
 	}
 	return c
 }

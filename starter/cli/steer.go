@@ -218,17 +218,16 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 }
 
 func scheduleListCommand(a *app.App) *cobra.Command {
-	asJSON := false
 	c := &cobra.Command{
 		Use: "list", Short: "List the schedules of maps", Example: "  gpumux schedule list", Args: cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Schedules().List(ctx)
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, all)
 		}
 		if len(all) == 0 {
@@ -240,19 +239,18 @@ func scheduleListCommand(a *app.App) *cobra.Command {
 }
 
 func scheduleShowCommand(a *app.App) *cobra.Command {
-	asJSON := false
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
 		Example: "  gpumux schedule show nightly", Args: oneName,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		one, in, err := conn.Schedules().Get(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, one)
 		}
 		showSchedule(a.Stdout, one, in)

@@ -14,7 +14,6 @@ import (
 )
 
 func workersCommand(a *app.App) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "workers",
 		Short: "List the workers: their pools, slots and versions",
@@ -23,9 +22,9 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		Example: "  gpumux workers\n  gpumux workers --json | jq -r '.[].offer.pools[]?.name'",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	return onWorkers(a, c, func(all []fleet.Worker) error {
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, all)
 		}
 		return show.Workers(a.Stdout, all, time.Now())
@@ -33,7 +32,6 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 }
 
 func tasksCommand(a *app.App) *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks that the workers offer, and on which pools",
@@ -42,10 +40,10 @@ process for the next item, fresh starts one for every item.`,
 		Example: "  gpumux tasks\n  gpumux tasks --json | jq -r '.[].name'",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	return onWorkers(a, c, func(all []fleet.Worker) error {
 		tasks := show.TasksOf(all)
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, tasks)
 		}
 		rows := [][]string{{"TASK", "MODE", "POOLS"}}
