@@ -105,12 +105,11 @@ func ExampleStarter_Retry() {
 	s := &starter.Starter{Client: c}
 	defer s.Close()
 	h, err := s.Retry(ctx, "embed-bed1feffd9e9", func(in *gpumux.MapInput) { in.Ladder = []string{"large"} })
-	var nothing *starter.NothingFailedError
-	if errors.As(err, &nothing) {
-		return
-	}
 	if err != nil {
 		log.Fatal(err)
+	}
+	if h.Entry == starter.Found {
+		return // every item has succeeded
 	}
 	if _, err := h.Wait(ctx); err != nil {
 		log.Fatal(err)

@@ -25,14 +25,6 @@ func (e *StillRunningError) Error() string {
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
 
-// NothingFailedError says that a map has no failed item to retry.
-type NothingFailedError struct{ ID string }
-
-// Error is one line.
-func (e *NothingFailedError) Error() string {
-	return fmt.Sprintf("map %s: every item succeeded, so there is nothing to retry", e.ID)
-}
-
 // NothingToRetryError says that there is no map that could be retried.
 type NothingToRetryError struct {
 	Task string
@@ -126,11 +118,15 @@ func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		note.Items = in.Len()
 	}
 	if last.Status == Completed {
-		var err error
+		found := s.handle(last, Found)
+		summary, err := found.Wait(ctx)
+		if err != nil || summary.Failed == 0 {
+			return found, err
+		}
 		entry = Retried
 		note.Output = newOutput(id)
-		if note.Store, err = s.keep(ctx, s.handle(last, Found), note.Output); err != nil {
-			return nil, err
+		if note.Store, err = s.keep(ctx, summary, note.Output); err != nil {
+			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}
 	in.Output = note.Output
@@ -148,17 +144,10 @@ const (
 )
 
 // keep copies the succeeded results of a run beside output and returns the store's URL.
-func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, error) {
-	summary, err := h.Wait(ctx)
-	if err != nil {
-		return "", err
-	}
-	if summary.Failed == 0 {
-		return "", &NothingFailedError{h.ID}
-	}
+func (s *Starter) keep(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
+		return "", fmt.Errorf("its results pass through the workers' store: %w", err)
 	}
 	folder := contract.PartsOf(output)
 	var batch []gpumux.Result
@@ -168,7 +157,7 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 			return nil
 		}
 		if err := st.WritePart(ctx, folder, batch); err != nil {
-			return fmt.Errorf("keep the results of map %s: %w", h.ID, err)
+			return fmt.Errorf("keep its results: %w", err)
 		}
 		batch, size = batch[:0], 0
 		return nil
@@ -176,13 +165,13 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 	stored := linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, give) })
 	for result, err := range parsed(stored, store.ParseStored) {
 		if err != nil {
-			return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+			return "", err
 		}
 		if result.Fault != nil {
 			continue
 		}
 		if err := st.CopyFiles(ctx, contract.PartsOf(summary.Output), result, folder, result.Index); err != nil {
-			return "", fmt.Errorf("keep the files of map %s: %w", h.ID, err)
+			return "", fmt.Errorf("keep its files: %w", err)
 		}
 		batch = append(batch, result)
 		if size += result.Weight(); len(batch) == keptItems || size >= keptBytes {

@@ -139,9 +139,10 @@ func (r *mapRun) runThere(ctx context.Context) (err error) {
 	if err := r.place(ctx, r.conn.Starter, &r.m.Input); err != nil {
 		return err
 	}
-	if r.h, err = r.start(ctx, r.conn.Starter, r.m); err != nil {
+	if r.h, err = r.conn.Start(ctx, r.m); err != nil {
 		return err
 	}
+	r.tellOptions(ctx)
 	if r.detach {
 		r.Console.Note("%s", began(r.h))
 		return detach(r.App, r.h)
@@ -158,16 +159,13 @@ func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
 	}
 	o := r.LocalOptions(true)
 	o.Data, o.Task, o.Pools, o.Headless, o.Last = r.data, task, poolsHere(r.App, r.taskFlags), !r.Console.Redraws(), true
-	o.Start = func(ctx context.Context, s *starter.Starter, named starter.Map) (*starter.Handle, error) {
-		r.m = named
-		return r.start(ctx, s, named)
-	}
-	s, h, err := local.Map(ctx, o, r.m)
+	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
 		return inFlags(err)
 	}
 	defer s.Close(r.Hard)
 	r.h, r.conn = h, app.ConnectionOf(s)
+	r.tellOptions(ctx)
 	r.conn.Again = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
 	r.conn.UI = "" // the page goes away with the server
@@ -201,30 +199,27 @@ func (r *mapRun) tellEntry() {
 	}
 }
 
-// start starts a map or finds it; --retry finds one whose items all succeeded.
-func (r *mapRun) start(ctx context.Context, s *starter.Starter, m starter.Map) (*starter.Handle, error) {
-	h, err := s.Start(ctx, m)
-	var nothing *starter.NothingFailedError
-	if errors.As(err, &nothing) {
-		r.Console.Note("%v", err)
-		m.ID, m.Retry = nothing.ID, false
-		h, err = s.Start(ctx, m)
+// nothingToRetry is said of a map that --retry found.
+const nothingToRetry = "map %s: every item succeeded, so there is nothing to retry"
+
+// tellOptions says which options have no effect on a map that was found.
+func (r *mapRun) tellOptions(ctx context.Context) {
+	if r.h.Entry == starter.Started {
+		return
 	}
-	if err != nil {
-		return nil, err
+	if r.retry && r.h.Entry == starter.Found {
+		r.Console.Note(nothingToRetry, r.h.ID)
 	}
-	if h.Entry != starter.Started {
-		if own, err := h.Input(ctx); err == nil {
-			if len(r.input.Ladder) == 0 {
-				m.Input.Ladder = nil // nobody asked for these pools
-			}
-			if other := otherThan(own, m.Input); len(other) > 0 {
-				r.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
-					h.ID, strings.Join(other, ", "))
-			}
+	asked := r.m.Input
+	if len(r.input.Ladder) == 0 {
+		asked.Ladder = nil // nobody asked for these pools
+	}
+	if own, err := r.h.Input(ctx); err == nil {
+		if other := otherThan(own, asked); len(other) > 0 {
+			r.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
+				r.h.ID, strings.Join(other, ", "))
 		}
 	}
-	return h, nil
 }
 
 // otherThan lists the flags that ask for something else than a map was started with.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,15 +73,13 @@ func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 			in.Attempts = f.input.Attempts
 		}
 	})
-	var nothing *starter.NothingFailedError
-	if errors.As(err, &nothing) {
-		a.Console.Say("%v", err)
-		r.h, err = r.conn.Open(ctx, id)
-	} else if err == nil {
-		a.Console.Note("%s", began(r.h))
-	}
 	if err != nil {
 		return err
+	}
+	if r.h.Entry == starter.Found {
+		a.Console.Say(nothingToRetry, id)
+	} else {
+		a.Console.Note("%s", began(r.h))
 	}
 	if f.detach {
 		return detach(a, r.h)

@@ -31,7 +31,7 @@ func ExampleStates() {
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
 			return nil, errors.New("no server in this example")
 		},
-	}, starter.Map{ID: "sweep", Input: gpumux.MapInput{Range: &gpumux.Range{End: 100}}})
+	}, &starter.Map{ID: "sweep", Input: gpumux.MapInput{Range: &gpumux.Range{End: 100}}})
 	fmt.Println(err)
 	states, _ := local.States()
 	for _, s := range states {

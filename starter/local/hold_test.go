@@ -28,7 +28,7 @@ func mapIn(t *testing.T, data, id string, between func()) error {
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
 			between()
 			return nil, errAway
-		}}, starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+		}}, &starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
 	return err
 }
 

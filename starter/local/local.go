@@ -18,7 +18,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -47,8 +46,6 @@ type Options struct {
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
-	// Start starts the map. Default: starter.Starter.Start.
-	Start func(ctx context.Context, s *starter.Starter, m starter.Map) (*starter.Handle, error)
 	// Say is told what stops nothing. Default: nobody.
 	Say func(text string)
 }

@@ -16,18 +16,18 @@ import (
 // Map starts a map of Options.Task, or goes on with it, by the rules of package starter.
 // It fills in the task, its edition and the pools. Session.Ended says when its state can
 // go.
-func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Handle, error) {
+func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Handle, error) {
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
 	}
 	o.fill(m.Input.Mode)
-	o.Task.put(&m)
+	o.Task.put(m)
 	m.Input.Ladder = nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
 	}
 	made, own := m.ID == "", o.Data == ""
-	if err := o.place(&m); err != nil {
+	if err := o.place(m); err != nil {
 		return nil, nil, err
 	}
 	s, err := open(ctx, o, m.ID, func(s *Session) error {
@@ -36,7 +36,7 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 		}
 		// Before anything of it is handed out, which would fail and end the map.
 		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			return last.Suits(m)
+			return last.Suits(*m)
 		}
 		return nil
 	})
@@ -44,7 +44,7 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 		return nil, nil, err
 	}
 	s.made, s.own = made, own
-	if err := s.start(m); err != nil {
+	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
 	}
@@ -74,12 +74,7 @@ func (s *Session) start(m starter.Map) (err error) {
 			return err
 		}
 	}
-	if s.o.Start != nil {
-		s.handle, err = s.o.Start(s.ctx, s.Starter, m)
-	} else {
-		s.handle, err = s.Start(s.ctx, m)
-	}
-	if err != nil {
+	if s.handle, err = s.Start(s.ctx, m); err != nil {
 		return err
 	}
 	if s.own {

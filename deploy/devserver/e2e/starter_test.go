@@ -159,9 +159,9 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			for i, r := range s.results(again) {
 				require.Equal(t, fmt.Sprint(i), string(r.Value))
 			}
-			_, err = s.Retry(t.Context(), h.ID, nil)
-			var nothing *starter.NothingFailedError
-			require.ErrorAs(t, err, &nothing)
+			again, err = s.Retry(t.Context(), h.ID, nil)
+			require.NoError(t, err)
+			require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
 		})
 	}
 }
@@ -205,9 +205,9 @@ func TestStarter_RetryFindsTheMapWhateverItsOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 20, summary.Succeeded)
 	require.Len(t, s.calls(), 40, "succeeded items ran again")
-	_, err = s.Start(t.Context(), m)
-	var nothing *starter.NothingFailedError
-	require.ErrorAs(t, err, &nothing)
+	again, err = s.Start(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
 }
 
 func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
