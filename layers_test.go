@@ -29,23 +29,18 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/sharing workers/slot/launch
-starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
-starter/cli/app                codec internal/text starter starter/cli/screen starter/connect starter/local store
-starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/runtimes
-starter/cli/files              . internal/names internal/text starter starter/cause starter/local store store/columns
-starter/cli/devices            . gpu starter/cli/screen
-starter/cli/schedules          . starter starter/cli/screen
+starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cli/app starter/cli/files starter/cli/host starter/cli/screen starter/cli/show starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/screen starter/cli/show starter/cli/top starter/fleet starter/local store workers workers/config workers/health workers/slot/runtimes
+starter/cli/app                codec internal/text starter starter/cli/screen starter/fleet starter/local store
+starter/cli/files              . internal/names internal/text starter starter/local store store/columns
 starter/cli/top                . starter starter/cli/screen starter/fleet
-starter/cli/show               . internal/text starter starter/cause starter/cli/screen starter/fleet store
+starter/cli/show               . internal/text starter starter/cli/screen starter/fleet store
 starter/cli/screen             .
-starter/local                  . codec gpu internal/contract starter starter/connect store workers workers/config workers/edition workers/slot/launch
+starter/local                  . codec gpu internal/contract starter starter/fleet store workers workers/config workers/edition workers/slot/launch
 starter/bench                  . gpu starter store workers workers/config workers/sharing
-starter                        . codec internal/contract internal/names internal/text starter/cause starter/connect starter/fleet starter/prune store
+starter                        . codec internal/contract internal/names internal/text starter/fleet starter/prune store
 starter/prune                  internal/names store
-starter/fleet                  . internal/contract internal/names starter/connect
-starter/connect                codec internal/payload
-starter/cause                  .
+starter/fleet                  . codec internal/contract internal/names internal/payload
 workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/runtimes workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/logkey workers/config workers/sharing workers/slot workers/slot/process workers/slot/session

@@ -1,4 +1,4 @@
-package checks
+package host
 
 import (
 	"cmp"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/starter/cli/devices"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
@@ -25,19 +24,16 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
-// probing bounds a check that starts a process.
 const probing = 2 * time.Minute
 
-// Checked is a finding that is good without an error.
-func Checked(check string, err error, fix, detail string) Finding {
+func checked(check string, err error, fix, detail string) Finding {
 	if err != nil {
 		return Finding{Check: check, Verdict: Bad, Detail: err.Error(), Fix: fix}
 	}
 	return Finding{Check: check, Verdict: Good, Detail: detail}
 }
 
-// Python starts the interpreter and reads its version.
-func Python(ctx context.Context, python string) Finding {
+func checkPython(ctx context.Context, python string) Finding {
 	said, fix := local.CheckPython(ctx, python)
 	f := Finding{Check: "python", Verdict: Good, Detail: said, Fix: fix}
 	if fix != "" {
@@ -51,8 +47,7 @@ func Python(ctx context.Context, python string) Finding {
 //go:embed importer.py
 var importer string
 
-// Task imports a task in a process of its own.
-func Task(ctx context.Context, python, task string) Finding {
+func checkTask(ctx context.Context, python, task string) Finding {
 	f := Finding{Check: "task", Verdict: Bad, Fix: "correct the task; it must import without a GPU call that fails here"}
 	if at := strings.LastIndex(task, ":"); at < 1 || at == len(task)-1 {
 		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
@@ -88,29 +83,28 @@ func Task(ctx context.Context, python, task string) Finding {
 	return Finding{Check: "task", Verdict: Good, Detail: fmt.Sprintf("%s imports in %s", task, screen.Span(time.Since(started)))}
 }
 
-// Devices has a line per device, or says why there is no GPU.
-func Devices(ctx context.Context, python string) []Finding {
+func checkDevices(ctx context.Context, python string) []Finding {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return []Finding{{Check: "devices", Verdict: Bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}
 	defer inventory.Close()
-	findings := Probe(ctx, inventory, inventory.Devices(), python)
+	findings := probe(ctx, inventory, inventory.Devices(), python)
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, Finding{Check: "gpu", Verdict: Note, Detail: screen.OneLine(reason, 300)})
 	}
 	return findings
 }
 
-// Probe asks the driver about the GPUs of a list and tries each with a throw-away process, all at once.
-func Probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []Finding {
+// probe tries each GPU with a throw-away process, all at once.
+func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []Finding {
 	list = slices.DeleteFunc(slices.Clone(list), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
 	findings := make([]Finding, len(list))
 	var all sync.WaitGroup
 	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := Checked("device "+devices.Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
 				fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total)))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
@@ -132,8 +126,7 @@ func Probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	return findings
 }
 
-// State finds out whether local maps can keep their state.
-func State() Finding {
+func checkState() Finding {
 	folder, err := local.Folder()
 	if err == nil {
 		err = os.MkdirAll(folder, 0o700)
@@ -144,15 +137,13 @@ func State() Finding {
 			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 		}
 	}
-	return Checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
+	return checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
 }
 
-// Store finds out whether a store can be used.
-func Store(ctx context.Context, url string) Finding {
-	return Checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+func checkStore(ctx context.Context, url string) Finding {
+	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
 }
 
-// tryStore writes and deletes an object.
 func tryStore(ctx context.Context, url string) error {
 	st, err := store.Open(ctx, url, nil)
 	if err != nil {
@@ -174,11 +165,10 @@ func tryStore(ctx context.Context, url string) error {
 	return st.Delete(ctx, key)
 }
 
-// Port finds out whether `gpumux dev` could listen.
-func Port(name, flag string, port int) Finding {
+func checkPort(name, flag string, port int) Finding {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err == nil {
 		err = listener.Close()
 	}
-	return Checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
+	return checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
 }

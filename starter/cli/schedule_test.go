@@ -1,4 +1,4 @@
-package schedules
+package cli
 
 import (
 	"strings"
@@ -11,20 +11,20 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-func TestList_AndShow(t *testing.T) {
+func TestSchedules_ListAndShow(t *testing.T) {
 	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.Local)
 	nightly := starter.Scheduled{Name: "nightly", Task: "embed", Items: 1200, Input: "new.jsonl", Next: []time.Time{at},
 		Times: starter.Times{Cron: []string{"0 2 * * *"}, Zone: "Europe/Berlin"}, Maps: []string{"nightly-1", "nightly-2"}}
 	paused := starter.Scheduled{Name: "hourly", Paused: true}
 	var b strings.Builder
-	require.NoError(t, List(&b, []starter.Scheduled{nightly, paused}))
+	require.NoError(t, listSchedules(&b, []starter.Scheduled{nightly, paused}))
 	require.Equal(t, `NAME     TASK   WHEN                     NEXT                 LAST MAP   INPUT
 nightly  embed  0 2 * * * Europe/Berlin  2026-03-01 02:00:00  nightly-2  new.jsonl
 hourly   -      - UTC                    paused               -          -
 `, b.String())
 
 	b.Reset()
-	Show(&b, nightly, gpumux.MapInput{Task: "embed", Ladder: []string{"gpu", "cpu"}})
+	showSchedule(&b, nightly, gpumux.MapInput{Task: "embed", Ladder: []string{"gpu", "cpu"}})
 	require.Equal(t, `schedule   nightly
 task       embed
 pools      gpu, then cpu

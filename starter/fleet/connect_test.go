@@ -1,4 +1,4 @@
-package connect
+package fleet
 
 import (
 	"context"
@@ -36,10 +36,10 @@ func TestConnect_NobodyListens(t *testing.T) {
 	defer cancel()
 	_, err = Dial(ctx, Options{Address: address})
 	require.NoError(t, ctx.Err(), "it gives up by itself")
-	var failed *Error
+	var failed *ConnectError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, address, failed.Address)
-	for _, text := range []string{address, "connection refused", "gpumux dev", "--address", "--local"} {
+	for _, text := range []string{address, "connection refused", "gpumux dev", "TEMPORAL_ADDRESS"} {
 		require.ErrorContains(t, err, text)
 	}
 }
@@ -50,7 +50,7 @@ func TestConnect_SomethingElseListens(t *testing.T) {
 	defer other.Close()
 	address := strings.TrimPrefix(other.URL, "http://")
 	_, err := Dial(t.Context(), Options{Address: address, Timeout: time.Second})
-	var failed *Error
+	var failed *ConnectError
 	require.ErrorAs(t, err, &failed)
 	require.ErrorContains(t, err, "not Temporal as configured")
 }

@@ -1,7 +1,4 @@
-// Package cause groups failures that are alike.
-//
-// It owns what makes two faults one cause. It never reads a store or prints.
-package cause
+package starter
 
 import (
 	"bytes"
@@ -15,11 +12,11 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Cause is failures that are alike: of one kind, with messages that differ in numbers, addresses and quoted values at most.
+// Cause is failures of one kind whose messages differ only in numbers and quoted values.
 type Cause struct {
 	Kind  gpumux.Kind `json:"kind"`
 	Count int64       `json:"count"`
-	// Example is the first of them, More are those after it, as many as Groups.Examples asks for.
+	// Example is the first of them, More the next ones, up to Causes.Examples.
 	Example gpumux.Result   `json:"example"`
 	More    []gpumux.Result `json:"more,omitempty"`
 	// Places are where they failed, the one with the most first, as far as faults tell.
@@ -34,8 +31,8 @@ type Place struct {
 	Count  int64  `json:"count"`
 }
 
-// Groups are the failures of a map by cause. The zero value is ready. It tells 200 causes apart and counts the rest in Others.
-type Groups struct {
+// Causes groups failures by cause: 200 causes, and the rest in Others.
+type Causes struct {
 	// Examples is how many failures of each cause are kept. Default 1.
 	Examples int
 	// Kind leaves out failures of any other. Default: all count.
@@ -55,7 +52,7 @@ const (
 )
 
 // Add counts a result; one that succeeded is left out.
-func (g *Groups) Add(r gpumux.Result) {
+func (g *Causes) Add(r gpumux.Result) {
 	if r.Fault == nil || g.Kind != "" && g.Kind != r.Fault.Kind {
 		return
 	}
@@ -97,7 +94,7 @@ func (c *Cause) at(f *gpumux.Fault) {
 }
 
 // Most are the causes, the most frequent first.
-func (g *Groups) Most() []Cause {
+func (g *Causes) Most() []Cause {
 	sorted := make([]Cause, len(g.order))
 	for i, group := range g.order {
 		sorted[i] = *group
@@ -108,14 +105,14 @@ func (g *Groups) Most() []Cause {
 	return sorted
 }
 
-// IsFailure reports whether the item of a line of results failed, from the line's beginning: {"index":7,"fault":…
+// IsFailure reports whether a line of results begins like {"index":7,"fault":…
 func IsFailure(line []byte) bool {
 	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
 	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
 }
 
 // AddLine is Add of a line of a results file.
-func (g *Groups) AddLine(line []byte) error {
+func (g *Causes) AddLine(line []byte) error {
 	if !IsFailure(line) {
 		return nil
 	}
@@ -127,7 +124,7 @@ func (g *Groups) AddLine(line []byte) error {
 	return nil
 }
 
-// varying is what differs between messages that say the same: quoted values, addresses and long names in hexadecimal, numbers.
+// varying matches quoted values, addresses, long hexadecimal names and numbers.
 var varying = regexp.MustCompile("'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\\b0x[0-9a-fA-F]+\\b|\\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\\b|[0-9]+(?:[.,:][0-9]+)*")
 
 // causeOf is the same for faults that are alike.

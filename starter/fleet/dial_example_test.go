@@ -1,4 +1,4 @@
-package connect_test
+package fleet_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // With encrypted payloads and objects, a client needs the workers' keys.
@@ -18,13 +18,13 @@ func ExampleDial() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	o := connect.Options{Address: "temporal:7233", Codec: keys}
-	c, err := connect.Dial(context.Background(), o)
+	o := fleet.Options{Address: "temporal:7233", Codec: keys}
+	c, err := fleet.Dial(context.Background(), o)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	options, err := connect.ClientOptions(o)
+	options, err := fleet.ClientOptions(o)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,14 +33,14 @@ func ExampleDial() {
 }
 
 // Without a server, the error says what to do.
-func ExampleError() {
-	_, err := connect.Dial(context.Background(), connect.Options{Address: "127.0.0.1:1", Plain: true, Timeout: time.Second})
-	var away *connect.Error
+func ExampleConnectError() {
+	_, err := fleet.Dial(context.Background(), fleet.Options{Address: "127.0.0.1:1", Plain: true, Timeout: time.Second})
+	var away *fleet.ConnectError
 	if errors.As(err, &away) {
 		fmt.Println(away.Address)
 		fmt.Println(away.Hint)
 	}
 	// Output:
 	// 127.0.0.1:1
-	// start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local
+	// start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS
 }

@@ -1,15 +1,15 @@
-package cause_test
+package starter_test
 
 import (
 	"fmt"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // Many failures have few causes.
-func ExampleGroups() {
-	var causes cause.Groups
+func ExampleCauses() {
+	var causes starter.Causes
 	for i := range int64(1000) {
 		causes.Add(gpumux.Result{Index: i, Fault: &gpumux.Fault{
 			Kind: gpumux.TaskError, Class: "ValueError", Message: fmt.Sprintf("invalid literal: 'row %d'", i),

@@ -1,4 +1,4 @@
-package cause
+package starter
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestCauses_AreFewForManyFailures(t *testing.T) {
-	var c Groups
+	var c Causes
 	add := func(index int64, kind gpumux.Kind, class, message string) {
 		c.Add(gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: kind, Class: class, Message: message}})
 	}
@@ -34,7 +34,7 @@ func TestCauses_AreFewForManyFailures(t *testing.T) {
 
 // What is not alike stays apart, and their number is bounded.
 func TestCauses_AreToldApart(t *testing.T) {
-	var c Groups
+	var c Causes
 	for _, f := range []gpumux.Fault{
 		{Kind: gpumux.TaskError, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "TypeError", Message: "x"},
 		{Kind: gpumux.Crash, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "ValueError", Message: "decade"},
@@ -52,7 +52,7 @@ func TestCauses_AreToldApart(t *testing.T) {
 
 // Each cause says where it happened, and keeps as many examples as were asked for.
 func TestCauses_PlacesAndExamples(t *testing.T) {
-	c := Groups{Examples: 2, Kind: gpumux.Crash}
+	c := Causes{Examples: 2, Kind: gpumux.Crash}
 	for i, slot := range []string{"gpu/0", "gpu/1", "gpu/4", "big/0", ""} {
 		device := []string{"GPU-a", "GPU-b", "GPU-b", "GPU-b", ""}[i]
 		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash, Slot: slot, Device: device, Host: "n1"}})

@@ -1,8 +1,8 @@
 // Package connect dials Temporal, by flags and by Temporal's own conventions.
 //
-// It owns options, and what errors of the connection and of keys mean. It never starts a workflow. A client is the caller's to
-// close.
-package connect
+// It owns options, and what errors of the connection and of keys mean. It never starts a
+// workflow. A client is the caller's to close.
+package fleet
 
 import (
 	"cmp"
@@ -25,27 +25,27 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// Options says which Temporal to use. What is empty comes from Temporal's own conventions: TEMPORAL_ADDRESS,
-// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, and the profile TEMPORAL_PROFILE of temporal.toml.
+// Options says which Temporal to use. What is empty comes from Temporal's conventions:
+// TEMPORAL_ADDRESS and so on, and temporal.toml.
 type Options struct {
-	// Address is host:port of the frontend. Default: Temporal's conventions, else 127.0.0.1:7233.
+	// Address is host:port. Default: Temporal's conventions, else 127.0.0.1:7233.
 	Address string
 	// Namespace default: Temporal's conventions, else "default".
 	Namespace string
 	// Timeout bounds the first contact. Default 5 s.
 	Timeout time.Duration
-	// Plain leaves Temporal's conventions aside: no key, no TLS, no file. It is for a server in this process.
+	// Plain ignores Temporal's conventions, for a server in this process.
 	Plain bool
 	// Token is what a private server of this program asks for. Default: nothing.
 	Token string
 	// Identity names this caller in histories. Default: the SDK's, pid@host.
 	Identity string
-	// Codec is what the workers' payloads pass through, such as codec.Keys. Default: TEMPORAL_CODEC_ENDPOINT, else none.
+	// Codec is that of the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
 }
 
-// Error says that Temporal could not be used, why, and what to do.
-type Error struct {
+// ConnectError says that Temporal could not be used, why, and what to do.
+type ConnectError struct {
 	// Address is empty when the server went away later.
 	Address, Namespace string
 	// Hint is the next step.
@@ -54,7 +54,7 @@ type Error struct {
 }
 
 // Error is one line with the address and the next step.
-func (e *Error) Error() string {
+func (e *ConnectError) Error() string {
 	if e.Address == "" {
 		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
 	}
@@ -62,11 +62,11 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *ConnectError) Unwrap() error { return e.Err }
 
-const reachHint = "start one with `gpumux dev`, give --address or TEMPORAL_ADDRESS, or run this map alone with --local"
+const reachHint = "start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS"
 
-// Dial dials Temporal and checks that the namespace exists. Its errors are *Error.
+// Dial dials Temporal and checks that the namespace exists. Its errors are *ConnectError.
 func Dial(ctx context.Context, o Options) (client.Client, error) {
 	options, err := ClientOptions(o)
 	if err != nil {
@@ -75,7 +75,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
 	defer cancel()
 	fail := func(err error, hint string) error {
-		return &Error{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
+		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
 	}
 	c, err := client.DialContext(dialing, options)
 	if err != nil {
@@ -86,14 +86,14 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 			return nil, fail(cause, reachHint)
 		}
 		if errors.As(err, new(*serviceerror.PermissionDenied)) {
-			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of a private `gpumux dev` take over the file that it names")
 		}
 		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
 	}
 	_, err = c.WorkflowService().DescribeNamespace(dialing, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
 	switch {
 	case errors.As(err, new(*serviceerror.NamespaceNotFound)), errors.As(err, new(*serviceerror.NotFound)):
-		err = fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give --namespace or TEMPORAL_NAMESPACE")
+		err = fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give another namespace or TEMPORAL_NAMESPACE")
 	case err != nil && dialing.Err() != nil:
 		err = fail(err, reachHint)
 	default: // other errors: a key may be allowed to run workflows but not to describe the namespace
@@ -103,7 +103,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions are the options that Dial dials with; workers use them too. The SDK's own log is silent.
+// ClientOptions are what Dial dials with. The SDK's own log is silent.
 func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
 	var err error
@@ -111,7 +111,7 @@ func ClientOptions(o Options) (client.Options, error) {
 		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
 	}
 	if err != nil {
-		return client.Options{}, &Error{Address: o.Address, Namespace: o.Namespace, Err: err,
+		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
 			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
 	}
 	if options.DataConverter != nil {
@@ -128,13 +128,12 @@ func ClientOptions(o Options) (client.Options, error) {
 	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
-		return client.Options{}, &Error{Address: options.HostPort, Namespace: options.Namespace, Err: err,
+		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
 			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
 	return options, nil
 }
 
-// bearer shows a token with every call.
 type bearer string
 
 // GetHeaders is client.HeadersProvider's.
@@ -156,7 +155,7 @@ func refused(ctx context.Context, address string) error {
 	return nil
 }
 
-// Sealed reports whether a payload could not be read for want of the codec or the key that it was made with.
+// Sealed reports whether the codec or the key of a payload is missing.
 func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
 
 // WithKeysHint adds to such an error what to do.
@@ -164,7 +163,7 @@ func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}
-	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys with --keys or GPUMUX_KEYS", err)
+	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.

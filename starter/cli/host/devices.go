@@ -1,22 +1,65 @@
-package devices
+package host
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// tableWidth is what a row has room for.
-const tableWidth = 100
+// Device is one device with its state, as `gpumux gpus --json` prints it.
+type Device struct {
+	gpu.Device
+	// Status of a device that is lost or silent has its health and no more.
+	Status *gpu.Status `json:"status,omitempty"`
+	// Error says why the state could not be read.
+	Error string `json:"error,omitempty"`
+}
 
-// Print writes a row per device and below what there is to say of some, who holds memory on them and, if asked, how they are linked.
+// Report is what `gpumux gpus` answers; docs/gpus.schema.json describes it.
+type Report struct {
+	// Time is when the devices were looked at, with --watch.
+	Time    *time.Time `json:"time,omitempty"`
+	Devices []Device   `json:"devices"`
+	Links   []gpu.Link `json:"links,omitempty"`
+	// Reason says why there is no GPU, or which were left out.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Inspect looks at all devices, and at the links between GPUs if asked.
+func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
+	r := &Report{Reason: inventory.Reason()}
+	for _, d := range inventory.Devices() {
+		entry := Device{Device: d}
+		status, err := inventory.Status(d.UUID)
+		if err != nil {
+			entry.Error = err.Error()
+		}
+		if err == nil || status.Health != nil {
+			entry.Status = &status
+		}
+		r.Devices = append(r.Devices, entry)
+	}
+	if !links {
+		return r, nil
+	}
+	var err error
+	if r.Links, err = inventory.Links(); err != nil {
+		return nil, fmt.Errorf("read the links between GPUs: %w", err)
+	}
+	return r, nil
+}
+
+// Print writes the devices, details of some, who holds memory, and if asked the links.
 func (r *Report) Print(to io.Writer, links bool) error {
 	if err := r.printDevices(to); err != nil || !links {
 		return err
@@ -45,11 +88,7 @@ func (r *Report) printDevices(to io.Writer) error {
 		}
 		rows = append(rows, row)
 		for _, text := range detailsOf(d) {
-			for _, line := range wrapped(text, tableWidth-8) {
-				details = append(details, []string{name, line})
-				name = ""
-			}
-			name = Selector(d.Device)
+			details = append(details, []string{name, text})
 		}
 	}
 	for i, table := range [][][]string{rows, details, holders} {
@@ -79,7 +118,6 @@ func healthText(h *gpu.Health) string {
 	return string(h.Action)
 }
 
-// detailsOf is what has to be said of a device beyond its row.
 func detailsOf(d Device) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if d.Error != "" {
@@ -137,18 +175,6 @@ func detailsOf(d Device) (all []string) {
 	return all
 }
 
-// wrapped cuts a text between words.
-func wrapped(text string, width int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return append(lines, line)
-}
-
 // shortUUID is the beginning of a UUID that is nobody else's; pools take it too.
 func shortUUID(uuid string, all []Device) string {
 	blocks := strings.Split(uuid, "-")
@@ -162,7 +188,6 @@ func shortUUID(uuid string, all []Device) string {
 	return uuid
 }
 
-// printLinks writes the matrix of links.
 func (r *Report) printLinks(to io.Writer) error {
 	var gpus []gpu.Device
 	for _, d := range r.Devices {
@@ -189,7 +214,7 @@ func (r *Report) printLinks(to io.Writer) error {
 	return screen.Table(to, rows)
 }
 
-// linkText is one cell: "nvlink×12", "sys", with a * where the two reach each other's memory.
+// linkText is one cell: "nvlink×12", "sys"; * for access to each other's memory.
 func linkText(links []gpu.Link, from, to string) string {
 	if from == to {
 		return "."
@@ -228,4 +253,51 @@ func known(n int, unit string) string {
 		return "-"
 	}
 	return strconv.Itoa(n) + unit
+}
+
+// Watch shows the devices until ctx ends, in place on a terminal.
+func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links bool, look func() (*Report, error)) error {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		r, err := look()
+		if err != nil {
+			return err
+		}
+		now := time.Now().Truncate(time.Second)
+		r.Time = &now
+		switch {
+		case asJSON:
+			out := json.NewEncoder(to)
+			out.SetEscapeHTML(false)
+			err = out.Encode(r)
+		case screen.Redraws(to):
+			var text strings.Builder
+			if err = r.printMoment(screen.Visible(&text), links); err == nil {
+				err = screen.Redraw(to, text.String())
+			}
+		default:
+			err = r.printMoment(to, links)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C:
+		}
+	}
+}
+
+func (r *Report) printMoment(to io.Writer, links bool) error {
+	fmt.Fprintln(to, r.Time.Format(time.RFC3339))
+	if r.Reason != "" {
+		fmt.Fprintln(to, r.Reason)
+	}
+	if err := r.Print(to, links); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to)
+	return err
 }
