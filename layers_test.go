@@ -69,8 +69,7 @@ workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . activities/number activities/record internal/contract internal/names internal/payload store store/columns
-activities/number              .
+activities                     . activities/record internal/contract internal/names internal/payload internal/text store store/columns
 activities/record              . store
 workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract

@@ -65,7 +65,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
 		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},
-		"endless reduce":   {"pool gpumux.Reduce", []any{contract.ReduceInput{Reduce: "t", Span: gpumux.Span{Start: -1, End: 1 << 62}}}, "do not lie within"},
+		"endless reduce":   {"pool gpumux.Reduce", []any{contract.ReduceInput{Reduce: "t", Attempts: 1 << 30}}, "attempts: 1073741824 is outside"},
 		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: JSON number does not belong here"},
 		"no source":        {"light gpumux.IndexSource", []any{contract.IndexInput{}}, "source: is missing; give a key of the store"},
 		"a path":           {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},

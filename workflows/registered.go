@@ -143,7 +143,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
-	if err := (&reduction{mapping: m}).checkKnown(ctx); err != nil {
+	if err := m.checkReduce(ctx); err != nil {
 		return err
 	}
 	if m.engine.inline {
@@ -219,13 +219,12 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 		Faults: m.engine.counts.Faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
 		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
-	var results *gpumux.Source
 	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
 		summary.Results = m.collected.ordered()
-	} else if results, err = m.merge(ctx, &summary); err != nil || results == nil {
+	} else if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
-	if err := (&reduction{mapping: m}).addTo(ctx, &summary, results); err != nil {
+	if err := m.reduce(ctx, &summary); err != nil {
 		return summary, false, err
 	}
 	m.phase = gpumux.Done
@@ -234,33 +233,30 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	return summary, true, nil
 }
 
-// merge makes the results file. It returns nil if items are missing; they are work again then.
-func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.Source, error) {
+// merge makes the results file. It is not done if items are missing; they are work again then.
+func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.Merging
 	m.show(ctx)
 	if err := m.collected.spill(ctx, m.engine); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
-	if m.in.Reduce != "" {
-		in.Index = contract.ResultsIndexOf(m.engine.parts)
-	}
 	var merged contract.Merged
 	if err := workflow.ExecuteActivity(lightOptions(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > mostRounds {
-			return nil, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
+			return false, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
 				merged.Missing, m.rounds), nil)
 		}
 		m.lost = merged.Missing
 		m.engine.inline = false
-		return nil, unwrapFault(m.findStored(ctx))
+		return false, unwrapFault(m.findStored(ctx))
 	}
 	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
 	summary.Output = merged.Output
-	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}, nil
+	return true, nil
 }
 
 func (m *mapping) resume(c contract.Carry) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -40,6 +41,8 @@ type worker struct {
 	// likely is the number of slots that FindEdition returns.
 	likely int
 	asked  int
+	// unknown is a task that no worker knows.
+	unknown string
 	// caches are those that activities were given. What was stored before came from the first.
 	caches []contract.Cache
 }
@@ -121,8 +124,11 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(contract.RunChunk))
-	env.RegisterActivityWithOptions(func(context.Context, contract.EditionInput) (contract.Edition, error) {
-		w.asked++
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
+		if w.asked++; in.Task == w.unknown {
+			return contract.Edition{}, temporal.NewApplicationErrorWithOptions("no task", "bad_input", temporal.ApplicationErrorOptions{
+				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.BadInput, Message: "no task"}}})
+		}
 		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
 	}, name(contract.FindEdition))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (gpumux.Source, error) {

@@ -147,8 +147,6 @@ type MergeInput struct {
 	Output   string `json:"output"`
 	Items    int64  `json:"items"`
 	Claim    Claim  `json:"claim,omitzero"`
-	// Index, if given, is the key that the index of the results file is written to.
-	Index string `json:"index,omitempty"`
 	// Cache, if given, keeps the results for later maps.
 	Cache *Cache `json:"cache,omitempty"`
 }

@@ -145,20 +145,11 @@ func (in MergeInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in ReduceInput) Validate() error {
 	var bad mistakes
+	if in.Reduce == "" {
+		bad.Add("reduce", "is missing; give one of sum, mean, min, max and count, or a task")
+	}
 	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg})
-	bad.span("", in.Span)
-	if in.Source != nil {
-		bad.source("source.", *in.Source, in.End)
-	}
 	bad.results(in.Results)
-	for i, p := range in.Partials {
-		field := fmt.Sprintf("partials[%d].", i)
-		bad.span(field, p.Span)
-		bad.count(field+"count", p.Count, gpumux.MaxItems)
-		if p.Count > 0 && p.Key == "" && p.Value == nil {
-			bad.Add(field+"value", "is missing")
-		}
-	}
 	return bad.err("input of Reduce")
 }
 
