@@ -46,17 +46,17 @@ starter/prune                  internal/names store
 starter/fleet                  . internal/contract internal/names starter/connect
 starter/connect                codec internal/payload
 starter/cause                  .
-workers                        . activities activities/record codec gpu internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
+workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
-workers/memory                 . gpu internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
+workers/memory                 . gpu internal/calls internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
-workers/health                 . gpu internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
-workers/pool                   . internal/logkey workers/slot
-workers/contact                internal/contract workers/slot
+workers/health                 . gpu internal/calls internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
+workers/pool                   . internal/calls internal/logkey workers/slot workers/slot/launch
+workers/contact                internal/calls internal/contract
 workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
-workers/slot/slottest          workers/slot
-workers/slot                   . internal/arrays internal/logkey internal/names internal/text workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot/slottest          internal/calls workers/slot workers/slot/launch
+workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
@@ -69,7 +69,7 @@ workers/slot/pyruntime         workers/slot/unpack
 workers/slot/rruntime          workers/slot/unpack
 workers/slot/unpack
 workers/edition
-activities                     . activities/record internal/contract internal/names internal/payload internal/text store store/columns
+activities                     . activities/record internal/calls internal/contract internal/names internal/payload internal/text store store/columns
 activities/record              . store
 workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract
@@ -84,6 +84,7 @@ gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait
 store/s3test
 internal/contract              . internal/names
+internal/calls                 .
 codec
 gpu                            . gpu/mps
 gpu/mps

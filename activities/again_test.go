@@ -30,7 +30,7 @@ func (r *raising) Run(ctx context.Context, call Call) error {
 		if item.Index%2 == 1 {
 			result = gpumux.Result{Index: item.Index, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "odd", Attempts: 1}}
 		}
-		call.Done(result)
+		call.Done(Done{Result: result})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -205,15 +205,18 @@ func (a *attempt) runItems() error {
 		err := a.Runner.Run(ctx, Call{
 			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.attempts(),
 			Arg: a.chunk.Arg, Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Patience: a.patience, Len: spans.Len(),
-			Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak:  a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
+			Items:   a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
+			Edition: a.ledger.edition(), Ran: a.ledger.ran,
 			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline, Keep: a.keeper(),
-			Done: func(result gpumux.Result) {
+			Done: func(done Done) {
 				a.limit.note()
-				if a.again(result) {
+				if done.Peak > 0 {
+					a.ledger.peak(done.Peak, done.Budget)
+				}
+				if a.again(done.Result) {
 					return
 				}
-				result = a.limitSize(result)
+				result := a.limitSize(done.Result)
 				a.ledger.add(result)
 				a.logFailure(result)
 				if result.Fault != nil && a.failedEnough() {

@@ -33,7 +33,7 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 		} else {
 			result.Value = fmt.Append(nil, n*n)
 		}
-		call.Done(result)
+		call.Done(activities.Done{Result: result})
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func ExampleRunner() {
 				}
 			}
 		},
-		Done: func(r gpumux.Result) { fmt.Println(r.Index, string(r.Value)) },
+		Done: func(r activities.Done) { fmt.Println(r.Index, string(r.Value)) },
 	}
 	if err := runner.Run(context.Background(), call); err != nil {
 		log.Fatal(err)

@@ -224,7 +224,7 @@ func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result,
 func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
 	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.Persistent
 	call.Items = func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: item}, nil) }
-	call.Done = func(r gpumux.Result) { result = r }
+	call.Done = func(done Done) { result = done.Result }
 	err = h.seat.Run(ctx, call)
 	return result, err
 }

@@ -23,7 +23,7 @@ type eager struct{}
 func (eager) Run(_ context.Context, call Call) error {
 	var held []gpumux.Item
 	run := func() {
-		call.Done(gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")})
+		call.Done(Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
 		held = held[1:]
 	}
 	for item, err := range call.Items {

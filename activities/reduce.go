@@ -166,7 +166,7 @@ func (r *reducer) runPairs(values, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.Runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
-		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, Peak: func(int64, int64) {},
+		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := range into {
 				pair := append(json.RawMessage{'['}, values[2*i].value...)
@@ -176,7 +176,7 @@ func (r *reducer) runPairs(values, into []operand) error {
 				}
 			}
 		},
-		Done: func(result gpumux.Result) {
+		Done: func(result Done) {
 			into[result.Index].value = result.Value
 			if result.Fault != nil && failed == nil {
 				failed = result.Fault

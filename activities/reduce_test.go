@@ -52,7 +52,7 @@ func (j *joiner) Run(_ context.Context, call Call) error {
 		if result.Fault == nil {
 			result.Value, _ = json.Marshal(pair[0] + pair[1])
 		}
-		call.Done(result)
+		call.Done(Done{Result: result})
 	}
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // seat is a slot that a lease has.
@@ -55,7 +55,7 @@ func (s *seat) fields(more ...zap.Field) []zap.Field {
 func (s *seat) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
-func (s *seat) Run(ctx context.Context, call activities.Call) error {
+func (s *seat) Run(ctx context.Context, call calls.Call) error {
 	task, err := s.task(call.Task, nil)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *seat) Run(ctx context.Context, call activities.Call) error {
 	defer stop()
 	call.Process = s.pid
 	err = s.runIn(ctx, s.held, s.handle, task, call, nil)
-	if errors.Is(err, slot.ErrGone) {
+	if errors.Is(err, calls.ErrGone) {
 		err = s.gone()
 	}
 	if pid := s.handle.PID(); pid != 0 {

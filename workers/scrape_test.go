@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
@@ -53,8 +54,8 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	first, peak := onCPU(), &pool.Peak{}
 	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
 	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
-	require.NoError(t, first.Run(t.Context(), slot.Call{
-		Task: launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
+	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
+		Done: func(calls.Done) {},
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i := range 3 {
 				if !yield(gpumux.Item{Index: int64(i), Value: []byte("1")}, nil) {

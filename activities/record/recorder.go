@@ -80,7 +80,7 @@ type Stream struct {
 	bytes, taken int
 	// open lets results be written: the server knows where the next attempt finds them, or none comes.
 	open bool
-	// hurry is set when the chunk waits; empty is closed then when nothing of it waits any more.
+	// hurry is set while Flush waits; empty is closed when all is stored.
 	hurry bool
 	empty chan struct{}
 }
@@ -110,7 +110,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	if r.idle != nil {
 		r.idle.Stop()
 	}
-	s := &Stream{r: r, empty: make(chan struct{})}
+	s := &Stream{r: r}
 	r.streams[s] = true
 	if !r.running {
 		r.running = true
@@ -181,15 +181,18 @@ func (s *Stream) Release() {
 func (s *Stream) Flush(ctx context.Context) error {
 	r := s.r
 	r.mu.Lock()
-	s.open, s.hurry = true, true
-	done := s.bytes == 0
+	s.open = true
+	if !s.hurry {
+		s.hurry, s.empty = true, make(chan struct{})
+	}
+	done, empty := s.bytes == 0, s.empty
 	r.wakeUp()
 	r.mu.Unlock()
 	if done {
 		return nil
 	}
 	select {
-	case <-s.empty:
+	case <-empty:
 		return nil
 	case <-ctx.Done():
 	}

@@ -139,6 +139,8 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	server.Trouble(nil)
 	require.NoError(t, stream.Flush(t.Context()))
 	require.Empty(t, stream.WaitingFor())
+	stream.Put(value(3))
+	require.NoError(t, stream.Flush(t.Context()), "a second time")
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, runs.Len(), int64(2))

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // errSilence ends activities without contact.
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
-	"others, so it ends here: %w", slot.ErrLapsed)
+	"others, so it ends here: %w", calls.ErrLapsed)
 
 // pulse is the contact of one activity. Its heartbeats go out on contexts of their own: the SDK ends an activity when a
 // heartbeat is not answered within seconds, as if an absent server had refused it.
@@ -73,7 +73,7 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	}
 }
 
-// Held is a context that ends when the contact of ctx's activity is lost; slot.ErrLapsed is in its cause. Outside of an
+// Held is a context that ends when the contact of ctx's activity is lost; calls.ErrLapsed is in its cause. Outside of an
 // activity it never ends.
 func Held(ctx context.Context) context.Context {
 	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -131,10 +132,9 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 		cancel()
 		_ = s.Stop(now) // it ends by itself
 	}()
-	var done slot.Done
-	err := s.Run(ctx, slot.Call{
-		Task:    launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}},
-		Timeout: limit, Done: func(d slot.Done) { done = d },
+	var done calls.Done
+	err := s.Run(ctx, launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
+		Timeout: limit, Done: func(d calls.Done) { done = d },
 		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: []byte("null")}, nil) },
 	})
 	found := Probe{}

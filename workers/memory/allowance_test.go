@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -120,13 +121,13 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	defer cancel()
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)
-	var done slot.Done
-	call := slot.Call{
-		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
+	var done calls.Done
+	call := calls.Call{
+		Room:  Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
 		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
-		Done:  func(d slot.Done) { done = d },
+		Done:  func(d calls.Done) { done = d },
 	}
-	require.NoError(t, c.slot.Run(ctx, call))
+	require.NoError(t, c.slot.Run(ctx, c.task("takes"), call))
 	require.Nil(t, done.Fault)
 	require.NoError(t, json.Unmarshal(done.Value, &[]any{&how, &limit}))
 	return how, limit

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -72,7 +73,7 @@ func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 		fmt.Sprintf(`n=$({ head -c %d /dev/zero; sleep %d; } | tail -n 1 | wc -c); [ "${n:-0}" -eq %[1]d ] || exit 9`,
 			probeTakes, int(probeHolds.Seconds()))}}
 	var failed *gpumux.Fault
-	err := s.Run(ctx, slot.Call{Task: task, Timeout: limit, Items: oneItem, Done: func(d slot.Done) { failed = d.Fault }})
+	err := s.Run(ctx, task, calls.Call{Timeout: limit, Items: oneItem, Done: func(d calls.Done) { failed = d.Fault }})
 	var fault *gpumux.Fault
 	switch {
 	case errors.As(err, &fault) && fault.Kind == gpumux.Budget:

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/pyruntime"
@@ -121,12 +122,11 @@ func (b *workbench) task(function string) launch.Task {
 	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
 }
 
-func run(s *slot.Slot, task launch.Task, items ...any) ([]slot.Done, error) {
-	var got []slot.Done
+func run(s *slot.Slot, task launch.Task, items ...any) ([]calls.Done, error) {
+	var got []calls.Done
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	err := s.Run(ctx, slot.Call{
-		Task: task,
+	err := s.Run(ctx, task, calls.Call{
 		Items: func(yield func(gpumux.Item, error) bool) {
 			for i, item := range items {
 				raw, err := json.Marshal(item)
@@ -135,7 +135,7 @@ func run(s *slot.Slot, task launch.Task, items ...any) ([]slot.Done, error) {
 				}
 			}
 		},
-		Done: func(d slot.Done) { got = append(got, d) },
+		Done: func(d calls.Done) { got = append(got, d) },
 	})
 	return got, err
 }

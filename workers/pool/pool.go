@@ -12,13 +12,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run, which blocks until the call is over. The other
 // methods may be called at any time, and Stop more than once.
 type Slot interface {
-	Run(ctx context.Context, call slot.Call) error
+	Run(ctx context.Context, task launch.Task, call calls.Call) error
 	Clear(ctx context.Context) error
 	State() slot.State
 	Task() string

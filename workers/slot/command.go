@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -31,7 +32,7 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 		}
 		item := f.pop()
 		s.runs(item.Index, time.Now())
-		var done Done
+		var done calls.Done
 		for item.tries = 1; ; item.tries++ {
 			if done, err = s.command(ctx, f, item.Item); err != nil {
 				var fault *gpumux.Fault
@@ -60,14 +61,14 @@ func (s *Slot) serveCommand(ctx context.Context, f *flow) error {
 
 // command runs the program for one item. An error is a death that is not the program's own word: a signal, the timeout, the
 // end of the call; an exit status is.
-func (s *Slot) command(ctx context.Context, f *flow, item gpumux.Item) (Done, error) {
-	var none Done
+func (s *Slot) command(ctx context.Context, f *flow, item gpumux.Item) (calls.Done, error) {
+	var none calls.Done
 	began, task := time.Now(), f.call.Task
 	argv, err := task.CommandArgv(item.Value)
 	if err != nil {
 		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
 		s.locate(fault, task)
-		return Done{Result: gpumux.Result{Fault: fault}}, nil
+		return calls.Done{Result: gpumux.Result{Fault: fault}}, nil
 	}
 	p, in, out, err := s.startCommand(ctx, f, argv)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *Slot) command(ctx context.Context, f *flow, item gpumux.Item) (Done, er
 		return none, err
 	}
 	s.tally(func(st *Stats) { st.Items++ })
-	done := Done{Busy: time.Since(began), Peak: p.Memory.Peak(), Budget: int64(p.Memory.Budget)}
+	done := calls.Done{Busy: time.Since(began), Peak: p.Memory.Peak(), Budget: int64(p.Memory.Budget)}
 	if s.o.Device == "CPU" {
 		done.Peak = max(done.Peak, process.MostResident(p.Status))
 	}
@@ -115,7 +116,7 @@ func (s *Slot) command(ctx context.Context, f *flow, item gpumux.Item) (Done, er
 }
 
 // awaitCommand waits until the program has ended by itself. On an error it is gone.
-func (s *Slot) awaitCommand(ctx context.Context, p *occupant, call Call) (status syscall.WaitStatus, err error) {
+func (s *Slot) awaitCommand(ctx context.Context, p *occupant, call order) (status syscall.WaitStatus, err error) {
 	var late <-chan time.Time
 	if timeout := call.timeout(); timeout > 0 {
 		timer := time.NewTimer(timeout)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -59,14 +60,14 @@ func (s *Slot) ready(ctx context.Context, f *flow) (*occupant, error) {
 }
 
 // leased returns the process of the call's lease, if there is one. It runs the code that it has loaded.
-func (s *Slot) leased(call Call) (*occupant, error) {
+func (s *Slot) leased(call order) (*occupant, error) {
 	p := s.process
 	if call.Lease == "" {
 		return nil, nil
 	}
 	if p == nil || p.lease != call.Lease || exited(p) {
 		if call.Process != 0 {
-			return nil, ErrGone
+			return nil, calls.ErrGone
 		}
 		return nil, nil
 	}
@@ -115,7 +116,7 @@ func (f *flow) use(edition string) {
 }
 
 // outdated is the fault of a call for an edition that the files do not have.
-func (s *Slot) outdated(call Call, have string, modules []string) *gpumux.Fault {
+func (s *Slot) outdated(call order, have string, modules []string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", call.Task.Name, have)
 	hint := "let the import change no code, and start a new map"
 	if call.Edition != "" {

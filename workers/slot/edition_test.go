@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -52,14 +53,11 @@ func (e *edited) task() launch.Task {
 }
 
 // run returns the values of the items and the edition that they ran with.
-func (e *edited) run(call slot.Call, items ...any) (got []string, edition string, err error) {
+func (e *edited) run(task launch.Task, call calls.Call, items ...any) (got []string, edition string, err error) {
 	e.Helper()
-	if call.Task.Name == "" {
-		call.Task = e.task()
-	}
 	call.Items = values(items...)
 	call.Ran = func(now string) { edition = now }
-	done, err := run(e.T, e.slot, call)
+	done, err := run(e.T, e.slot, task, call)
 	for _, d := range done {
 		require.Nil(e, d.Fault)
 		got = append(got, string(d.Value))
@@ -70,27 +68,27 @@ func (e *edited) run(call slot.Call, items ...any) (got []string, edition string
 // A call does not use a process of another edition, also if only the process knew that it imports the changed file.
 func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	e := newEdited(t)
-	got, first, err := e.run(slot.Call{}, 0, 1)
+	got, first, err := e.run(e.task(), calls.Call{}, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"[1,1]", "[1,1]"}, got)
 	require.Regexp(t, `^[0-9a-f]{6}\+[0-9a-f]{6}$`, first, "a module that no import names was told by the process")
 	processes := e.slot.Stats().Processes
-	_, again, err := e.run(slot.Call{}, 0)
+	_, again, err := e.run(e.task(), calls.Call{}, 0)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Equal(t, processes, e.slot.Stats().Processes, "nothing has changed")
 
 	e.write("near.py", 333)
-	got, second, err := e.run(slot.Call{}, 0, 1)
+	got, second, err := e.run(e.task(), calls.Call{}, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"[333,1]", "[333,1]"}, got)
 	require.NotEqual(t, first, second)
 	e.write("plugin.py", 4444)
-	got, third, err := e.run(slot.Call{}, 0, 1)
+	got, third, err := e.run(e.task(), calls.Call{}, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"[333,4444]", "[333,4444]"}, got)
 	require.NotEqual(t, second, third)
-	got, same, err := e.run(slot.Call{Mode: gpumux.Fresh}, 0)
+	got, same, err := e.run(e.task(), calls.Call{Mode: gpumux.Fresh}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"[333,4444]"}, got)
 	require.Equal(t, third, same, "of a template and what was forked from it")
@@ -102,11 +100,11 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 			t.Run(changed+" "+string(mode), func(t *testing.T) {
 				e := newEdited(t)
-				_, began, err := e.run(slot.Call{Mode: mode}, 0)
+				_, began, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
 				require.NoError(t, err)
 				e.write(changed, 333)
 				for range 2 {
-					got, _, err := e.run(slot.Call{Mode: mode, Edition: began}, 0, 1)
+					got, _, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0, 1)
 					gone := fault(t, err)
 					require.Empty(t, got)
 					require.Equal(t, gpumux.BadInput, gone.Kind)
@@ -117,11 +115,11 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 						require.Contains(t, gone.Error(), text)
 					}
 				}
-				_, now, err := e.run(slot.Call{Mode: mode}, 0)
+				_, now, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
 				require.NoError(t, err)
 				require.NotEqual(t, began, now)
 				e.write(changed, 1)
-				got, back, err := e.run(slot.Call{Mode: mode, Edition: began}, 0)
+				got, back, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0)
 				require.NoError(t, err)
 				require.Equal(t, []string{"[1,1]"}, got)
 				require.Equal(t, began, back)
@@ -149,7 +147,7 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 			}
 			t.Run(name+" "+edit, func(t *testing.T) {
 				e := newEdited(t)
-				got, _, err := e.run(slot.Call{Task: task(e), Mode: gpumux.Fresh}, "a", "b", edit, "c", "d")
+				got, _, err := e.run(task(e), calls.Call{Mode: gpumux.Fresh}, "a", "b", edit, "c", "d")
 				gone := fault(t, err)
 				require.NotEmpty(t, gone.Edition)
 				if name == "command" {
@@ -167,7 +165,7 @@ func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
 	e := newEdited(t)
 	text := fmt.Sprintf("import os, time\nopen(%q, 'w').write(str(time.time_ns()))\nimport made\ndef item(x): return x\n", filepath.Join(e.dir, "made.py"))
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
-	got, _, err := e.run(slot.Call{}, 0)
+	got, _, err := e.run(e.task(), calls.Call{}, 0)
 	require.Empty(t, got)
 	require.Contains(t, fault(t, err).Error(), filepath.Join(e.dir, "made.py"))
 }

@@ -2,12 +2,14 @@ package slot
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot/intake"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
@@ -30,7 +32,8 @@ type flying struct {
 
 // flow is one call on its way through the slot.
 type flow struct {
-	call   Call
+	ctx    context.Context
+	call   order
 	fresh  bool
 	intake *intake.Intake
 	// over says that no more items come from the intake than wait already.
@@ -53,7 +56,7 @@ type flow struct {
 func (f *flow) cut() {
 	f.intake.Leave()
 	f.over, f.waiting = true, nil
-	f.call.Held, f.call.Keep, f.call.Done = nil, func(int64, string, *os.File) error { return nil }, func(Done) {}
+	f.call.Held, f.call.Keep, f.call.Done = nil, func(context.Context, int64, string, *os.File) error { return nil }, func(calls.Done) {}
 }
 
 // gather reports whether at least least items wait, or enough for a frame, or the last ones. It never waits: where they are still
@@ -184,5 +187,5 @@ func (f *flow) finish(p *occupant, r gpumux.Result, busy float64, tries int, pea
 	f.flight = f.flight[1:]
 	p.ran++
 	f.finished++
-	f.call.Done(Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.Memory.Budget)})
+	f.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(p.Memory.Budget)})
 }

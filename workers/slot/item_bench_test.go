@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -48,13 +49,13 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 				}
 			}
 			var used float64
-			done := func(d slot.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
-			call := slot.Call{Task: python(dir, "burn"), Items: items(1), Done: done}
-			require.NoError(b, s.Run(context.Background(), call))
+			done := func(d calls.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
+			call := calls.Call{Items: items(1), Done: done}
+			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			call.Items = items(b.N)
 			b.ResetTimer()
 			before, own := used, processor(b)
-			require.NoError(b, s.Run(context.Background(), call))
+			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			n := float64(b.N)
 			b.ReportMetric((processor(b)-own).Seconds()*1e6/n, "go-µs/item")
 			b.ReportMetric((used-before-length.Seconds()*n)*1e6/n, "python-µs/item")

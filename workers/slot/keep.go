@@ -86,7 +86,7 @@ func (s *Slot) keepFiles(p *occupant, f *flow, m wire.Results) error {
 		if err != nil {
 			return s.fail(p, diagnosis.Broken("the file %s of item %s: %v", name, item, err), "")
 		}
-		err = f.call.Keep(f.flight[0].Index, name, file)
+		err = f.call.Keep(f.ctx, f.flight[0].Index, name, file)
 		file.Close()
 		if err != nil {
 			s.kill("its call ended while files were stored")

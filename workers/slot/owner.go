@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
@@ -120,7 +121,7 @@ func (s *Slot) kill(why string) {
 }
 
 // endLapsed ends the process when the call's time is over: nothing that it finished may count then.
-func (s *Slot) endLapsed(call Call) error {
+func (s *Slot) endLapsed(call order) error {
 	err := call.lapsed()
 	if err != nil {
 		s.kill("the call's time was over")
@@ -130,7 +131,7 @@ func (s *Slot) endLapsed(call Call) error {
 
 // abandon is retire when a call's context has ended: at once where the call's time is over.
 func (s *Slot) abandon(ctx context.Context, why string) {
-	if errors.Is(context.Cause(ctx), ErrLapsed) {
+	if errors.Is(context.Cause(ctx), calls.ErrLapsed) {
 		s.kill(why)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/intake"
@@ -23,11 +24,11 @@ import (
 const lookEvery = 200 * time.Millisecond
 
 // serve runs one call. It returns with the process ready for the next one, or with none.
-func (s *Slot) serve(ctx context.Context, call Call) error {
+func (s *Slot) serve(ctx context.Context, call order) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrStopped) })()
-	f := &flow{call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: intake.New(call.Items, frameBytes)}
+	f := &flow{ctx: ctx, call: call, fresh: call.mode(s.o.Mode) == gpumux.Fresh, intake: intake.New(call.Items, frameBytes)}
 	s.flow = f
 	defer f.intake.End(ctx)
 	defer s.runs(0, time.Time{})
@@ -216,7 +217,7 @@ func (s *Slot) late(p *occupant, f *flow, timeout time.Duration) error {
 // drain ends the process in the middle of a call. What it had finished by then counts, however far its results have come, unless
 // the call's time is over.
 func (s *Slot) drain(ctx context.Context, p *occupant, f *flow, why string) {
-	if errors.Is(context.Cause(ctx), ErrLapsed) {
+	if errors.Is(context.Cause(ctx), calls.ErrLapsed) {
 		s.kill(why)
 		return
 	}

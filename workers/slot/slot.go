@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -111,7 +112,7 @@ type Slot struct {
 
 type request struct {
 	ctx   context.Context
-	call  Call
+	call  order
 	clear bool
 	reply chan error
 }
@@ -147,8 +148,8 @@ func New(o Options) *Slot {
 // died, was killed or must not go on: the first item without a result was running then (Op "run"), or the process could not
 // start (Op "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
 // run. A killed process that does not end is a fault too; until it has, the slot is reclaiming and takes no other call.
-func (s *Slot) Run(ctx context.Context, call Call) error {
-	return s.ask(ctx, request{ctx: ctx, call: call, reply: make(chan error, 1)})
+func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
+	return s.ask(ctx, request{ctx: ctx, call: order{call, task}, reply: make(chan error, 1)})
 }
 
 // Clear ends the slot's process, if it has one, so that its device memory is free; a running call is awaited first.

@@ -18,7 +18,7 @@ import (
 )
 
 // suitable returns the present process where it suits the call and its code has the edition, else a new one.
-func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*occupant, error) {
+func (s *Slot) suitable(ctx context.Context, call order, edition string) (*occupant, error) {
 	if p := s.process; p != nil {
 		why := s.unfit(p, call, edition)
 		if why == "" {
@@ -36,7 +36,7 @@ func (s *Slot) suitable(ctx context.Context, call Call, edition string) (*occupa
 }
 
 // unfit says why the process cannot run the call, or "".
-func (s *Slot) unfit(p *occupant, call Call, edition string) string {
+func (s *Slot) unfit(p *occupant, call order, edition string) string {
 	fresh := s.fresh(call)
 	switch {
 	case exited(p):
@@ -67,12 +67,12 @@ func (s *Slot) unfit(p *occupant, call Call, edition string) string {
 	return ""
 }
 
-func (s *Slot) fresh(call Call) bool { return call.mode(s.o.Mode) == gpumux.Fresh }
+func (s *Slot) fresh(call order) bool { return call.mode(s.o.Mode) == gpumux.Fresh }
 
-func (s *Slot) budget(call Call) gpumux.Size { return cmp.Or(call.Memory, s.o.Memory) }
+func (s *Slot) budget(call order) gpumux.Size { return cmp.Or(call.Memory, s.o.Memory) }
 
 // granted is what a process gets that starts with the call.
-func (s *Slot) granted(call Call) session.Options {
+func (s *Slot) granted(call order) session.Options {
 	o := session.Options{
 		Slot: s.o.Name, Device: s.o.Device, Memory: s.budget(call), Room: cmp.Or(call.Room, s.o.Room), Mode: call.mode(s.o.Mode),
 		Env: s.o.Env, Home: s.o.Home, Runtime: s.o.Runtime, RRuntime: s.o.RRuntime, Watch: s.o.Watch, Cgroups: s.o.Cgroups, Capped: s.o.Capped,
@@ -102,7 +102,7 @@ func (s *Slot) backoff(ctx context.Context) error {
 }
 
 // start makes a new process ready for the call.
-func (s *Slot) start(ctx context.Context, call Call, mayFork bool) (*occupant, error) {
+func (s *Slot) start(ctx context.Context, call order, mayFork bool) (*occupant, error) {
 	if s.lingering {
 		return nil, errCut
 	}
@@ -148,7 +148,7 @@ func (s *Slot) unstart() {
 
 // spawn starts a process for the call: forked from a template where it may be, a child then, else a new interpreter or program. The
 // handshake is still to come.
-func (s *Slot) spawn(ctx context.Context, call Call, mayFork bool) (*occupant, *template.Child, error) {
+func (s *Slot) spawn(ctx context.Context, call order, mayFork bool) (*occupant, *template.Child, error) {
 	o, limit := s.granted(call), call.Task.RecycleItems
 	if s.fresh(call) {
 		limit = 1
@@ -195,7 +195,7 @@ func (s *Slot) occupy(p *occupant) {
 }
 
 // loaded takes down that the process has imported the task of the call.
-func (s *Slot) loaded(p *occupant, call Call) {
+func (s *Slot) loaded(p *occupant, call order) {
 	s.failures = 0
 	s.enter(Ready, "task loaded")
 	level := zap.InfoLevel
@@ -208,7 +208,7 @@ func (s *Slot) loaded(p *occupant, call Call) {
 }
 
 // unready ends a process that did not get ready and returns its fault, or why the call ends.
-func (s *Slot) unready(ctx context.Context, p *occupant, call Call, evidence *diagnosis.Evidence, trace string) error {
+func (s *Slot) unready(ctx context.Context, p *occupant, call order, evidence *diagnosis.Evidence, trace string) error {
 	if err := s.endLapsed(call); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (s *Slot) unready(ctx context.Context, p *occupant, call Call, evidence *di
 }
 
 // unforked makes the fault of a task that its template could not import, the same as if a new interpreter had been started.
-func (s *Slot) unforked(call Call, err error) error {
+func (s *Slot) unforked(call order, err error) error {
 	var failed *template.UnimportedError
 	if !errors.As(err, &failed) {
 		return s.unanswered(call.Task, err)

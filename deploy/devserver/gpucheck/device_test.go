@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
@@ -49,7 +50,7 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	var contexts []int64
 	s, task, keeper := m.watched("convolve", 8*gib, 7*gib, func(c session.Cap) { contexts = append(contexts, c.Context) })
 	for range 4 {
-		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one([]byte("null")), Done: func(d slot.Done) { require.Nil(t, d.Fault) }}))
+		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one([]byte("null")), Done: func(d calls.Done) { require.Nil(t, d.Fault) }}))
 	}
 	require.GreaterOrEqual(t, len(contexts), 2)
 	first, last := contexts[0], contexts[len(contexts)-1]
@@ -109,7 +110,7 @@ func TestGPU_NearlyFull(t *testing.T) {
 			var held []int64
 			pids := map[int]bool{}
 			began := time.Now()
-			err = s.Run(t.Context(), slot.Call{Task: task, Items: many(item, count), Done: func(d slot.Done) {
+			err = s.Run(t.Context(), task, calls.Call{Items: many(item, count), Done: func(d calls.Done) {
 				got := value[struct{ PID, Held int64 }](t, d.Result)
 				pids[int(got.PID)] = true
 				held = append(held, got.Held)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/memory"
@@ -121,7 +122,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	item, err := json.Marshal(object{"device": m.device.UUID, "bytes": gib, "log": log})
 	require.NoError(t, err)
 	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}
-	err = s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(slot.Done) {}})
+	err = s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(calls.Done) {}})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.BadInput, fault.Kind, fault.Error())
@@ -169,8 +170,8 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	for range recycles {
 		item, err := json.Marshal(object{"framework": "driver", "bytes": gib})
 		require.NoError(t, err)
-		var done slot.Done
-		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(d slot.Done) { done = d }}))
+		var done calls.Done
+		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(d calls.Done) { done = d }}))
 		pids[value[struct{ PID int }](t, done.Result).PID] = true
 		require.NoError(t, s.Clear(t.Context()))
 		took, _ := m.returns(before)
