@@ -151,10 +151,10 @@ func TestLook_ReadsOnce(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 	first := readFile(path)
-	require.Equal(t, []string{"json"}, first.imports)
+	require.Equal(t, []string{"json"}, first.names)
 	require.Same(t, first, readFile(path))
 	write(t, path, "import math")
-	require.Equal(t, []string{"math"}, readFile(path).imports)
+	require.Equal(t, []string{"math"}, readFile(path).names)
 }
 
 // A pipe as an argument, such as the shell's <(…), is neither read nor waited for.
