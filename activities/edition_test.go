@@ -67,8 +67,8 @@ func TestElsewhere_IsBounded(t *testing.T) {
 		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
 		{"Unknown", nil, 0, true, 0},
 		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) int { return 2 }, mostElsewhere - 2, false, mostElsewhereDelay},
-		{"Last", func(context.Context) int { return 2 }, mostElsewhere - 1, true, 0},
+		{"Later", func(context.Context) int { return 2 }, maxElsewhere - 2, false, maxElsewhereDelay},
+		{"Last", func(context.Context) int { return 2 }, maxElsewhere - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}

@@ -131,7 +131,7 @@ func FuzzMemo(f *testing.F) {
 		}
 		l := newLedger(chunk, items, m)
 		for range 200 { // the chunk ends whatever the heartbeat said
-			spans, alone, _ := l.next()
+			spans, alone, _ := nextOf(l)
 			if len(spans) == 0 {
 				return
 			}

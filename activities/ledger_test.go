@@ -26,31 +26,37 @@ func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
 }
 
+// nextOf is what the next call runs, and how.
+func nextOf(l *ledger) (items gpumux.Runs, clean, whole bool) {
+	o := l.next()
+	return o.items, o.clean, o.whole
+}
+
 func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
-	spans, alone, _ := l.next()
+	spans, alone, _ := nextOf(l)
 	require.Equal(t, gpumux.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
 	for i := int64(10); i < 13; i++ {
-		l.add(value(i))
+		l.book(value(i))
 	}
-	spans, alone, _ = l.next()
+	spans, alone, _ = nextOf(l)
 	require.Equal(t, gpumux.Runs{span(13, 14)}, spans)
 	require.True(t, alone)
-	l.add(value(13))
+	l.book(value(13))
 	require.Empty(t, l.memo.Suspects, "an item that went well is no suspect")
-	spans, alone, _ = l.next()
+	spans, alone, _ = nextOf(l)
 	require.Equal(t, gpumux.Runs{span(14, 20)}, spans)
 	require.False(t, alone)
 }
 
 func TestLedger_HolesAreSpans(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 6)}, memo{})
-	l.add(value(0))
-	l.add(value(3))
-	spans, _, _ := l.next()
+	l.book(value(0))
+	l.book(value(3))
+	spans, _, _ := nextOf(l)
 	require.Equal(t, gpumux.Runs{span(1, 3), span(4, 6)}, spans)
 }
 
@@ -68,7 +74,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(contract.Chunk{Parts: "p", Larger: c.larger}, gpumux.Runs{span(0, 3)}, memo{})
-			l.add(value(0))
+			l.book(value(0))
 			all := gpumux.Runs{span(0, 3)}
 			if c.company {
 				index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind})
@@ -80,7 +86,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 			index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind, Alone: true})
 			require.EqualValues(t, 1, index)
 			require.Equal(t, c.verdict, verdict)
-			spans, alone, _ := l.next()
+			spans, alone, _ := nextOf(l)
 			require.Equal(t, gpumux.Runs{span(2, 3)}, spans)
 			require.False(t, alone)
 			if c.kind.Memory() && c.larger {
@@ -101,7 +107,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, gpumux.Runs{span(0, 5)}
 	l := newLedger(chunk, items, memo{})
-	l.add(value(0))
+	l.book(value(0))
 	for range 2 {
 		l.blame(gpumux.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
 	}
@@ -112,7 +118,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
 	again := newLedger(chunk, items, m)
-	spans, alone, _ := again.next()
+	spans, alone, _ := nextOf(again)
 	require.Equal(t, gpumux.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
@@ -128,7 +134,7 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 	l.storeTo(stream, there)
 	l.acknowledge()
 	require.False(t, stream.open, "results that travel inline are not stored")
-	l.add(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
+	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
 	require.False(t, l.inline())
 	require.Empty(t, l.snapshot("").Results)
 	require.Len(t, stream.fresh, 1)
@@ -140,7 +146,7 @@ func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	stream := &held{}
 	l.storeTo(stream, there)
-	l.add(value(0))
+	l.book(value(0))
 	require.False(t, stream.open)
 	l.acknowledge()
 	require.True(t, stream.open)
@@ -151,9 +157,9 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 	stream := &held{}
 	l.storeTo(stream, there)
 	for i := range int64(5) {
-		l.add(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
+		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
-	require.Len(t, l.result.Recent, mostRecent)
+	require.Len(t, l.result.Recent, maxRecent)
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
 	require.Equal(t, "long", stream.fresh[0].Fault.Traceback, "the stored fault keeps everything")
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
@@ -164,32 +170,29 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
 	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
 	var indexes []int64
-	l.each(func(at, index int64) bool {
+	for at, index := range l.open(items) {
 		require.EqualValues(t, len(indexes), at)
-		got, ok := l.at(index)
-		require.True(t, ok)
-		require.Equal(t, at, got)
 		indexes = append(indexes, index)
-		return true
-	})
+	}
 	require.Equal(t, []int64{5, 6, 100, 101, 102, 1 << 40}, indexes)
 	for _, index := range []int64{-1, 0, 4, 7, 99, 103, 1<<40 - 1, 1<<40 + 1} {
 		_, ok := l.at(index)
 		require.False(t, ok, index)
-		require.False(t, l.restore(index, ""), "what another chunk stored in the same part")
+		l.restore(index, "") // what another chunk stored in the same part
 	}
 	require.Zero(t, l.result.Succeeded)
-	require.True(t, l.restore(6, ""))
-	require.False(t, l.restore(6, ""), "once")
-	require.True(t, l.restore(101, gpumux.Crash))
-	next, _, _ := l.next()
+	for range 2 {
+		l.restore(6, "")
+		l.restore(101, gpumux.Crash)
+	}
+	next, _, _ := nextOf(l)
 	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
 	for range 2 {
 		l.blame(next, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
 	}
 	l.blame(next, &gpumux.Fault{Kind: gpumux.Crash, Batch: 2})
 	require.EqualValues(t, 5, l.memo.Hunt, "up to the position of item 102")
-	next, _, _ = l.next()
+	next, _, _ = nextOf(l)
 	require.Equal(t, gpumux.Runs{span(100, 101)}, next)
 	l.escalateRest()
 	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, l.memo.Escalate)
@@ -201,11 +204,11 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
 	all := gpumux.Runs{span(0, 2)}
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
-	_, alone, whole := l.next()
+	_, alone, whole := nextOf(l)
 	require.True(t, alone)
 	require.False(t, whole, "a clean process comes first")
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
-	_, alone, whole = l.next()
+	_, alone, whole = nextOf(l)
 	require.True(t, alone)
 	require.True(t, whole)
 }
@@ -216,7 +219,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
 	deaths, calls := 0, 0
 	for {
-		spans, _, _ := l.next()
+		spans, _, _ := nextOf(l)
 		if len(spans) == 0 {
 			break
 		}
@@ -232,7 +235,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 				break
 			}
 			for ; at < end; at++ {
-				l.add(value(at))
+				l.book(value(at))
 			}
 		}
 	}
@@ -250,13 +253,13 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	require.Empty(t, l.memo.Suspects)
 	var sizes []int64
 	for {
-		spans, _, _ := l.next()
+		spans, _, _ := nextOf(l)
 		if len(spans) == 0 {
 			break
 		}
 		sizes = append(sizes, spans[0].End-spans[0].Start)
 		for i := spans[0].Start; i < spans[0].End; i++ {
-			l.add(value(i))
+			l.book(value(i))
 		}
 	}
 	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
@@ -265,12 +268,12 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 // What nobody is to blame for is tried again often, but not for ever, and each finished item begins the count anew.
 func TestLedger_SparesForALimitedTime(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
-	for range mostSpared - 1 {
-		require.True(t, l.spare())
+	for range maxSpared - 1 {
+		require.True(t, l.spare(&gpumux.Fault{}))
 	}
-	require.False(t, l.spare())
-	l.add(value(0))
-	require.True(t, l.spare())
+	require.False(t, l.spare(&gpumux.Fault{}))
+	l.book(value(0))
+	require.True(t, l.spare(&gpumux.Fault{}))
 	again := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
 	require.Equal(t, 1, again.memo.Spared, "the next attempt goes on counting")
 }
@@ -278,12 +281,12 @@ func TestLedger_SparesForALimitedTime(t *testing.T) {
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
 	l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
-	require.Empty(t, l.avoid(), "nothing points at the device")
+	require.Empty(t, l.next().avoid, "nothing points at the device")
 	for range 2 {
 		l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
 	}
 	l = newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
-	require.Equal(t, []string{"GPU-a"}, l.avoid())
-	l.add(value(0))
-	require.Empty(t, l.avoid())
+	require.Equal(t, []string{"GPU-a"}, l.next().avoid)
+	l.book(value(0))
+	require.Empty(t, l.next().avoid)
 }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"syscall"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -51,13 +49,8 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 	}
 }
 
-// heartbeat sends heartbeats with the same details until stopped.
-func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
-}
-
-// mostEnded is how many workers may end while they read a source.
-const mostEnded = 3
+// maxEnded is how many workers may end while they read a source.
+const maxEnded = 3
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map, and so does a file that
 // workers end with: a damaged table can ask for more memory than a machine has.
@@ -66,7 +59,7 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
 	}
-	if ended >= mostEnded {
+	if ended >= maxEnded {
 		return gpumux.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
 			"look at why in their hosts' logs; it may be damaged: write it anew")
 	}
@@ -142,22 +135,6 @@ func (l *Light) apart(in contract.IndexInput) error {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
-}
-
-// classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
-func classify(err error) error {
-	var file *store.SourceError
-	var name *store.NameError
-	var owner *store.OwnerError
-	var key *store.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
-		errors.Is(err, syscall.ENAMETOOLONG) {
-		return badInput(err, "")
-	}
-	if errors.Is(err, syscall.ENOTDIR) {
-		return badInput(err, "an object lies where a folder is to be; name another output")
-	}
-	return err
 }
 
 // FindParts claims a map's folder and returns which items have no stored result.

@@ -94,7 +94,7 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 		return out, classify(err)
 	case fault.Edition != "":
 		return out, p.elsewhere(ctx, fault, attempt)
-	case fault.Blameless && attempt < mostSpared:
+	case fault.Blameless && attempt < maxSpared:
 		return out, retry(fault, 0)
 	case fault.Kind.Deadly() && attempt < reduceAttempts:
 		return out, retry(fault, retryDelay)

@@ -1,8 +1,8 @@
 package edition
 
 import (
-	"path/filepath"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 

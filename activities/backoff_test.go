@@ -82,12 +82,13 @@ func indices(runs gpumux.Runs) (all []int64) {
 
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 4)}, memo{})
-	l.again(1)
+	l := newLedger(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, gpumux.Runs{span(0, 4)}, memo{})
+	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Attempts: 1}}})
+	require.True(t, later)
 	m := l.snapshot("")
 	require.NoError(t, m.fits(gpumux.Runs{span(0, 4)}))
 	require.Error(t, memo{Again: gpumux.Runs{span(3, 5)}}.fits(gpumux.Runs{span(0, 4)}))
-	spans, _, _ := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 4)}, m).next()
+	spans, _, _ := nextOf(newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 4)}, m))
 	require.Equal(t, gpumux.Runs{span(0, 1), span(2, 4)}, spans)
 }
 

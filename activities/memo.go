@@ -1,0 +1,93 @@
+package activities
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+)
+
+// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
+type memo struct {
+	// Results are the finished items of a chunk whose results travel inline.
+	Results []gpumux.Result `json:"results,omitempty"`
+	// Suspects are the items that a process ended with.
+	Suspects map[int64]suspect `json:"suspects,omitempty"`
+	// Written is where this attempt and those before store what finishes.
+	Written []store.Written `json:"written,omitempty"`
+	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
+	// process together with others in a micro-batch. They are run in halves until it is found.
+	// 0 means none.
+	Hunt int64 `json:"hunt,omitempty"`
+	// Escalate are the items that need the next rung.
+	Escalate gpumux.Runs `json:"escalate,omitempty"`
+	// Again are the items that raised and are to be tried after a pause.
+	Again  gpumux.Runs `json:"again,omitempty"`
+	Starts int         `json:"starts,omitempty"`
+	// Spared is how often in a row the worker or its device failed and no item finished. Avoid
+	// are the devices that may be to blame for the deaths since an item finished.
+	Spared int      `json:"spared,omitempty"`
+	Avoid  []string `json:"avoid,omitempty"`
+	// Edition is the edition of the code that items have run with, Elsewhere how often a worker
+	// did not have it.
+	Edition   string `json:"edition,omitempty"`
+	Elsewhere int    `json:"elsewhere,omitempty"`
+	// Peak is what the finished items held.
+	Peak *gpumux.Peaks `json:"peak,omitempty"`
+	// Waiting says why nothing moves, for people who look at the pending activity.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// suspect is the deaths that an item may have caused.
+type suspect struct {
+	// Alone counts the processes that it ended with no other item in them.
+	Alone int `json:"alone"`
+	// Tries counts all processes that ended with it.
+	Tries int `json:"tries,omitempty"`
+	// Memory says that the last one ended for want of memory.
+	Memory bool `json:"memory,omitempty"`
+}
+
+// maxWritten is how many writers of parts a memo may name: one per worker that had the chunk.
+const maxWritten = 1000
+
+// fits returns an error if a memo cannot be of a chunk's items: any client may send a heartbeat.
+func (m memo) fits(items gpumux.Runs) error {
+	if len(m.Written) > maxWritten {
+		return fmt.Errorf("it names %d writers of parts", len(m.Written))
+	}
+	n := items.Len()
+	seen := map[int64]bool{}
+	for _, r := range m.Results {
+		if !items.Has(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
+			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
+		}
+		seen[r.Index] = true
+	}
+	for _, run := range slices.Concat(m.Escalate, m.Again) {
+		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
+		if !items.Covers(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
+			return fmt.Errorf("it hands items %d to %d back", run.Start, run.End-1)
+		}
+	}
+	for index, s := range m.Suspects {
+		if !items.Has(index) || s.Alone < 0 || s.Tries < s.Alone {
+			return fmt.Errorf("it suspects item %d", index)
+		}
+	}
+	for _, w := range m.Written {
+		if !w.Valid() {
+			return fmt.Errorf("%q is no writer of parts", w.Writer)
+		}
+	}
+	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
+		return fmt.Errorf("it looks for a culprit among %d of %d items after %d starts", m.Hunt, n, m.Starts)
+	}
+	return nil
+}
+
+// knowsDeaths reports whether something of it would be lost with a chunk that is handed back.
+func (m memo) knowsDeaths() bool {
+	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
+}
