@@ -56,12 +56,11 @@ workers/contact                internal/calls internal/contract
 workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          internal/calls workers/slot workers/slot/launch
-workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/edition workers/slot/diagnosis workers/slot/hygiene workers/slot/intake workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/edition workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot/account           . workers/slot/session
 workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
-workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/hygiene workers/slot/launch workers/slot/process workers/slot/wire
+workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
-workers/slot/hygiene           .
-workers/slot/intake            .
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
 workers/slot/wire              . internal/arrays internal/names

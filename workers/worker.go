@@ -297,14 +297,14 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
-		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {
 		o.Ending = share.End
 	}
 	w.memory.Confine(&o, p, g)
-	runs, held := slot.New(o), &pool.Peak{}
+	runs, held := slot.NewSharing(w.templates, o), &pool.Peak{}
 	share.Join(runs)
 	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
 	var devices []string

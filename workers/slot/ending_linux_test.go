@@ -54,7 +54,8 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			core, seen := observer.New(zap.InfoLevel)
 			s, dir := slot.New(slot.Options{
 				Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 10 * time.Millisecond, Log: zap.New(core),
-			}.Patient(time.Millisecond)), folder(t)
+				Patience: time.Millisecond,
+			}), folder(t)
 			got, err := run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
 			require.NoError(t, err)
 			require.Len(t, got, 1)

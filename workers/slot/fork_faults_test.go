@@ -117,7 +117,7 @@ func forking() {
 	all := template.NewSet(nil)
 	var slots sync.WaitGroup
 	for i, item := range []string{"hang", "fork and hang"} {
-		s := slot.New(slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: all})
+		s := slot.NewSharing(all, slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 		slots.Go(func() {
 			s.Run(context.Background(), task, calls.Call{Items: values(item), Done: func(calls.Done) {}})
 		})

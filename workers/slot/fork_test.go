@@ -54,12 +54,12 @@ func (f *forge) write(name, text string) {
 func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
 	f.t.Helper()
 	o := slot.Options{
-		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Templates: f.all, Grace: 300 * time.Millisecond, Log: f.to,
+		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Grace: 300 * time.Millisecond, Log: f.to,
 	}
 	if change != nil {
 		change(&o)
 	}
-	s := slot.New(o)
+	s := slot.NewSharing(f.all, o)
 	f.t.Cleanup(func() { require.NoError(f.t, s.Stop(context.Background())) })
 	return s
 }

@@ -34,7 +34,7 @@ func starved() {
 			fmt.Println(err)
 		}
 	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: template.NewSet(nil)})
+	s := slot.NewSharing(template.NewSet(nil), slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 	tasks := []struct {
 		task launch.Task
 		mode gpumux.Mode

@@ -1,13 +1,6 @@
 package slot
 
-import (
-	"fmt"
-	"slices"
-
-	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-)
+import "slices"
 
 // State is what a slot is doing.
 type State string
@@ -51,16 +44,3 @@ func States() []State {
 
 // Next are the states that may follow.
 func (s State) Next() []State { return slices.Clone(next[s]) }
-
-// enter is the only writer of a slot's state; only the owner goroutine calls it. A move that the table does not have is a
-// mistake in this package.
-func (s *Slot) enter(to State, why string) {
-	s.mu.Lock()
-	from := s.state
-	s.state = to
-	s.mu.Unlock()
-	if !slices.Contains(next[from], to) {
-		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.o.Name, from, to, why))
-	}
-	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
-}

@@ -22,17 +22,16 @@ func Adopt(
 		return nil, err
 	}
 	go p.listen()
-	pid, err := fork(p.Mark(), p.Out.File, files, p.hungUp)
+	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files, p.hungUp)
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}
 	if err != nil {
 		p.disconnect()
-		p.Disown()
+		p.Process.Disown()
 		return nil, err
 	}
-	p.watch()
-	p.Follow(p.Memory.Close)
+	p.follow()
 	go p.speak()
 	return p, nil
 }

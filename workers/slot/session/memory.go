@@ -3,11 +3,11 @@ package session
 import (
 	"context"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -18,6 +18,17 @@ type Watch interface {
 	// watch, and must neither block nor call the watch; a budget of 0 is never passed.
 	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
 }
+
+// Holding is what a process holds, in bytes.
+type Holding struct {
+	// Held is all that is seen from outside; 0 means unknown.
+	Held int64
+	// Unused is what frameworks' allocators keep of it, Spare what a trim gives back of that.
+	Unused, Spare int64
+}
+
+// Needed is what a process holds beside what it does not use.
+func (m Holding) Needed() int64 { return m.Held - m.Unused }
 
 // Over is why the watch wants a process ended, in bytes.
 type Over struct {
@@ -82,18 +93,18 @@ type Memory struct {
 }
 
 // watch lets the watch follow the process that has just started.
-func (p *Session) watch() {
-	p.Memory.Watched, p.Memory.Budget, p.Memory.Host = unwatched{}, p.o.Memory, p.o.Device == "CPU"
-	if p.o.Watch == nil {
+func (m *Memory) watch(pid int, o Options, kill func()) {
+	m.Watched, m.Budget, m.Host = unwatched{}, o.Memory, o.Device == "CPU"
+	if o.Watch == nil {
 		return
 	}
-	p.Memory.Watched = p.o.Watch.Follow(p.o.Device, p.PID, p.o.Memory, func(over Over) {
-		p.Memory.over.Store(&over)
-		if p.o.Ending != nil {
-			go p.Signal(syscall.SIGKILL) // the watch has others to look at
+	m.Watched = o.Watch.Follow(o.Device, pid, o.Memory, func(over Over) {
+		m.over.Store(&over)
+		if o.Ending != nil {
+			go kill() // the watch has others to look at
 			return
 		}
-		p.Signal(syscall.SIGKILL)
+		kill()
 	})
 }
 
@@ -148,7 +159,7 @@ func (m *Memory) withRest(live, seen int64) int64 {
 }
 
 // Lately is what the process holds, read again when the last reading is not a moment old.
-func (m *Memory) Lately() (holding hygiene.Holding, fresh bool) {
+func (m *Memory) Lately() (holding Holding, fresh bool) {
 	if now := time.Now(); now.Sub(m.read) >= peakItem {
 		m.held, m.read, fresh = m.Held(), now, true
 	}
@@ -156,12 +167,23 @@ func (m *Memory) Lately() (holding hygiene.Holding, fresh bool) {
 }
 
 // reread measures what is held, of which Lately is the last reading then.
-func (m *Memory) reread() hygiene.Holding {
+func (m *Memory) reread() Holding {
 	m.held, m.read = m.Measure(), time.Now()
 	return m.holding(m.held)
 }
 
-func (m *Memory) holding(held int64) hygiene.Holding {
+func (m *Memory) holding(held int64) Holding {
 	a := m.allocators
-	return hygiene.Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+}
+
+// killed adds to the evidence what the kernel killed, in the process's own cgroup and elsewhere in the worker's.
+func killed(e *diagnosis.Evidence, own process.Kills, others int) {
+	if own.Number > 0 {
+		// The limit of the process's own cgroup is its budget. Killed for another one's, it may have kept to it.
+		e.OOMKills += own.Number
+		e.OverBudget, e.Peak = e.Exited && own.Own, max(own.Peak, e.Peak)
+		return
+	}
+	e.OOMKills += max(0, others)
 }

@@ -223,7 +223,7 @@ func (ts *Set) Share(slots int) {
 // Child is a process that was forked from a template: of the Edition and with the Modules that the template has imported. The
 // handshake is still to come; Ready or Unready says how it went.
 type Child struct {
-	*session.Session
+	Session *session.Session
 	Edition string
 	Modules []string
 	from    *template
@@ -240,8 +240,8 @@ func (c *Child) Ready() {
 // Unready takes down that it did not get ready, as the evidence says.
 func (c *Child) Unready(e *diagnosis.Evidence) {
 	why := e.Message
-	if why == "" && c.Status != nil {
-		why = c.Status.String()
+	if why == "" && c.Session.Process.Status != nil {
+		why = c.Session.Process.Status.String()
 	}
 	c.from.all.distrust(c.from, "a forked process did not get ready: "+why, e.TimedOut)
 }

@@ -54,7 +54,7 @@ type template struct {
 }
 
 func newTemplate(all *Set, l *lineage, task launch.Task, o session.Options) *template {
-	o.Slot = ""
+	o.Name = ""
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
 		all: all, lineage: l, task: task, o: o,
@@ -81,9 +81,9 @@ func (t *template) live() {
 			idle.Reset(idleLimit)
 			continue
 		case <-idle.C:
-		case <-p.Exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID),
-				zap.String(logkey.Why, p.Status.String()))
+		case <-p.Process.Exited:
+			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID),
+				zap.String(logkey.Why, p.Process.Status.String()))
 		case <-t.ctx.Done():
 		}
 		break
@@ -108,9 +108,9 @@ func (t *template) start() *session.Session {
 		channel.Close()
 		return nil
 	}
-	p.Patience, p.Lingers = t.o.Patience, sync.OnceFunc(func() {
+	p.Process.Patience, p.Process.Lingers = t.o.Patience, sync.OnceFunc(func() {
 		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID), zap.String(logkey.Advice, process.LingerHint))
+			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID), zap.String(logkey.Advice, process.LingerHint))
 		close(t.lingering)
 	})
 	evidence, trace := t.load(p)
@@ -121,8 +121,8 @@ func (t *template) start() *session.Session {
 	if evidence == nil && why == "" {
 		t.channel = channel
 		t.all.log.Info("template ready: fresh items are forked from it", zap.String(logkey.Task, t.task.Name),
-			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.PID),
-			zap.String(logkey.Memory, gpumux.Size(resident(p.PID)).String()),
+			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.Process.PID),
+			zap.String(logkey.Memory, gpumux.Size(resident(p.Process.PID)).String()),
 			zap.String(logkey.Took, time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
@@ -171,7 +171,7 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	if !ok {
 		return strings.TrimPrefix(string(word[:n]), "refused "), false
 	}
-	if why := footprint(procfs, p.PID, strings.Split(before, ","), deviceFiles); why != "" {
+	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles); why != "" {
 		return why, false
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -24,11 +26,12 @@ const (
 // of its message.
 type Conn struct {
 	stream io.ReadWriteCloser
-	parse  func(*header, []byte) (Message, error)
+	// parsers read what the other side says.
+	other   string
+	parsers map[string]parser
 
 	// Only the reading goroutine uses these.
 	reader  *bufio.Reader
-	head    header
 	greeted bool
 	failed  error
 
@@ -38,12 +41,12 @@ type Conn struct {
 
 // NewWorker is the worker's end: it reads what a task process says.
 func NewWorker(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, parse: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
+	return &Conn{stream: stream, other: "a task process", parsers: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
 }
 
 // NewProcess is the task process's end: it reads what a worker says.
 func NewProcess(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, parse: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
+	return &Conn{stream: stream, other: "a worker", parsers: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
 }
 
 // Close closes the stream, which ends a Read in progress.
@@ -72,21 +75,31 @@ func (c *Conn) read() (Message, error) {
 	if line < 0 {
 		return nil, broken("a frame of %d bytes has no header line: %.60q", len(frame), frame)
 	}
-	if err := c.head.decode(frame[:line]); err != nil {
-		return nil, &ProtocolError{Problem: "a header is not the JSON it should be", Err: err}
+	name, err := typeOf(frame[:line])
+	if err != nil {
+		return nil, err
 	}
-	hello := c.head.Type == "hello"
-	if hello == c.greeted {
+	if hello := name == "hello"; hello == c.greeted {
 		if hello {
 			return nil, broken("a second hello")
 		}
-		return nil, broken("the first message is %q; it must be a hello", c.head.Type)
+		return nil, broken("the first message is %q; it must be a hello", name)
 	}
-	if hello && c.head.Version != Version {
-		return nil, &VersionError{Ours: Version, Theirs: c.head.Version}
+	if !c.greeted {
+		var hello struct{ Version int }
+		if err := decode(frame[:line], &hello); err != nil {
+			return nil, err
+		}
+		if hello.Version != Version {
+			return nil, &VersionError{Ours: Version, Theirs: hello.Version}
+		}
 	}
 	c.greeted = true
-	return c.parse(&c.head, frame[line+1:])
+	parse := c.parsers[name]
+	if parse == nil {
+		return nil, broken("%s cannot say %q; it says %s", c.other, name, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
+	}
+	return parse(frame[:line], frame[line+1:])
 }
 
 // frame reads one frame into memory of its own.

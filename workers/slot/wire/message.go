@@ -119,6 +119,18 @@ type Results struct {
 	Files []string `json:"files,omitempty"`
 }
 
+// Records are the results one by one. They ended together.
+func (r *Results) Records() []Record {
+	list := make([]Record, len(r.Values))
+	for i, value := range r.Values {
+		list[i] = Record{Run: r.Run, N: r.N + i, Value: value, Busy: r.Busy[i], Out: r.Out, Peak: r.Peak}
+		if r.Kinds != nil {
+			list[i].Kind = r.Kinds[i]
+		}
+	}
+	return list
+}
+
 // Allocators is what the allocators of the process's frameworks say about the devices of its slot, in bytes.
 type Allocators struct {
 	// Live is what values occupy, Reserved what the allocators have taken, Spare what a Trim gives back of it.

@@ -1,4 +1,4 @@
-package hygiene
+package account
 
 import (
 	"slices"

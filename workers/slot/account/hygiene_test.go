@@ -1,4 +1,4 @@
-package hygiene
+package account
 
 import (
 	"math/rand/v2"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
 const (
@@ -15,38 +17,38 @@ const (
 )
 
 // all is a process of which nobody tells what is in use.
-func all(held int64) Holding { return Holding{Held: held} }
+func all(held int64) session.Holding { return session.Holding{Held: held} }
 
 func TestHygiene_TrimsWhatComesBack(t *testing.T) {
 	const budget = 1000 * mib
 	ran := bill{busy: 3600}
-	host := Hygiene{Budget: budget, Host: true, bill: ran}
-	since := func(floor int64) Hygiene { return Hygiene{Budget: budget, Host: true, bill: ran, floor: floor} }
-	device := Hygiene{Budget: budget, bill: ran}
+	host := hygiene{budget: budget, host: true, bill: ran}
+	since := func(floor int64) hygiene { return hygiene{budget: budget, host: true, bill: ran, floor: floor} }
+	device := hygiene{budget: budget, bill: ran}
 	for _, c := range []struct {
 		name string
-		h    Hygiene
-		m    Holding
+		h    hygiene
+		m    session.Holding
 		idle bool
 		want bool
 	}{
-		{"no budget", Hygiene{Host: true, bill: ran}, all(1 << 40), true, false},
+		{"no budget", hygiene{host: true, bill: ran}, all(1 << 40), true, false},
 		{"little is held", host, all(490 * mib), true, false},
 		{"half, and nobody waits", host, all(510 * mib), true, true},
 		{"half, and work waits", host, all(510 * mib), false, false},
 		{"three quarters, and work waits", host, all(760 * mib), false, true},
-		{"nothing ran since the last one", Hygiene{Budget: budget, Host: true}, all(990 * mib), true, false},
+		{"nothing ran since the last one", hygiene{budget: budget, host: true}, all(990 * mib), true, false},
 		{"nothing grew since the last one", since(760 * mib), all(800 * mib), false, false},
 		{"it grew since the last one", since(700 * mib), all(760 * mib), false, true},
 		{"little grew since the last one, near the budget", since(930 * mib), all(945 * mib), false, true},
 		{"nothing grew since the last one, near the budget", since(940 * mib), all(945 * mib), false, false},
 		{"a device where nobody tells", device, all(990 * mib), true, false},
-		{"an arena that gives nothing back", device, Holding{Held: 940 * mib, Unused: 800 * mib}, true, false},
-		{"a cache", device, Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 60 * mib}, false, true},
-		{"a small cache", device, Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 40 * mib}, false, false},
-		{"a small cache beside little room", device, Holding{Held: 940 * mib, Unused: 20 * mib, Spare: 20 * mib}, false, true},
+		{"an arena that gives nothing back", device, session.Holding{Held: 940 * mib, Unused: 800 * mib}, true, false},
+		{"a cache", device, session.Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 60 * mib}, false, true},
+		{"a small cache", device, session.Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 40 * mib}, false, false},
+		{"a small cache beside little room", device, session.Holding{Held: 940 * mib, Unused: 20 * mib, Spare: 20 * mib}, false, true},
 	} {
-		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.h.Due(c.m, c.idle)) })
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.h.due(c.m, c.idle)) })
 	}
 }
 
@@ -94,70 +96,70 @@ func TestBill_TrimsCostAShareOfTheTimeWithWhatTheySlowDown(t *testing.T) {
 	require.False(t, b.allows())
 }
 
-func text(_ Reason, text string) string { return text }
+func words(_ string, text string) string { return text }
 
 func TestHygiene_ATrimTellsGarbageFromALeak(t *testing.T) {
 	for _, c := range []struct {
 		after int64
-		want  Reason
+		want  string
 	}{{950 * mib, ForLeak}, {700 * mib, ForLeak}, {300 * mib, ""}} {
 		for _, unused := range []int64{0, 500 * mib} {
-			with := func(needed int64) Holding { return Holding{Held: needed + unused, Unused: unused} }
-			h := Hygiene{Budget: 1000 * mib}
-			for i := 0; h.Leak == ""; i++ {
-				h.Ended(i+1, 1, time.Millisecond, with(int64(100+10*i)*mib), 0)
+			with := func(needed int64) session.Holding { return session.Holding{Held: needed + unused, Unused: unused} }
+			h := hygiene{budget: 1000 * mib}
+			for i := 0; h.leak == ""; i++ {
+				h.ended(i+1, 1, time.Millisecond, with(int64(100+10*i)*mib), 0)
 			}
-			require.True(t, h.Due(with(950*mib), false))
-			why, said := h.Trimmed(with(950*mib), with(c.after), time.Hour)
+			require.True(t, h.due(with(950*mib), false))
+			why, said := h.trimmed(with(950*mib), with(c.after), time.Hour)
 			require.Equal(t, c.want, why)
 			require.Equal(t, c.want != "", said != "")
-			require.False(t, h.Due(with(950*mib), false), "and it is not asked again for the same growth")
+			require.False(t, h.due(with(950*mib), false), "and it is not asked again for the same growth")
 		}
 	}
 }
 
 func TestHygiene_TwoPoorTrimsNearTheBudgetAreEnough(t *testing.T) {
-	h := Hygiene{Budget: 1000 * mib, first: 100 * mib}
-	require.Empty(t, text(h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)))
-	require.Equal(t, "930MiB of 1000MiB are needed, and 2 trims in a row gave little back", text(h.Trimmed(all(950*mib), all(930*mib), time.Millisecond)))
+	h := hygiene{budget: 1000 * mib, first: 100 * mib}
+	require.Empty(t, words(h.trimmed(all(950*mib), all(940*mib), time.Millisecond)))
+	require.Equal(t, "930MiB of 1000MiB are needed, and 2 trims in a row gave little back", words(h.trimmed(all(950*mib), all(930*mib), time.Millisecond)))
 
-	h = Hygiene{Budget: 1000 * mib, first: 100 * mib}
-	h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)
-	require.Empty(t, text(h.Trimmed(all(950*mib), all(840*mib), time.Millisecond)), "a good one")
-	require.Empty(t, text(h.Trimmed(all(950*mib), all(940*mib), time.Millisecond)), "counts anew")
-	h = Hygiene{Budget: 1000 * mib, first: 920 * mib}
+	h = hygiene{budget: 1000 * mib, first: 100 * mib}
+	h.trimmed(all(950*mib), all(940*mib), time.Millisecond)
+	require.Empty(t, words(h.trimmed(all(950*mib), all(840*mib), time.Millisecond)), "a good one")
+	require.Empty(t, words(h.trimmed(all(950*mib), all(940*mib), time.Millisecond)), "counts anew")
+	h = hygiene{budget: 1000 * mib, first: 920 * mib}
 	for range 5 {
-		require.Empty(t, text(h.Trimmed(all(960*mib), all(950*mib), time.Millisecond)), "a new process would hold as much after its first item")
+		require.Empty(t, words(h.trimmed(all(960*mib), all(950*mib), time.Millisecond)), "a new process would hold as much after its first item")
 	}
 }
 
 func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
-	h := Hygiene{Budget: 1000 * mib}
+	h := hygiene{budget: 1000 * mib}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 64} {
-		require.Equal(t, want, h.Ahead(all(100*mib), most))
-		require.Equal(t, want, h.ahead)
+		require.Equal(t, want, h.ahead(all(100*mib), most))
+		require.Equal(t, want, h.given)
 	}
-	require.Equal(t, fewAhead, h.Ahead(all(760*mib), most))
-	require.Equal(t, 1, h.Ahead(all(910*mib), most))
-	require.Equal(t, 2, h.Ahead(all(100*mib), most))
+	require.Equal(t, fewAhead, h.ahead(all(760*mib), most))
+	require.Equal(t, 1, h.ahead(all(910*mib), most))
+	require.Equal(t, 2, h.ahead(all(100*mib), most))
 	for i := range 20 {
-		h.Ended(i+1, 1, time.Millisecond, all(int64(100+10*i)*mib), 0)
+		h.ended(i+1, 1, time.Millisecond, all(int64(100+10*i)*mib), 0)
 	}
-	require.Equal(t, most, (&Hygiene{Budget: 1000 * mib, ahead: most}).Ahead(Holding{Held: 940 * mib, Unused: 800 * mib}, most),
+	require.Equal(t, most, (&hygiene{budget: 1000 * mib, given: most}).ahead(session.Holding{Held: 940 * mib, Unused: 800 * mib}, most),
 		"an arena is not short of memory")
 	for range 10 {
-		h.Ahead(all(300*mib), most)
+		h.ahead(all(300*mib), most)
 	}
-	require.InDelta(t, 700/4/10, h.ahead, 2, "a quarter of what is left, at 10 MiB each")
-	h = Hygiene{}
-	require.Equal(t, most, h.Ahead(all(100*mib), most))
+	require.InDelta(t, 700/4/10, h.given, 2, "a quarter of what is left, at 10 MiB each")
+	h = hygiene{}
+	require.Equal(t, most, h.ahead(all(100*mib), most))
 }
 
 // follow feeds a process's readings and tells at which item it would be recycled, 0 if never.
 func follow(items int, held func(i int) int64, peak func(i int) int64) int {
-	h := Hygiene{Budget: 1000 * mib}
+	h := hygiene{budget: 1000 * mib}
 	for i := range items {
-		if h.Ended(i+1, 1, time.Millisecond, all(held(i)), peak(i)); h.Leak != "" {
+		if h.ended(i+1, 1, time.Millisecond, all(held(i)), peak(i)); h.leak != "" {
 			return i + 1
 		}
 	}

@@ -1,4 +1,4 @@
-package slot
+package account
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func (r *sparing) Held() int64 {
 
 // A short item costs mostly its messages, so many items go in one frame. Without a budget nobody looks at the memory of the
 // process.
-func TestOccupant_ShortItemsAreGivenManyAhead(t *testing.T) {
+func TestAccount_ShortItemsAreGivenManyAhead(t *testing.T) {
 	for _, c := range []struct {
 		pace        time.Duration
 		ended, want int
@@ -33,12 +33,12 @@ func TestOccupant_ShortItemsAreGivenManyAhead(t *testing.T) {
 		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 5}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
 		watched := &sparing{}
-		p := newOccupant(&session.Session{Board: &wire.Board{}, Memory: session.Memory{Watched: watched}}, 0)
-		p.pace = c.pace
-		require.Equal(t, c.want, p.ahead(c.ended), "%+v", c)
+		a := New(&session.Session{Board: &wire.Board{}, Memory: session.Memory{Watched: watched}}, 0, false, true)
+		a.pace = c.pace
+		require.Equal(t, c.want, a.ahead(c.ended), "%+v", c)
 		require.Zero(t, watched.times)
-		p.Memory.Budget, p.tidy.Budget = 1<<30, 1<<30
-		p.ahead(c.ended)
+		a.hygiene.budget = 1 << 30
+		a.ahead(c.ended)
 		require.Equal(t, 1, watched.times)
 	}
 }
