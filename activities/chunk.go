@@ -14,21 +14,17 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
 )
 
 const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is the
 	// map's.
 	failedStarts = 5
-	// maxLogged is how many failed items of a chunk the log has.
-	maxLogged = 20
 	// firstBeat is when a chunk heartbeats first. Its results are stored from then on, because
 	// the next attempt learns from the heartbeat where they lie; a chunk that ends before is
 	// stored as a whole.
@@ -38,43 +34,12 @@ const (
 // errFailFast ends a chunk when more items have failed than may.
 var errFailFast = errors.New("more items failed than the map may have")
 
-// Pool serves the queue of one pool, or of one device of it.
-type Pool struct {
-	Runner Runner
-	Store  *store.Store
-	// Recorders are shared by all pools of a worker.
-	Recorders *record.Recorders
-	// The map sizes its window by Worker and Slots. The number of slots may change. Nil tells the map nothing.
-	Worker string
-	Slots  func() int
-	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
-	Edition func(task string) (string, error)
-	// Contact is how long items run on while the server does not answer. Default: contract.Contact.
-	Contact gpumux.Duration
-	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
-	Workers func(ctx context.Context) int
-	// Log is for what people should know of faults. Default: the SDK's.
-	Log log.Logger
-	// Saving is called when a chunk needs no slot any more, and what it returns when the chunk is over. Default: nobody is told.
-	Saving func() (saved func())
-	// Doubt reports whether the server may have given a chunk which arrives now to another worker already. Then the activity asks
-	// the server before items run. Default: never.
-	Doubt func() bool
-}
-
-// Register registers RunChunk, FindEdition and Reduce.
-func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})
-	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: contract.FindEdition})
-	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
-}
-
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries
 // carries the fault as its type and details; the next attempt goes on behind what has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log, patience: handBack}
-	if a.log == nil {
-		a.log = activity.GetLogger(ctx)
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: handBack}
+	if p.Log == nil {
+		a.log.Logger = activity.GetLogger(ctx)
 	}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -101,22 +66,12 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	return a.result(), nil
 }
 
-// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is
-// in doubt. A heartbeat returns when the server has answered. A refusal ends ctx.
-func (p *Pool) doubted(ctx context.Context, beat func()) error {
-	if p.Doubt == nil || !p.Doubt() {
-		return nil
-	}
-	beat()
-	return context.Cause(ctx)
-}
-
 // attempt is one attempt at a chunk.
 type attempt struct {
 	*Pool
 	ctx    context.Context
 	chunk  contract.Chunk
-	log    log.Logger
+	log    *faultLog
 	ledger *ledger
 	// stream is nil where results travel inline only.
 	stream *record.Stream
@@ -126,8 +81,6 @@ type attempt struct {
 	patience time.Duration
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
-	// logged counts the failed items that the log has.
-	logged int
 }
 
 // restore finds what earlier attempts have finished.
@@ -210,6 +163,16 @@ func (a *attempt) waitingFor() string {
 	return a.stream.WaitingFor()
 }
 
+// order is what the next call is to run, and how.
+type order struct {
+	items gpumux.Runs
+	// clean asks for a process that has not run any item, whole for a whole device.
+	clean, whole bool
+	// avoid are the devices on which an item died since one finished.
+	avoid   []string
+	edition string
+}
+
 // runItems makes calls until no item is left.
 func (a *attempt) runItems() error {
 	for {
@@ -245,7 +208,7 @@ func (a *attempt) runCall(o order) error {
 		Done: func(done Done) {
 			a.limit.note()
 			result, later, ended := a.ledger.add(done)
-			a.logFailure(result, later)
+			a.log.item(result, later)
 			if ended {
 				cancel(errFailFast)
 			}
@@ -317,7 +280,7 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 	if a.chunk.Range != nil {
 		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
 	}
-	at, _ := a.ledger.at(index)
+	at, _ := a.ledger.board.at(index)
 	return a.chunk.Items[at]
 }
 
@@ -364,7 +327,7 @@ func (a *attempt) judge(spans gpumux.Runs, err error) error {
 		return final(fault)
 	case fault.Blameless && a.ledger.spare(fault):
 		// Temporal's own growing delay gives the device time to come back.
-		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.logFields(fault, -1)...)
+		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.log.fields(fault, -1)...)
 		return retry(fault, 0)
 	case fault.Op == "start":
 		return a.judgeStart(fault)
@@ -378,17 +341,17 @@ func (a *attempt) judge(spans gpumux.Runs, err error) error {
 		case fault.Kind.Memory() && fault.Alone:
 			how = "with the whole device to itself"
 		}
-		a.log.Warn("item ended its process; it is tried again "+how, a.logFields(fault, index)...)
+		a.log.Warn("item ended its process; it is tried again "+how, a.log.fields(fault, index)...)
 		return retry(fault, retryDelay)
 	}
-	a.log.Warn("item ended its process alone; "+verdict, a.logFields(fault, index)...)
+	a.log.Warn("item ended its process alone; "+verdict, a.log.fields(fault, index)...)
 	return nil
 }
 
 // judgeStart decides what becomes of a chunk for which no process starts.
 func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 	starts := a.ledger.unstarted(fault)
-	a.log.Warn("task process did not start", append(a.logFields(fault, -1), "starts", starts)...)
+	a.log.Warn("task process did not start", append(a.log.fields(fault, -1), "starts", starts)...)
 	switch {
 	case starts < failedStarts:
 		return retry(fault, 0)
@@ -397,35 +360,6 @@ func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 		return nil
 	}
 	return final(fault)
-}
-
-// logFailure logs that an item failed. An item that is tried again later has not yet.
-func (a *attempt) logFailure(result gpumux.Result, later bool) {
-	switch {
-	case result.Fault == nil || !later && a.logged >= maxLogged:
-		return
-	case later:
-		a.log.Info("item raised; it is tried again after a pause", a.logFields(result.Fault, result.Index)...)
-		return
-	}
-	message := "item failed"
-	if a.logged++; a.logged == maxLogged {
-		message += "; of this chunk no more are told here, the results have them"
-	}
-	a.log.Warn(message, a.logFields(result.Fault, result.Index)...)
-}
-
-// logFields are the fields of a log line about a fault, of an item where its index is known.
-func (a *attempt) logFields(f *gpumux.Fault, index int64) []any {
-	k := []any{"map", a.chunk.Map}
-	if index >= 0 {
-		k = append(k, "index", index, "item", f.Item)
-	}
-	k = append(k, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
-	if f.Budget > 0 {
-		k = append(k, "budget", f.Budget)
-	}
-	return k
 }
 
 // flush stores what has finished. With insist it does not give up: a store that is full or away

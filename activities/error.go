@@ -2,6 +2,7 @@ package activities
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -59,4 +60,16 @@ func classify(err error) error {
 		return badInput(err, "an object lies where a folder is to be; name another output")
 	}
 	return err
+}
+
+// largestResult is the most bytes of one result that can travel inline at all.
+const largestResult = 1 << 20
+
+// tooLarge is the fault of a result that cannot travel inline.
+func tooLarge(task string, bytes int) *gpumux.Fault {
+	return &gpumux.Fault{
+		Kind: gpumux.TaskError, Op: "run", Task: task,
+		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
+		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
+	}
 }

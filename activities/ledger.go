@@ -1,12 +1,8 @@
 package activities
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"sync"
 
@@ -16,19 +12,10 @@ import (
 )
 
 const (
-	// deadlyAlone is how often an item may end a process in which nothing else ran, before the
-	// end is its own fault.
-	deadlyAlone = 2
-	// maxSpared is how often in a row a chunk is tried again for what no item is to blame for,
-	// before it is booked like any fault. With Temporal's growing delay that takes about four
-	// minutes.
-	maxSpared = 30
 	// maxRecent is how many failures a chunk shows to people.
 	maxRecent = 3
 	// inlineResults is the most bytes of results that a chunk returns through the history.
 	inlineResults = 256 << 10
-	// largestResult is the most bytes of one result that can travel inline at all.
-	largestResult = 1 << 20
 )
 
 // stream takes results on their way into the store, and lets them be written when it is
@@ -38,21 +25,13 @@ type stream interface {
 	Release()
 }
 
-// label is the part of an item that is copied into its result.
-type label struct{ key, item json.RawMessage }
-
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others
 // ask.
 type ledger struct {
-	// items are the chunk's. before[i] is how many of them lie before run i.
-	items  gpumux.Runs
-	before []int64
-
 	mu    sync.Mutex // guards what follows
 	chunk contract.Chunk
 	memo  memo
-	// done marks the items that need not run, by position in the chunk.
-	done []bool
+	board board
 	// stream takes the results on their way into the store; nil where they travel inline only.
 	stream stream
 	// direct takes the results that go nowhere else; nil in a map.
@@ -69,50 +48,22 @@ type ledger struct {
 }
 
 func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
-	l := &ledger{chunk: chunk, items: items, memo: m, labels: map[int64]label{}}
-	n := int64(0)
-	for _, run := range items {
-		l.before = append(l.before, n)
-		n += run.Len()
-	}
-	l.done = make([]bool, n)
+	l := &ledger{chunk: chunk, board: newBoard(items), memo: m, labels: map[int64]label{}}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
 	l.memo.Waiting = ""
-	l.memo.Hunt = min(l.memo.Hunt, n)
+	l.memo.Hunt = min(l.memo.Hunt, int64(len(l.board.done)))
 	for _, r := range m.Results {
 		l.count(r)
 		l.bytes += r.Weight()
 	}
-	for at := range l.open(slices.Concat(m.Escalate, m.Again)) {
-		l.done[at] = true
+	for at := range l.board.open(slices.Concat(m.Escalate, m.Again)) {
+		l.board.done[at] = true
 	}
 	l.peaks.Merge(m.Peak)
 	l.memo.Peak = nil
 	return l
-}
-
-// at is an item's position in the chunk.
-func (l *ledger) at(index int64) (int64, bool) {
-	run, inside := l.items.Find(index)
-	if !inside {
-		return 0, false
-	}
-	return l.before[run] + index - l.items[run].Start, true
-}
-
-// open are the positions and indices of those of the items that may still have to run.
-func (l *ledger) open(among gpumux.Runs) iter.Seq2[int64, int64] {
-	return func(yield func(at, index int64) bool) {
-		for _, run := range among {
-			for index := run.Start; index < run.End; index++ {
-				if at, ok := l.at(index); ok && !l.done[at] && !yield(at, index) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // inline reports whether the results travel through the history: they were asked to and are
@@ -127,7 +78,7 @@ func (l *ledger) onlyInline() bool { return l.chunk.Parts == "" && l.direct == n
 func (l *ledger) restore(index int64, kind gpumux.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, ok := l.at(index); !ok || l.done[at] {
+	if at, ok := l.board.at(index); !ok || l.board.done[at] {
 		return
 	}
 	r := gpumux.Result{Index: index}
@@ -164,16 +115,6 @@ func (l *ledger) acknowledge() {
 	}
 }
 
-// order is what the next call is to run, and how.
-type order struct {
-	items gpumux.Runs
-	// clean asks for a process that has not run any item, whole for a whole device.
-	clean, whole bool
-	// avoid are the devices on which an item died since one finished.
-	avoid   []string
-	edition string
-}
-
 // next is the next call: one suspect alone, half of the hunted items, or all up to the next
 // suspect. A suspect that has run out of memory alone gets a whole device. It has no items when
 // all are done, further results would not fit the history, or more items failed than may.
@@ -184,8 +125,8 @@ func (l *ledger) next() (o order) {
 		return o
 	}
 	o.avoid, o.edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
-	room, hunted := int64(len(l.done)), int64(0)
-	for _, done := range l.done[:l.memo.Hunt] {
+	room, hunted := int64(len(l.board.done)), int64(0)
+	for _, done := range l.board.done[:l.memo.Hunt] {
 		if !done {
 			hunted++
 		}
@@ -198,7 +139,7 @@ func (l *ledger) next() (o order) {
 	if l.onlyInline() {
 		room = min(room, l.fitting())
 	}
-	for _, index := range l.open(l.items) {
+	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
 		if room--; room < 0 || suspected && len(o.items) > 0 {
 			break
@@ -234,25 +175,15 @@ func (l *ledger) ran(edition string) {
 	l.memo.Edition = edition
 }
 
-// take is the item in what a source gives, about to run. It keeps the item's label.
-func (l *ledger) take(index int64, item json.RawMessage) (_ json.RawMessage, err error) {
-	var key json.RawMessage
-	if l.chunk.Source != nil {
-		if item, key, err = store.Unwrap(*l.chunk.Source, item); err != nil {
-			return nil, err
-		}
+// take is the item in what a source gives, about to run. It notes the item's label.
+func (l *ledger) take(index int64, given json.RawMessage) (json.RawMessage, error) {
+	item, of, err := labelOf(l.chunk, given)
+	if of.key != nil || of.item != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.labels[index] = of
 	}
-	if l.chunk.Key == "" && !l.chunk.WithItem && key == nil {
-		return item, nil
-	}
-	own, whole := contract.Label(item, l.chunk.Key, l.chunk.WithItem)
-	if own != nil {
-		key = own
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.labels[index] = label{bytes.Clone(key), whole}
-	return item, nil
+	return item, err
 }
 
 // add books a finished item, and returns its result as it is kept. It returns later where the
@@ -263,11 +194,12 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	if r = done.Result; done.Peak > 0 {
 		l.peak(done.Peak, done.Budget)
 	}
-	if at, ok := l.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
+	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
-			l.done[at] = true
+			l.board.done[at] = true
 			l.memo.Again.Add(r.Index)
-			l.clear(r.Index)
+			l.result.Ran++
+			l.memo.absolve(r.Index)
 			return r, true, false
 		}
 	}
@@ -281,22 +213,10 @@ func (l *ledger) peak(held, budget int64) {
 	l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(budget))
 }
 
-// clear notes that an item ran, so that nothing is held against it, or its device, any more.
-func (l *ledger) clear(index int64) {
-	l.result.Ran++
-	l.memo.Spared, l.memo.Avoid = 0, nil
-	delete(l.memo.Suspects, index)
-}
-
 // book counts a new result and sends it on its way.
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
-	if n := len(r.Value); l.onlyInline() && n > largestResult {
-		r.Value = nil
-		r.Fault = &gpumux.Fault{
-			Kind: gpumux.TaskError, Op: "run", Task: l.chunk.Task,
-			Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(n), gpumux.Size(largestResult)),
-			Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
-		}
+	if l.onlyInline() && len(r.Value) > largestResult {
+		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
 	}
 	if of, noted := l.labels[r.Index]; noted {
 		r.Key, r.Item = of.key, of.item
@@ -308,7 +228,8 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 		short.Traceback, short.Tail, short.Index = "", "", &r.Index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
-	l.clear(r.Index)
+	l.result.Ran++
+	l.memo.absolve(r.Index)
 	inline := l.inline()
 	l.bytes += r.Weight()
 	l.full = l.onlyInline() && l.bytes > inlineResults
@@ -329,11 +250,11 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 
 // count counts a result.
 func (l *ledger) count(r gpumux.Result) {
-	at, ok := l.at(r.Index)
+	at, ok := l.board.at(r.Index)
 	if !ok {
 		return
 	}
-	l.done[at] = true
+	l.board.done[at] = true
 	if r.Fault == nil {
 		l.result.Succeeded++
 		return
@@ -353,15 +274,8 @@ func (l *ledger) spare(fault *gpumux.Fault) bool {
 	if l.memo.Spared++; l.memo.Spared >= maxSpared {
 		return false
 	}
-	l.suspect(fault)
+	l.memo.suspect(fault)
 	return true
-}
-
-// suspect notes the device of a fault that may be the device's.
-func (l *ledger) suspect(fault *gpumux.Fault) {
-	if fault.Suspect && !slices.Contains(l.memo.Avoid, fault.Device) {
-		l.memo.Avoid = append(l.memo.Avoid, fault.Device)
-	}
 }
 
 // elsewhere counts how often a worker did not have the chunk's edition.
@@ -376,7 +290,7 @@ func (l *ledger) elsewhere() int {
 func (l *ledger) unstarted(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.suspect(fault)
+	l.memo.suspect(fault)
 	l.memo.Starts++
 	return l.memo.Starts
 }
@@ -386,9 +300,9 @@ func (l *ledger) unstarted(fault *gpumux.Fault) int {
 func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.suspect(fault)
+	l.memo.suspect(fault)
 	at := int64(-1)
-	for at, index = range l.open(ran) {
+	for at, index = range l.board.open(ran) {
 		break
 	}
 	if at < 0 {
@@ -397,7 +311,7 @@ func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdi
 	if fault.Batch > 1 {
 		// The culprit is among the first items of the batch.
 		left := fault.Batch
-		for last := range l.open(ran) {
+		for last := range l.board.open(ran) {
 			l.memo.Hunt = last + 1
 			if left--; left == 0 {
 				break
@@ -405,13 +319,7 @@ func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdi
 		}
 		return index, ""
 	}
-	s := l.memo.Suspects[index]
-	s.Memory = fault.Kind.Memory()
-	s.Tries++
-	if fault.Alone {
-		s.Alone++
-	}
-	l.memo.Suspects[index] = s
+	s := l.memo.accuse(index, fault)
 	switch {
 	case s.Alone < deadlyAlone:
 		return index, ""
@@ -431,7 +339,7 @@ func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdi
 
 // escalate moves an item to the next rung.
 func (l *ledger) escalate(at, index int64) {
-	l.done[at] = true
+	l.board.done[at] = true
 	l.memo.Escalate.Add(index)
 }
 
@@ -439,7 +347,7 @@ func (l *ledger) escalate(at, index int64) {
 func (l *ledger) escalateRest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for at, index := range l.open(l.items) {
+	for at, index := range l.board.open(l.board.items) {
 		l.escalate(at, index)
 	}
 }
@@ -449,14 +357,11 @@ func (l *ledger) escalateRest() {
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.memo
+	m := l.memo.clone()
 	if l.peaks.Items() > 0 {
 		m.Peak = &gpumux.Peaks{}
 		m.Peak.Merge(&l.peaks)
 	}
-	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
-	m.Again = slices.Clone(m.Again)
-	m.Written, m.Avoid = slices.Clone(m.Written), slices.Clone(m.Avoid)
 	if l.chunk.Parts != "" && !l.inline() {
 		m.Results = nil
 	}
@@ -483,8 +388,8 @@ func (l *ledger) finish() contract.ChunkResult {
 		out.Results = l.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
 	}
-	out.Covered = int64(len(l.done))
-	if at := slices.Index(l.done, false); at >= 0 {
+	out.Covered = int64(len(l.board.done))
+	if at := slices.Index(l.board.done, false); at >= 0 {
 		out.Covered = int64(at)
 	}
 	return out

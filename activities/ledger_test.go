@@ -170,13 +170,13 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
 	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
 	var indexes []int64
-	for at, index := range l.open(items) {
+	for at, index := range l.board.open(items) {
 		require.EqualValues(t, len(indexes), at)
 		indexes = append(indexes, index)
 	}
 	require.Equal(t, []int64{5, 6, 100, 101, 102, 1 << 40}, indexes)
 	for _, index := range []int64{-1, 0, 4, 7, 99, 103, 1<<40 - 1, 1<<40 + 1} {
-		_, ok := l.at(index)
+		_, ok := l.board.at(index)
 		require.False(t, ok, index)
 		l.restore(index, "") // what another chunk stored in the same part
 	}
@@ -231,7 +231,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 			if at <= culprit && culprit < end {
 				deaths++
 				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.Crash, Batch: int(end - at), Alone: end-at == 1})
-				require.Equal(t, l.done[culprit], verdict != "")
+				require.Equal(t, l.board.done[culprit], verdict != "")
 				break
 			}
 			for ; at < end; at++ {

@@ -2,10 +2,21 @@ package activities
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// deadlyAlone is how often an item may end a process in which nothing else ran, before the
+	// end is its own fault.
+	deadlyAlone = 2
+	// maxSpared is how often in a row a chunk is tried again for what no item is to blame for,
+	// before it is booked like any fault. With Temporal's growing delay that takes about four
+	// minutes.
+	maxSpared = 30
 )
 
 // memo is what one attempt at a chunk leaves to the next one in its heartbeat.
@@ -90,4 +101,36 @@ func (m memo) fits(items gpumux.Runs) error {
 // knowsDeaths reports whether something of it would be lost with a chunk that is handed back.
 func (m memo) knowsDeaths() bool {
 	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
+}
+
+// suspect notes the device of a fault that may be the device's.
+func (m *memo) suspect(fault *gpumux.Fault) {
+	if fault.Suspect && !slices.Contains(m.Avoid, fault.Device) {
+		m.Avoid = append(m.Avoid, fault.Device)
+	}
+}
+
+// accuse counts a death against an item.
+func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
+	s := m.Suspects[index]
+	s.Memory = fault.Kind.Memory()
+	s.Tries++
+	if fault.Alone {
+		s.Alone++
+	}
+	m.Suspects[index] = s
+	return s
+}
+
+// absolve notes that an item ran, so that nothing is held against it, or its device, any more.
+func (m *memo) absolve(index int64) {
+	m.Spared, m.Avoid = 0, nil
+	delete(m.Suspects, index)
+}
+
+// clone shares nothing that changes.
+func (m memo) clone() memo {
+	m.Results, m.Escalate, m.Again = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Again)
+	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
+	return m
 }
