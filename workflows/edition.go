@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -25,7 +23,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		}
 		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
 	}
-	m.engine.setEdition(m.in.Edition)
+	m.engine.in.Edition = m.in.Edition
 	return nil
 }
 
@@ -42,47 +40,4 @@ func (m *mapping) askEdition(ctx workflow.Context, task string) (found contract.
 		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
 			contract.EditionInput{Task: task}).Get(ctx, &found)
 	})
-}
-
-// setEdition gives all rungs the edition.
-func (e *engine) setEdition(edition string) {
-	for _, r := range e.rungs {
-		r.edition = edition
-	}
-}
-
-// editions are those of all rungs.
-func (e *engine) editions() (list []string) {
-	for _, r := range e.rungs {
-		list = append(list, r.edition)
-	}
-	return list
-}
-
-// agrees reports whether what ran on a rung is of the map's edition. If none was known before, that of the first chunk counts. The
-// hash behind the plus, which only processes know, may differ between pools.
-func (e *engine) agrees(at int, edition string) bool {
-	if edition == "" || len(edition) > gpumux.MaxName {
-		return edition == ""
-	}
-	shown, _, _ := strings.Cut(edition, "+")
-	r := e.rungs[at]
-	if r.edition == "" {
-		e.setEdition(shown)
-	}
-	if r.edition == shown {
-		r.edition = edition
-	}
-	return r.edition == edition
-}
-
-// mixed is the error of a map whose items have run with two editions of the code.
-func (e *engine) mixed(at int, edition string) error {
-	fault := &gpumux.Fault{
-		Kind: gpumux.BadInput, Op: "run", Task: e.in.Task, Edition: edition[:min(len(edition), gpumux.MaxName)],
-		Message: fmt.Sprintf("items ran with edition %s of the code of task %s, and with %.60s on %s", e.rungs[at].edition, e.in.Task, edition,
-			e.in.Rungs()[at]),
-		Hint: "let all workers of a pool have the same code, and start a new map with another output",
-	}
-	return faultError(fault.Error(), fault)
 }

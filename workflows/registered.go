@@ -271,7 +271,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed,
 		Faults: e.counts.Faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
 		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
+		Peak: e.peaks.Known(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
 		Contact: e.contact,
 	}
 }
@@ -280,11 +280,6 @@ func (e *engine) carry() *contract.Carry {
 func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused, e.contact = c.Source, c.Claim, c.Todo, c.Paused, c.Contact
-	if len(c.Editions) == len(e.rungs) {
-		for at, edition := range c.Editions {
-			e.rungs[at].edition = edition
-		}
-	}
 	e.resumePassed(c.Passed)
 	e.counts = contract.Counts{Succeeded: c.Succeeded, Failed: c.Failed, Faults: c.Faults}
 	if e.most = -1; c.MayFail != nil {

@@ -103,8 +103,7 @@ type ChunkResult struct {
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
 	Busy gpumux.Duration `json:"busy"`
-	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
-	// that only a process knows that it has loaded.
+	// Edition is the edition of the task's code that items ran with in this call.
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`

@@ -36,9 +36,6 @@ type file struct {
 	final bool
 }
 
-// empty stands for a missing file.
-var empty = file{sum: sha256.Sum256(nil)}
-
 // cache has the files that were read, by path.
 var (
 	cacheMu sync.Mutex

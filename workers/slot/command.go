@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -78,15 +77,11 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 
 // checkEdition notes the edition of the program, which has to be the call's.
 func (c *command) checkEdition(ctx context.Context) error {
-	now, err := c.admission.edition(ctx, nil)
-	switch {
-	case err != nil:
-		return err
-	case !edition.Serves(c.job.call.Edition, now):
-		return c.job.owner.judge.outdated(c.job.call, now, nil)
+	now, err := c.admission.needed(ctx)
+	if err == nil {
+		c.admission.use(now)
 	}
-	c.admission.use(now)
-	return nil
+	return err
 }
 
 // run runs the program for one item. An error is a death that is not the program's own word: a

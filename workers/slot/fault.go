@@ -147,7 +147,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 }
 
 // outdated is the fault of a call for an edition that the files do not have.
-func (j judge) outdated(call order, have string, modules []string) *gpumux.Fault {
+func (j judge) outdated(call order, have string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", call.Task.Name, have)
 	hint := "let the import change no code, and start a new map"
 	if call.Edition != "" {
@@ -156,7 +156,7 @@ func (j judge) outdated(call order, have string, modules []string) *gpumux.Fault
 		hint = "start a new map, which runs with the new code, or put the files back as they were and start this one again: it goes on; " +
 			"what has finished is kept"
 	}
-	if path, changed := call.Task.Code().Newest(modules); path != "" {
+	if path, changed := call.Task.Code().Newest(); path != "" {
 		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
 	}
 	return j.start(call.Task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})

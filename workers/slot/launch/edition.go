@@ -19,12 +19,13 @@ func (t Task) Code() edition.Code {
 	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
-// looking has a channel for each code, which is full while somebody looks at its files: one that hangs costs one thread.
+// looking has a channel for each code, which is full while somebody looks at its files: one that
+// hangs costs one thread.
 var looking sync.Map
 
-// Edition is that of the task's code as its files are now, with modules that a process has loaded. It waits for the file system no
-// longer than limit, and a minute; the error is a *HangError then.
-func (t Task) Edition(ctx context.Context, limit time.Duration, modules []string) (string, error) {
+// Edition is that of the task's code as its files are now. It waits for the file system no longer
+// than limit, and a minute; the error is a *HangError then.
+func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) {
 	code := t.Code()
 	ctx, cancel := answering(ctx, limit, strings.Join(append(code.Command, code.Target), " "), t.Dir)
 	defer cancel()
@@ -36,7 +37,7 @@ func (t Task) Edition(ctx context.Context, limit time.Duration, modules []string
 			free = nil
 			go func() {
 				defer func() { <-turn }()
-				found <- code.With(modules)
+				found <- code.Edition()
 			}()
 		case now := <-found:
 			return now, nil
