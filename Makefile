@@ -80,7 +80,7 @@ bench: $(VENV)/ready ## benchmarks of both modules
 # The package for Python: the module of the slots with the client beside it, and the command.
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
-	cp -R workers/slot/pyruntime/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
+	cp -R workers/slot/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
 	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
@@ -94,7 +94,7 @@ dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, 
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
 	cd deploy/devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./e2e
-	$(GO) test -count=1 ./workers/slot/rruntime
+	$(GO) test -count=1 ./workers/slot/runtimes/r
 
 picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2

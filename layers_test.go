@@ -32,7 +32,7 @@ cmd/gpumux                     starter/cli
 starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
 starter/cli/app                codec internal/text starter starter/cli/screen starter/connect starter/local store
-starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/pyruntime
+starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/runtimes
 starter/cli/files              . internal/names internal/text starter starter/cause starter/local store store/columns
 starter/cli/devices            . gpu starter/cli/screen
 starter/cli/schedules          . starter starter/cli/screen
@@ -46,7 +46,7 @@ starter/prune                  internal/names store
 starter/fleet                  . internal/contract internal/names starter/connect
 starter/connect                codec internal/payload
 starter/cause                  .
-workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/pyruntime workers/slot/rruntime workers/slot/template workflows
+workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/runtimes workers/slot/template workflows
 workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
 workers/memory                 . gpu internal/calls internal/logkey workers/config workers/slot workers/slot/launch workers/slot/process workers/slot/session
 workers/metrics                . gpu workers/health workers/pool workers/slot
@@ -64,9 +64,7 @@ workers/slot/diagnosis         . workers/slot/wire
 workers/slot/launch            . workers/edition workers/slot/process
 workers/slot/process           . internal/logkey
 workers/slot/wire              . internal/arrays internal/names
-workers/slot/pyruntime         workers/slot/unpack
-workers/slot/rruntime          workers/slot/unpack
-workers/slot/unpack
+workers/slot/runtimes
 workers/edition
 activities                     . activities/record internal/calls internal/contract internal/names internal/payload internal/text store store/columns
 activities/record              . store

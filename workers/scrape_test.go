@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // scraped is the answer to one scrape.
@@ -43,7 +43,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	require.NoError(t, err)
 	defer inventory.Close()
 	dir := site(t)
-	runtime, err := pyruntime.Install(filepath.Join(dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
 	onCPU := func() *slot.Slot {
 		s := slot.New(slot.Options{Device: gpu.CPU, Runtime: runtime, Grace: time.Second})

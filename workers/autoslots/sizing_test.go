@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -59,7 +59,7 @@ func newPlant(t *testing.T, most int) *plant {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
-	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
+	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
 	var handles []*pool.Handle
 	for range most {

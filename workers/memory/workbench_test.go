@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 const memoryTasks = `
@@ -104,7 +104,7 @@ func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
 
 func (b *workbench) slot(device string, memory gpumux.Size, change ...func(*slot.Options)) *slot.Slot {
 	b.t.Helper()
-	runtime, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	runtime, err := runtimes.Python(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
 	require.NoError(b.t, err)
 	o := slot.Options{
 		Name: "pool/0", Device: device, Memory: memory, Runtime: runtime, Watch: b.watch, Env: b.env,

@@ -78,7 +78,7 @@ try:
 except RuntimeError as error:
     print(error)
 `)
-	python.Env = append(python.Environ(), "PYTHONPATH=pyruntime", "PYTHONDONTWRITEBYTECODE=1")
+	python.Env = append(python.Environ(), "PYTHONPATH=runtimes/python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := python.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "its allocators may take")

@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/rruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 const tasksR = `
@@ -31,7 +31,7 @@ func TestSlot_RInItsSlot(t *testing.T) {
 	t.Setenv("R_LIBS_USER", "")
 	dir := open(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.R"), []byte(tasksR), 0o644))
-	main, err := rruntime.Install(dir)
+	main, err := runtimes.R(dir)
 	require.NoError(t, err)
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", RRuntime: main, Home: t.TempDir(), Grace: 300 * time.Millisecond})
 	defer s.Stop(context.Background())

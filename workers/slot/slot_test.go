@@ -23,7 +23,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -137,7 +137,7 @@ func folder(t *testing.T) string {
 
 func runtimePath(t testing.TB) string {
 	t.Helper()
-	path, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	path, err := runtimes.Python(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
 	require.NoError(t, err)
 	return path
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // nobody is a user that every system has and that owns nothing.
@@ -147,7 +147,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "credentials")
 	require.NoError(t, os.WriteFile(secret, []byte("aws_secret"), 0o600))
 	python := anyonesPython(t)
-	path, err := pyruntime.Install(dir)
+	path, err := runtimes.Python(dir)
 	require.NoError(t, err)
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: path, Home: "/root", Grace: 300 * time.Millisecond})
 	before := descendants(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
@@ -65,7 +65,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 	*slot.Slot, launch.Task, *memory.Enforcer,
 ) {
 	m.t.Helper()
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(m.t, err)
 	placements, _, err := config.Config{
 		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "gpu", Devices: gpu.Selection{m.device.UUID}, Memory: budget}},

@@ -24,7 +24,7 @@ import (
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // reserve is what gpumux leaves of a budget of 4 GiB for the CUDA context and the libraries, until it is measured.
@@ -101,7 +101,7 @@ func TestGPU_BudgetOverrun(t *testing.T) {
 func TestGPU_AnotherDevice(t *testing.T) {
 	m := onGPU(t)
 	m.seen()
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	placements, _, err := config.Config{
 		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}}},
@@ -153,7 +153,7 @@ func lived(t *testing.T, path string) (longest time.Duration, tries int) {
 // A slot that has replaced its process gives back all that the old one held before it takes the next item.
 func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	m := onGPU(t)
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	task := launch.Task{
 		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed(), RecycleItems: 1,

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/health"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // probing bounds a check that starts a process.
@@ -62,7 +62,7 @@ func Task(ctx context.Context, python, task string) Finding {
 	library, err := os.MkdirTemp("", "gpumux-doctor-")
 	if err == nil {
 		defer os.RemoveAll(library)
-		if library, err = pyruntime.Install(library); err == nil {
+		if library, err = runtimes.Python(library); err == nil {
 			library = filepath.Dir(filepath.Dir(library))
 		}
 	}

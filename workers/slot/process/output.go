@@ -81,22 +81,6 @@ func (o *Output) Tail() string {
 	return o.cut(start, end, 0, keepDeath)
 }
 
-// Size is how much was written so far.
-func (o *Output) Size() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, end, _ := o.unread()
-	return end
-}
-
-// From is what was written from an offset on, cut in the middle when it is long.
-func (o *Output) From(start int64) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, end, _ := o.unread()
-	return o.cut(start, end, keepTail, keepHead)
-}
-
 // Since is what was written and not yet read, from an offset on, cut in the middle when it is long. Next is where it ends.
 func (o *Output) Since(from int64) (text string, next int64) {
 	o.mu.Lock()

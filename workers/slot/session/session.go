@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"syscall"
 	"time"
@@ -343,45 +344,39 @@ func (p *Session) Kill() {
 const (
 	// stacksSignal is what the Python runtime answers with the stacks of all threads, however its task hangs.
 	stacksSignal = syscall.SIGUSR2
-	// stacksLimit is how long that may take, stacksCalm how long nothing more comes when it is done.
+	// stacksLimit is how long that may take; nothing more comes for stacksCalm when it is done.
 	stacksLimit = 500 * time.Millisecond
 	stacksCalm  = 50 * time.Millisecond
 )
 
-// Stacks are the Python stacks of a process that hangs, or nothing where it does not write them. What it printed until then is read.
+// Stacks are the Python stacks of a process that hangs, or nothing where it does not write them.
+// What it printed until then is read.
 func (p *Session) Stacks() string {
 	if p.Task.Python == "" {
 		return ""
 	}
-	begin := p.Process.Out.Size()
+	_, begin := p.Process.Out.Since(math.MaxInt64)
+	text := ""
 	select {
 	case <-p.Process.Exited:
 		return ""
 	default:
-		_ = syscall.Kill(p.Process.PID, stacksSignal)
+		_ = syscall.Kill(p.Process.PID, stacksSignal) // not its children, which it would end
 	}
-	tick := time.NewTicker(stacksCalm / 10)
-	defer tick.Stop()
-	over := time.NewTimer(stacksLimit)
-	defer over.Stop()
-	size, grew := begin, time.Now()
-	for waits := true; waits; {
+	for end := time.Now().Add(stacksLimit); time.Now().Before(end); {
 		select {
 		case <-p.Process.Exited:
-			waits = false
-		case <-over.C:
-			waits = false
-		case now := <-tick.C:
-			if n := p.Process.Out.Size(); n != size {
-				size, grew = n, now
-			} else if size > begin && now.Sub(grew) > stacksCalm {
-				waits = false
-			}
+			end = time.Time{}
+		case <-time.After(stacksCalm):
 		}
+		now, _ := p.Process.Out.Since(begin)
+		if now != "" && now == text {
+			break
+		}
+		text = now
 	}
-	text := strings.TrimSpace(p.Process.Out.From(begin))
 	p.Process.Out.Rest()
-	if text == "" {
+	if text = strings.TrimSpace(text); text == "" {
 		return ""
 	}
 	return "where it was when its time was over (Python's stacks):\n" + text

@@ -80,7 +80,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err := conn.Write(Ready{Trim: true}); err != nil {
 		return err
 	}
-	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput(), peaks: peaks{supported: hello.Device == "CPU"}}
+	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput()}
 	defer p.output.close()
 	for {
 		m, err := p.next()
@@ -109,7 +109,6 @@ type process struct {
 	hello   Hello
 	handler Handler
 	output  *output
-	peaks   peaks
 	queue   []Message // read while a fault waited for its Next
 }
 
@@ -167,9 +166,9 @@ func (p *process) answer(ctx context.Context, item json.RawMessage, run Run, n i
 		if err != nil && attempt < run.Attempts && ctx.Err() == nil {
 			continue
 		}
-		busy, out, peak := time.Since(begin).Seconds(), p.output.grown(), p.peaks.measure(begin)
-		f := Fault{Run: run.Run, N: n, Busy: busy, Out: out, Peak: peak}
-		r := Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out, Peak: peak}
+		busy, out := time.Since(begin).Seconds(), p.output.grown()
+		f := Fault{Run: run.Run, N: n, Busy: busy, Out: out}
+		r := Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out}
 		if attempt > 1 {
 			f.Attempts, r.Attempts = attempt, []int{attempt}
 		}

@@ -11,7 +11,7 @@ import unittest
 from gpumux import board, wire
 from gpumux.raw import Raw
 
-GOLDEN = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "board.json")
+GOLDEN = os.path.join(os.path.dirname(__file__), "..", "..", "..", "wire", "testdata", "board.json")
 
 
 def dump(value):

@@ -1,4 +1,4 @@
-package pyruntime_test
+package python_test
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -24,9 +24,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "pyruntime")
+	dir, err := os.MkdirTemp("", "runtimes")
 	if err == nil {
-		runtime, err = pyruntime.Install(dir)
+		runtime, err = runtimes.Python(dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // interpreter is GPUMUX_TEST_PYTHON, else the repository's .venv, else python3.
 func interpreter() string {
-	venv, err := filepath.Abs("../../../.venv/bin/python")
+	venv, err := filepath.Abs("../../../../.venv/bin/python")
 	for _, candidate := range []string{os.Getenv("GPUMUX_TEST_PYTHON"), venv} {
 		if candidate != "" && err == nil && exec.Command(candidate, "-c", "").Run() == nil {
 			return candidate

@@ -1,8 +1,14 @@
-package unpack
+// Package runtimes is the Python and the R side of a task process, embedded.
+//
+// It owns their files and puts them on disk, into a folder whose name is a hash of them. It never
+// starts anything, so nothing has to stop. The Python side needs Python 3.9 or newer and nothing but
+// its standard library, the R side R 4.0 or newer, cat and R's package jsonlite.
+package runtimes
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,12 +17,36 @@ import (
 	"path/filepath"
 )
 
+// The pattern names the files: a folder would leave out __init__.py.
+//
+//go:embed python/gpumux/*.py python/gpumux/child/*.py r/gpumux/*.R
+var embedded embed.FS
+
+// Python writes the Python side below dir and returns the path of its main.py, to be started as
+// `python main.py` with the wire on descriptor 3.
+func Python(dir string) (string, error) { return install(dir, "python", "main.py") }
+
+// R writes the R side below dir and returns the path of its main.R, to be started as `Rscript
+// main.R` with the wire on descriptors 3 and 4.
+func R(dir string) (string, error) { return install(dir, "r", "main.R") }
+
+func install(dir, language, main string) (string, error) {
+	files, err := fs.Sub(embedded, language)
+	if err == nil {
+		dir, err = unpack(dir, files)
+	}
+	if err != nil {
+		return "", fmt.Errorf("install the runtime for tasks in %s: %w", language, err)
+	}
+	return filepath.Join(dir, "gpumux", main), nil
+}
+
 // attempts bounds the races with others that write or damage the same folder.
 const attempts = 5
 
-// Files writes the files into dir/<content hash>/ and returns that folder. It uses a complete copy and replaces a damaged one. Any number
+// unpack writes the files into dir/<content hash>/ and returns that folder. It uses a complete copy and replaces a damaged one. Any number
 // of processes may write into the same dir at once. The folder of an old release stays: its processes may still run.
-func Files(dir string, files fs.FS) (string, error) {
+func unpack(dir string, files fs.FS) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)

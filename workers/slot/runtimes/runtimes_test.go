@@ -1,4 +1,4 @@
-package unpack
+package runtimes
 
 import (
 	"os"
@@ -14,14 +14,14 @@ var some = set{fstest.MapFS{"a/main.py": {Data: []byte("print(1)")}, "a/__init__
 
 func TestFiles_AreThereOnceAndVerified(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
-	home, err := Files(dir, some.files)
+	home, err := unpack(dir, some.files)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, some.hash()), home)
 	require.FileExists(t, filepath.Join(home, "a", "__init__.py"))
 	before, err := os.Stat(filepath.Join(home, "b.R"))
 	require.NoError(t, err)
 
-	again, err := Files(dir, some.files)
+	again, err := unpack(dir, some.files)
 	require.NoError(t, err)
 	require.Equal(t, home, again)
 	after, err := os.Stat(filepath.Join(home, "b.R"))
@@ -32,7 +32,7 @@ func TestFiles_AreThereOnceAndVerified(t *testing.T) {
 
 func TestFiles_ReplaceADamagedCopy(t *testing.T) {
 	dir := t.TempDir()
-	home, err := Files(dir, some.files)
+	home, err := unpack(dir, some.files)
 	require.NoError(t, err)
 	for _, damage := range []func() error{
 		func() error { return os.WriteFile(filepath.Join(home, "b.R"), []byte("print('other')"), 0o644) },
@@ -40,7 +40,7 @@ func TestFiles_ReplaceADamagedCopy(t *testing.T) {
 		func() error { return os.RemoveAll(filepath.Join(home, "a")) },
 	} {
 		require.NoError(t, damage())
-		_, err := Files(dir, some.files)
+		_, err := unpack(dir, some.files)
 		require.NoError(t, err)
 		require.True(t, some.complete(home))
 		require.Equal(t, []string{some.hash()}, names(t, dir), "nothing is left lying about")
@@ -52,7 +52,7 @@ func TestFiles_ManyAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
-			if _, err := Files(dir, some.files); err != nil {
+			if _, err := unpack(dir, some.files); err != nil {
 				t.Error(err)
 			}
 		})
@@ -65,12 +65,12 @@ func TestFiles_ManyAtOnce(t *testing.T) {
 func TestFiles_WhatIsInTheWay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Files(file, some.files)
+	_, err := unpack(file, some.files)
 	require.ErrorContains(t, err, "not a directory")
 
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, some.hash()), nil, 0o600))
-	_, err = Files(dir, some.files)
+	_, err = unpack(dir, some.files)
 	require.NoError(t, err, "a file in the way is moved out of it")
 }
 
@@ -82,4 +82,12 @@ func names(t *testing.T, dir string) []string {
 		list = append(list, e.Name())
 	}
 	return list
+}
+
+func TestPython_HasAllFiles(t *testing.T) {
+	main, err := Python(t.TempDir())
+	require.NoError(t, err)
+	for _, name := range []string{"main.py", "__init__.py", "child/sitecustomize.py"} {
+		require.FileExists(t, filepath.Join(filepath.Dir(main), name))
+	}
 }

@@ -1,4 +1,4 @@
-package pyruntime_test
+package python_test
 
 import (
 	"os"

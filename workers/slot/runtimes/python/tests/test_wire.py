@@ -14,7 +14,7 @@ from gpumux.board import HEAD, Board
 from gpumux.raw import Raw
 
 NEXT = b'\0\0\0\x10{"type":"next"}\n'
-GOLDENS = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "*.golden")
+GOLDENS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "wire", "testdata", "*.golden")
 
 
 def goldens(side):

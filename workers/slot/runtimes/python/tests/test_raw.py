@@ -17,7 +17,7 @@ try:
 except ImportError:
     ml_dtypes = None
 
-VALUES = os.path.join(os.path.dirname(__file__), "..", "..", "wire", "testdata", "values.json")
+VALUES = os.path.join(os.path.dirname(__file__), "..", "..", "..", "wire", "testdata", "values.json")
 
 
 def values(kind):

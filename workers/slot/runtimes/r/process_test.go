@@ -1,4 +1,4 @@
-package rruntime_test
+package r_test
 
 import (
 	"encoding/json"
@@ -15,8 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
-	"github.com/gpumux/gpumux/workers/slot/rruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -33,14 +32,14 @@ type process struct {
 func launch(t *testing.T, env ...string) *process {
 	t.Helper()
 	skip.WithoutR(t)
-	main, err := rruntime.Install(t.TempDir())
+	main, err := runtimes.R(t.TempDir())
 	require.NoError(t, err)
 	near, files, err := wire.Pipes()
 	require.NoError(t, err)
 	p := &process{Conn: wire.NewWorker(near), t: t, output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.OpenFile(p.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	require.NoError(t, err)
-	python, err := pyruntime.Install(t.TempDir())
+	python, err := runtimes.Python(t.TempDir())
 	require.NoError(t, err)
 	p.cmd = exec.Command("Rscript", main, python)
 	p.cmd.Env = append(os.Environ(), env...)
@@ -171,7 +170,7 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	require.Equal(t, 64, p.exit())
 	require.Contains(t, p.printed(), "the worker says hello where only run, trim and stop can come")
 
-	main, err := rruntime.Install(t.TempDir())
+	main, err := runtimes.R(t.TempDir())
 	require.NoError(t, err)
 	cmd := exec.Command("Rscript", main)
 	out, err := cmd.CombinedOutput()

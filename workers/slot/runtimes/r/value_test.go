@@ -1,4 +1,4 @@
-package rruntime_test
+package r_test
 
 import (
 	"fmt"
