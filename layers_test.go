@@ -29,7 +29,7 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli                    . gpu internal/contract internal/names internal/text starter starter/bench starter/cause starter/cli/app starter/cli/files starter/cli/host starter/cli/schedules starter/cli/screen starter/cli/show starter/connect starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/checks starter/cli/devices starter/cli/screen starter/cli/show starter/cli/top starter/connect starter/fleet starter/local workers workers/config
 starter/cli/app                codec internal/text starter starter/cli/screen starter/connect starter/local store
 starter/cli/checks             . gpu starter/cli/devices starter/cli/screen starter/local store workers/health workers/slot/runtimes
@@ -56,9 +56,9 @@ workers/contact                internal/calls internal/contract
 workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          internal/calls workers/slot workers/slot/launch
-workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/edition workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/account           . workers/slot/session
-workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
+workers/slot/template          . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/launch            . workers/edition workers/slot/process
@@ -70,17 +70,17 @@ activities                     . activities/record internal/calls internal/contr
 activities/record              . store
 workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract
-workflows/workflowstest        . internal/contract internal/names
+workflows/workflowstest        . internal/contract internal/names internal/text
 internal/payload               . internal/contract
 internal/logkey
 store/columns                  . internal/arrays internal/text store
-store                          . internal/arrays internal/contract internal/names
+store                          . internal/arrays internal/calls internal/contract internal/names
 internal/arrays                internal/text
 internal/skip
 gpu/mps/mpstest                gpu/mps internal/wait
 internal/wait
 store/s3test
-internal/contract              . internal/names
+internal/contract              . internal/names internal/text
 internal/calls                 .
 codec
 gpu                            . gpu/mps

@@ -3,19 +3,19 @@ package activities
 import (
 	"iter"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // board has the items of a chunk, and says which of them need not run.
 type board struct {
 	// items are the chunk's. before[i] is how many of them lie before run i.
-	items  gpumux.Runs
+	items  contract.Runs
 	before []int64
 	// done marks the items that need not run, by position in the chunk.
 	done []bool
 }
 
-func newBoard(items gpumux.Runs) board {
+func newBoard(items contract.Runs) board {
 	b, n := board{items: items}, int64(0)
 	for _, run := range items {
 		b.before = append(b.before, n)
@@ -35,7 +35,7 @@ func (b *board) at(index int64) (int64, bool) {
 }
 
 // open are the positions and indices of those of the items that may still have to run.
-func (b *board) open(among gpumux.Runs) iter.Seq2[int64, int64] {
+func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 	return func(yield func(at, index int64) bool) {
 		for _, run := range among {
 			for index := run.Start; index < run.End; index++ {

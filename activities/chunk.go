@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -165,7 +166,7 @@ func (a *attempt) waitingFor() string {
 
 // order is what the next call is to run, and how.
 type order struct {
-	items gpumux.Runs
+	items contract.Runs
 	// clean asks for a process that has not run any item, whole for a whole device.
 	clean, whole bool
 	// avoid are the devices on which an item died since one finished.
@@ -227,8 +228,8 @@ func (a *attempt) runCall(o order) error {
 
 // items reads the items of the spans until the chunk's time is over. What the slot holds by then
 // still runs. Before each item it waits for room in the store and calls there.
-func (a *attempt) items(ctx context.Context, spans gpumux.Runs, there func()) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
 			if a.limit.over() {
 				return false
@@ -238,11 +239,11 @@ func (a *attempt) items(ctx context.Context, spans gpumux.Runs, there func()) it
 				value, err = a.ledger.take(index, value)
 			}
 			there()
-			return yield(gpumux.Item{Index: index, Value: value}, err)
+			return yield(calls.Item{Index: index, Value: value}, err)
 		}
 		if a.chunk.Items == nil && a.chunk.Range == nil {
 			if err := a.Store.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
-				yield(gpumux.Item{}, err)
+				yield(calls.Item{}, err)
 			}
 			return
 		}
@@ -309,7 +310,7 @@ func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.F
 }
 
 // judge decides what an error of a call means. Nil goes on with the chunk.
-func (a *attempt) judge(spans gpumux.Runs, err error) error {
+func (a *attempt) judge(spans contract.Runs, err error) error {
 	var fault *gpumux.Fault
 	switch {
 	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):

@@ -55,7 +55,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		want     string
 	}{
 		"endless chunk":    {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &gpumux.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
+		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &contract.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
 		"from nowhere":     {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
 		"another's store":  {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
 		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
@@ -104,7 +104,7 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatCannotBe(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: gpumux.Runs{{Start: 10, End: 20}}}})
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
 		var result contract.ChunkResult
 		require.NoError(t, value.Get(&result))
@@ -124,7 +124,7 @@ func FuzzMemo(f *testing.F) {
 		if json.Unmarshal(told, &m) != nil {
 			return
 		}
-		items := gpumux.Runs{{Start: 10, End: 15}, {Start: 16, End: 21}}
+		items := contract.Runs{{Start: 10, End: 15}, {Start: 16, End: 21}}
 		chunk := contract.Chunk{Range: &gpumux.Range{End: 21}, Work: contract.Work{Runs: items}, Larger: true}
 		if m.fits(items) != nil {
 			return

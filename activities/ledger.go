@@ -47,7 +47,7 @@ type ledger struct {
 	result contract.ChunkResult
 }
 
-func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
+func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 	l := &ledger{chunk: chunk, board: newBoard(items), memo: m, labels: map[int64]label{}}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
@@ -297,7 +297,7 @@ func (l *ledger) unstarted(fault *gpumux.Fault) int {
 
 // blame books a death against the first item that ran and has no result. If that decides about
 // the item, it returns a verdict: the fault became its result, or the item is escalated.
-func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
+func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, verdict string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.memo.suspect(fault)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -32,10 +33,10 @@ type memo struct {
 	// 0 means none.
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
-	Escalate gpumux.Runs `json:"escalate,omitempty"`
+	Escalate contract.Runs `json:"escalate,omitempty"`
 	// Again are the items that raised and are to be tried after a pause.
-	Again  gpumux.Runs `json:"again,omitempty"`
-	Starts int         `json:"starts,omitempty"`
+	Again  contract.Runs `json:"again,omitempty"`
+	Starts int           `json:"starts,omitempty"`
 	// Spared is how often in a row the worker or its device failed and no item finished. Avoid
 	// are the devices that may be to blame for the deaths since an item finished.
 	Spared int      `json:"spared,omitempty"`
@@ -64,7 +65,7 @@ type suspect struct {
 const maxWritten = 1000
 
 // fits returns an error if a memo cannot be of a chunk's items: any client may send a heartbeat.
-func (m memo) fits(items gpumux.Runs) error {
+func (m memo) fits(items contract.Runs) error {
 	if len(m.Written) > maxWritten {
 		return fmt.Errorf("it names %d writers of parts", len(m.Written))
 	}

@@ -61,7 +61,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				"light gpumux.IndexSource": contract.IndexInput{Source: "items.jsonl", Index: contract.SourceIndexOf(parts)},
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},
-				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: gpumux.Runs{{End: 3}}},
+				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: contract.Runs{{End: 3}}},
 				"light gpumux.WritePart":   contract.PartInput{Parts: parts, Results: results},
 				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(own, "leases/", "leases/../leases/", 1)},
 			} {

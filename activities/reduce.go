@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -113,7 +114,7 @@ type reducer struct {
 
 // operand is a value and the items that it was made of.
 type operand struct {
-	gpumux.Span
+	contract.Span
 	value json.RawMessage
 }
 
@@ -126,7 +127,7 @@ func (r *reducer) reduce() (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		batch = append(batch, operand{gpumux.Span{Start: result.Index, End: result.Index + 1}, result.Value})
+		batch = append(batch, operand{contract.Span{Start: result.Index, End: result.Index + 1}, result.Value})
 		if bytes += len(result.Value); len(batch) < batchItems && bytes < batchBytes {
 			continue
 		}
@@ -148,7 +149,7 @@ func (r *reducer) combine(batch []operand) ([]operand, error) {
 	for len(batch) > 1 {
 		var next []operand
 		for i := 0; i+1 < len(batch); i += 2 {
-			next = append(next, operand{Span: gpumux.Span{Start: batch[i].Start, End: batch[i+1].End}})
+			next = append(next, operand{Span: contract.Span{Start: batch[i].Start, End: batch[i+1].End}})
 		}
 		if err := r.runPairs(batch, next); err != nil {
 			return nil, err
@@ -167,11 +168,11 @@ func (r *reducer) runPairs(values, into []operand) error {
 	err := r.Runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
 		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := range into {
 				pair := append(json.RawMessage{'['}, values[2*i].value...)
 				pair = append(append(pair, ','), values[2*i+1].value...)
-				if !yield(gpumux.Item{Index: int64(i), Value: append(pair, ']')}, nil) {
+				if !yield(calls.Item{Index: int64(i), Value: append(pair, ']')}, nil) {
 					return
 				}
 			}

@@ -75,7 +75,7 @@ func TestMerge_RandomParts(t *testing.T) {
 			}
 			slices.SortFunc(parts, part.compare)
 			owner := make([]string, items)
-			var have gpumux.Runs
+			var have contract.Runs
 			missing := int64(-1)
 			for i := range int64(items) {
 				at := slices.IndexFunc(parts, func(p part) bool { return held[p.partName][i] })

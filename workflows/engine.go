@@ -35,7 +35,7 @@ type engine struct {
 	in     gpumux.MapInput
 	rungs  []*rung
 	items  []json.RawMessage
-	source *gpumux.Source
+	source *contract.Source
 	parts  string
 	claim  contract.Claim
 	inline bool
@@ -166,7 +166,7 @@ func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Dur
 }
 
 // fits is how many of the first items one activity can carry, at least one.
-func (e *engine) fits(runs gpumux.Runs) (items int64) {
+func (e *engine) fits(runs contract.Runs) (items int64) {
 	bytes := 0
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {

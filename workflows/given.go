@@ -81,7 +81,7 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 		}
 		told[result.Index] = true
 	}
-	for to, runs := range []gpumux.Runs{r.Escalate, r.Again} {
+	for to, runs := range []contract.Runs{r.Escalate, r.Again} {
 		for _, run := range runs {
 			for index := run.Start; index < run.End; index++ {
 				if !piece.Runs.Has(index) || told[index] {

@@ -130,7 +130,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		return nil
 	}
 	if m.in.Source != "" {
-		var source gpumux.Source
+		var source contract.Source
 		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
 		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
@@ -201,7 +201,7 @@ func (m *mapping) cache() *contract.Cache {
 	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
-func (m *mapping) withSource(source gpumux.Source) *engine {
+func (m *mapping) withSource(source contract.Source) *engine {
 	e := newEngine(m.engine.id, m.in, source.Items)
 	e.source, e.parts, e.onChange, e.paused = &source, m.engine.parts, m.engine.onChange, m.engine.paused
 	e.sizer.Fixed = m.engine.sizer.Fixed

@@ -98,7 +98,7 @@ func (w *worker) among(work contract.Work) (all []int64) {
 }
 
 // list stores items as a work list.
-func (w *worker) list(runs gpumux.Runs) contract.Work {
+func (w *worker) list(runs contract.Runs) contract.Work {
 	url := fmt.Sprintf("list-%d", len(w.lists))
 	w.lists[url] = nil
 	for _, run := range runs {
@@ -107,7 +107,7 @@ func (w *worker) list(runs gpumux.Runs) contract.Work {
 		}
 	}
 	n := int64(len(w.lists[url]))
-	return contract.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
+	return contract.Work{List: &contract.Source{URL: url, Index: url + ".index", Items: n}, End: n}
 }
 
 func cmpOr(r *contract.ChunkResult) *contract.ChunkResult {
@@ -131,8 +131,8 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		}
 		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
 	}, name(contract.FindEdition))
-	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (gpumux.Source, error) {
-		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (contract.Source, error) {
+		return contract.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
 	}, name(contract.IndexSource))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
 		w.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 // Carry is the state of a map between its workflows: from one run to the next, from a map to a segment, and from a segment back.
 type Carry struct {
-	Source    *gpumux.Source        `json:"source,omitempty"`
+	Source    *Source               `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
 	Todo      List[Piece]           `json:"todo"`
 	Items     int64                 `json:"items"`

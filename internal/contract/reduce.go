@@ -7,8 +7,14 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a task that runs in slots.
-func OwnReduce(name string) bool { return slices.Contains(gpumux.Reduces(), name) }
+// Reduces are the names of reduces that stand for no task.
+func Reduces() []string {
+	return []string{gpumux.ReduceSum, gpumux.ReduceMean, gpumux.ReduceMin, gpumux.ReduceMax, gpumux.ReduceCount}
+}
+
+// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a task that
+// runs in slots.
+func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
 
 // ReduceInput is the input of the activity Reduce.
 type ReduceInput struct {

@@ -90,7 +90,7 @@ func (p *mistakes) work(prefix string, w Work) {
 		p.Add(prefix+"runs", "give only one of runs and list")
 	case w.List != nil:
 		p.source(prefix+"list.", *w.List, w.End)
-		p.span(prefix, gpumux.Span{Start: w.Start, End: w.End})
+		p.span(prefix, Span{Start: w.Start, End: w.End})
 	case w.last() > gpumux.MaxItems:
 		p.Add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(gpumux.MaxItems))
 	}
@@ -209,7 +209,7 @@ func (p *mistakes) carry(c Carry, rungs int) {
 	}
 }
 
-func (p *mistakes) span(prefix string, s gpumux.Span) {
+func (p *mistakes) span(prefix string, s Span) {
 	if s.Start < 0 || s.End < s.Start || s.End > gpumux.MaxItems {
 		p.Add(prefix+"start", "items %d to %d do not lie within 0 to %d", s.Start, s.End, int64(gpumux.MaxItems))
 	}
@@ -226,7 +226,7 @@ func (p *mistakes) cache(c *Cache) {
 }
 
 // source checks a file of items, which must have those before end.
-func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
+func (p *mistakes) source(prefix string, s Source, end int64) {
 	p.count(prefix+"items", s.Items, gpumux.MaxItems)
 	p.count(prefix+"bytes", s.Bytes, math.MaxInt64)
 	if s.Items < end {

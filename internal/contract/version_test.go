@@ -17,12 +17,12 @@ import (
 
 // inputs are all that one part of gpumux sends to another.
 var inputs = map[string]any{
-	"Chunk": contract.Chunk{Task: "f", Work: contract.Work{Runs: gpumux.Runs{{Start: 3, End: 4}}},
+	"Chunk": contract.Chunk{Task: "f", Work: contract.Work{Runs: contract.Runs{{Start: 3, End: 4}}},
 		Items: []json.RawMessage{json.RawMessage(`{"a":[1,"]}\""]}`)}, Parts: "p"},
 	"EditionInput": contract.EditionInput{Task: "f"},
 	"IndexInput":   contract.IndexInput{Source: "a", Index: "b"},
 	"PartsInput":   contract.PartsInput{Parts: "a"},
-	"ListInput":    contract.ListInput{Parts: "a", Runs: gpumux.Runs{{End: 1}}},
+	"ListInput":    contract.ListInput{Parts: "a", Runs: contract.Runs{{End: 1}}},
 	"PartInput": contract.PartInput{Parts: "a",
 		Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
 	"MergeInput":  contract.MergeInput{Parts: "a", Output: "b"},
@@ -33,7 +33,7 @@ var inputs = map[string]any{
 	"SlotCall":    contract.SlotCall{Open: true},
 	"Moving":      contract.Moving{Object: "leases/a"},
 	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{
-		Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: gpumux.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}},
+		Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}},
 }
 
 // decode reads an input of one kind.

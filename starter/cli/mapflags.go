@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
@@ -324,7 +325,7 @@ func (f *mapFlags) checkFiles(m *app.Mistakes) {
 func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input()
 	if changed("reduce") && strings.TrimSpace(f.reduce) == "" {
-		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
+		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(contract.Reduces(), ", "))
 		in.Reduce = ""
 	}
 	inputMistakes(m, in)

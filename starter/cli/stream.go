@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
@@ -164,7 +165,7 @@ func (f *mapFlags) checkFirst(give taking) taking {
 	checked := f.key == ""
 	return func(item []byte, wrong *store.SourceError) error {
 		if !checked && wrong == nil {
-			if err := gpumux.CheckField(item, f.key); err != nil {
+			if err := text.CheckField(item, f.key); err != nil {
 				return app.Usage("--key: %v", err)
 			}
 			checked = true

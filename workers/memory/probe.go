@@ -89,4 +89,4 @@ func probe(ctx context.Context, o slot.Options, limit time.Duration) error {
 	return fmt.Errorf("a process took %s of a budget of %s and was not ended within %s", gpumux.Size(probeTakes), gpumux.Size(probeBudget), probeHolds)
 }
 
-var oneItem iter.Seq2[gpumux.Item, error] = func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: []byte("null")}, nil) }
+var oneItem iter.Seq2[calls.Item, error] = func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -68,7 +69,7 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 		if done.Fault == nil || tries >= c.job.call.Attempts {
 			if done.Fault != nil {
 				done.Fault.Attempts = tries
-				done.Fault.OfItem(one.Value)
+				done.Fault.Item = text.Excerpt(one.Value)
 			}
 			return done, nil
 		}
@@ -133,7 +134,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	case fault == nil:
 		done.Value = printed
 	case fault.Kind.Deadly():
-		fault.OfItem(one.Value)
+		fault.Item = text.Excerpt(one.Value)
 		return none, fault
 	default:
 		done.Fault = fault

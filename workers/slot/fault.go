@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -65,7 +66,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.F
 	fault.Batch = p.account.Batch()
 	fault.Alone = p.account.Ran() == 0 && fault.Batch <= 1
 	if running != nil && fault.Batch <= 1 {
-		fault.OfItem(running.Value)
+		fault.Item = text.Excerpt(running.Value)
 	}
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
@@ -86,7 +87,7 @@ func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.F
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
-	fault.OfItem(running.Value)
+	fault.Item = text.Excerpt(running.Value)
 	return fault, output, nil
 }
 
