@@ -1,7 +1,7 @@
 // Package text makes strangers' text fit to be shown, and reads the fields of strangers' JSON.
 //
-// It owns how NaN and the infinities are written in JSON. It never decides what a valid input is.
-// It holds no state and so never has to stop.
+// It owns how a long value is cut, what would mean something in Markdown, and how JSON says NaN.
+// It never writes anywhere. It holds no state and so never has to stop.
 package text
 
 import (
